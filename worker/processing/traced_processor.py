@@ -13,7 +13,6 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules, Failures
 from worker.processing.processor import Outcome, Processor
-from worker.tracing.attributes import Attributes
 from worker.tracing.batches import BatchTrace
 from worker.tracing.tracing import Tracing
 from worker.units.work import Work
@@ -122,13 +121,7 @@ class TracedFailures(Failures):
     def _event(self, work: Work, name: str, handler: str, error: BaseException) -> None:
         trace = _of(work)
         if trace is not None:
-            fault = self._tracing.fault(error)
-            told: Attributes = {
-                "binlane.handler": handler,
-                "exception.type": fault.kind,
-                "exception.message": fault.text,
-            }
-            trace.event(name, told)
+            trace.event(name, {"binlane.handler": handler, **self._tracing.fault(error).attributes()})
 
 
 def _of(work: Work) -> BatchTrace | None:

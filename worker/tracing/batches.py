@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
 from handlers.asking_again import AskAgain
 from worker.tracing.attributes import Attributes, of_batch, of_commit
-from worker.tracing.parents import headers_of, told
-from worker.tracing.records import Attempt, Fault, Place, RecordTrace
+from worker.tracing.parents import parent_of, place_of, told
+from worker.tracing.records import Attempt, RecordTrace
+from worker.tracing.spans import Fault, Place, begin, end, tell
 
 if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment
@@ -36,41 +37,28 @@ class BatchTrace:
         tracer: Tracer,
         chunks: Sequence[Chunk],
         *,
-        context: SpanContext,
-        sampled: bool,
         table: str,
         group: str,
         begun: int,
-        parents: Sequence[SpanContext],
         fault: Callable[[BaseException], Fault],
     ) -> None:
-        """`context`: what its span is, or would be. `parents`: of its records, to be linked to."""
         self._tracer = tracer
         self._chunks = chunks
         self._fault = fault
         self._group = group
         self.records: dict[Place, RecordTrace] = {}
         """Those of its records that have a trace of their own."""
-        self._span: Span | None = None
         self._left = 0
         self._finished = 0
         self._passed: dict[Place, Mapping[str, str]] | None = None
         partitions = {chunk.assignment.partition for chunk in chunks}
         topics = {each.topic for each in partitions}
         self._topic = topics.pop() if len(topics) == 1 else None
-        if sampled:
-            attributes = of_batch(partitions, sum(len(each.messages) for each in chunks), table, group)
-            self._span = tracer.start_span(
-                f"process_batch {self._topic or table}",
-                contexts.Context(),
-                SpanKind.CONSUMER,
-                attributes,
-                [Link(parent) for parent in parents],
-                begun,
-            )
-            context = self._span.get_span_context()
-        self.context = context
-        self._current = trace.NonRecordingSpan(context) if self._span is None else self._span
+        name = f"process_batch {self._topic or table}"
+        self._span = tracer.start_span(name, contexts.Context(), SpanKind.CONSUMER, start_time=begun)
+        if self.sampled:
+            count = sum(len(each.messages) for each in chunks)
+            self._span.set_attributes(of_batch(partitions, count, table, group))
 
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be at its end
@@ -78,36 +66,46 @@ class BatchTrace:
 
     @property
     def sampled(self) -> bool:
-        return self._span is not None
+        """Whether its span was chosen, and has not ended."""
+        return self._span.is_recording()
+
+    @property
+    def context(self) -> SpanContext:
+        return self._span.get_span_context()
+
+    def link(self, parents: Iterable[SpanContext]) -> None:
+        """`parents`: of its records."""
+        for parent in parents:
+            self._span.add_link(parent)
 
     def queued(self, begun: int, ended: int) -> None:
-        self._child("queue", begun, ended)
+        self._tell("queue", begun, ended)
 
     def decoded(self, begun: int, ended: int) -> None:
         for record in self.records.values():
             record.decoded = record.decoded or (begun, ended)
-        self._child("decode", begun, ended)
+        self._tell("decode", begun, ended)
 
     def narrowed(self, chunks: Sequence[Chunk], records: int) -> None:
         """It has been cut: these are left."""
         self._chunks = chunks
-        if self._span is not None:
+        if self.sampled:
             self._span.set_attribute("messaging.batch.message_count", records)
 
     @contextmanager
     def attempt(self, handler: str, batch: Batch) -> Iterator[None]:
         """While a handler has this batch, or a piece of it: its span is the current one."""
-        begun, current, span = time.time_ns(), self._current, None
-        if self._span is not None:
+        begun, span = time.time_ns(), self._span
+        is_told = self.sampled
+        if is_told:
             attributes: Attributes = {
                 "binlane.handler": handler,
                 "binlane.attempt": batch.attempt,
                 "binlane.changes": len(batch.changes),
             }
-            span = self._begun(f"handle {handler}", begun, SpanKind.INTERNAL, attributes)
-            current = span
-        batch.traced_by = _Passed(self, current.get_span_context())
-        token = contexts.attach(trace.set_span_in_context(current))
+            span = begin(self._tracer, span, f"handle {handler}", begun, attributes)
+        batch.traced_by = _Passed(self, span.get_span_context())
+        token = contexts.attach(trace.set_span_in_context(span))
         fault = None
         try:
             yield
@@ -119,7 +117,7 @@ class BatchTrace:
         finally:
             contexts.detach(token)
             ended = time.time_ns()
-            if span is not None:
+            if is_told:
                 _end(span, fault, ended)
             for (topic, partition, offset), record in self.records.items():
                 first, last = batch.positions.get((topic, partition), (offset + 1, offset))
@@ -128,7 +126,7 @@ class BatchTrace:
 
     def event(self, name: str, attributes: Attributes) -> None:
         """Something that happened to the batch."""
-        if self._span is not None:
+        if self.sampled:
             self._span.add_event(name, attributes)
 
     def finished(self, now: int) -> dict[Assignment, int]:
@@ -137,7 +135,7 @@ class BatchTrace:
         for record in self.records.values():
             record.finished = now
         chunks, self._chunks = self._chunks, ()
-        if self._span is None:
+        if not self.sampled:
             return {}
         last = {chunk.assignment: chunk.messages[-1].offset() for chunk in chunks if chunk.messages}
         self._left = len(last)
@@ -148,13 +146,8 @@ class BatchTrace:
         self._left -= 1
         if self._left > 0:
             return
-        span = self._begun(
-            f"commit {self._topic or ''}".rstrip(),
-            self._finished,
-            SpanKind.CLIENT,
-            of_commit(self._topic, self._group),
-        )
-        span.end(max(now, self._finished))
+        name = f"commit {self._topic or ''}".rstrip()
+        self._tell(name, self._finished, now, of_commit(self._topic, self._group))
         self.end("committed", now=now)
 
     def left(self, now: int) -> None:
@@ -162,11 +155,10 @@ class BatchTrace:
 
     def end(self, outcome: str, fault: Fault | None = None, now: int | None = None) -> None:
         """Its span ends, if it has not."""
-        span, self._span = self._span, None
         self._chunks = ()
-        if span is not None:
-            span.set_attribute("binlane.outcome", outcome)
-            _end(span, fault, now)
+        if self.sampled:
+            self._span.set_attribute("binlane.outcome", outcome)
+            _end(self._span, fault, now)
 
     def passed_on(self, place: Place) -> Mapping[str, str]:
         """The headers that tell of a record's trace: as it goes on here, else as its producer wrote them."""
@@ -175,20 +167,16 @@ class BatchTrace:
             return told(own.span.get_span_context())
         if self._passed is None:
             self._passed = {
-                (message.topic(), message.partition(), message.offset()): headers
+                place_of(message): told(parent)
                 for chunk in self._chunks
                 for message in chunk.messages
-                if (headers := headers_of(message))
+                if (parent := parent_of(message.headers())) is not None
             }
         return self._passed.get(place, {})
 
-    def _child(self, name: str, begun: int, ended: int) -> None:
-        if self._span is not None:
-            self._begun(name, begun, SpanKind.INTERNAL).end(max(begun, ended))
-
-    def _begun(self, name: str, begun: int, kind: SpanKind, attributes: Attributes | None = None) -> Span:
-        context = trace.set_span_in_context(self._current)
-        return self._tracer.start_span(name, context, kind, attributes, None, begun)
+    def _tell(self, name: str, begun: int, ended: int, attributes: Attributes | None = None) -> None:
+        if self.sampled:
+            tell(self._tracer, self._span, name, (begun, ended), attributes)
 
 
 class _Passed:
@@ -209,7 +197,5 @@ class _Passed:
 
 def _end(span: Span, fault: Fault | None, now: int | None) -> None:
     if fault is not None:
-        span.add_event("exception", {"exception.type": fault.kind, "exception.message": fault.text}, now)
-        span.set_attribute("error.type", fault.kind)
-        span.set_status(Status(StatusCode.ERROR, fault.text))
-    span.end(now)
+        span.add_event("exception", fault.attributes(), now)
+    end(span, fault, now)

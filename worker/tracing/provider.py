@@ -3,16 +3,13 @@ environment."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
 from worker import __version__
@@ -40,7 +37,7 @@ def header_values(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 class Spans:
-    """The tracer; it chooses which batches are traced."""
+    """The tracer, whose sampler chooses which batches are traced."""
 
     def __init__(
         self, rule: TracingRule, metrics: Metrics, *, service: str, environment: Mapping[str, str]
@@ -51,35 +48,14 @@ class Spans:
             endpoint=_endpoint(rule.endpoint), headers=rule.headers or None, timeout=rule.timeout
         )
         self.queue = SpanQueue(exporter, metrics)
-        self._ids = _ChosenIds()
-        self._bound = TraceIdRatioBased.get_bound_for_rate(self.ratio)
         provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(self.ratio)),
             resource=Resource.create(_resource(service, environment)),
-            id_generator=self._ids,
             shutdown_on_exit=False,
         )
         provider.add_span_processor(self.queue)
         self.tracer = provider.get_tracer("binlane", __version__)
         self.provider = provider
-
-    def choose(self) -> tuple[trace.SpanContext, bool]:
-        """What a batch's root span would be, and whether it is to be one."""
-        trace_id = self._ids.generate_trace_id()
-        sampled = trace_id & TraceIdRatioBased.TRACE_ID_LIMIT < self._bound
-        self._ids.next = trace_id if sampled else None
-        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
-        return trace.SpanContext(trace_id, self._ids.generate_span_id(), False, flags), sampled
-
-
-class _ChosenIds(RandomIdGenerator, threading.local):
-    """Random ones; the next trace's may be given, by each thread for itself."""
-
-    next: int | None = None
-
-    def generate_trace_id(self) -> int:
-        given, self.next = self.next, None
-        return super().generate_trace_id() if given is None else given
 
 
 def _ratio(environment: Mapping[str, str]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -16,16 +16,17 @@ from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
 from worker.tracing.attributes import of_record
 from worker.tracing.batches import BatchTrace
-from worker.tracing.fetch_times import FetchTimes
-from worker.tracing.parents import headers_of, is_sampled, parent_in, place_of
+from worker.tracing.parents import is_sampled, parent_of, place_of
 from worker.tracing.provider import Spans
-from worker.tracing.records import Fault, Place, RecordTrace
-from worker.tracing.waiting import Waiting
+from worker.tracing.records import RecordTrace
+from worker.tracing.spans import Fault, Place
+from worker.tracing.waiting import Trace, Waiting
 
 if TYPE_CHECKING:
     from worker.configuration import TracingRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment
+    from worker.units.chunk import Chunk
     from worker.units.work import Work
 
 __all__ = ["Tracing"]
@@ -59,7 +60,10 @@ class Tracing:
         self._budget = _Budget(rule.records_per_second)
         self._waiting = Waiting()
         self._faulty = False
-        self.fetch_times = FetchTimes()
+        self._done = SimpleQueue[tuple[list[Trace], bool, int] | None]()
+        """Traces that end, whether they are committed, and the time in nanoseconds since 1970."""
+        self._thread = threading.Thread(target=self._tell, name="tracing", daemon=True)
+        self._thread.start()
 
     def share(self) -> None:
         """What handlers trace themselves goes to the same collector, unless they have set that up."""
@@ -83,37 +87,31 @@ class Tracing:
 
     def _begun(self, work: Work) -> BatchTrace:
         taken = time.time_ns()
-        context, sampled = self._spans.choose()
-        known = {own.place: own for chunk in work.chunks for own in self._waiting.of(chunk)}
-        chosen, links = self._found(work, known, sampled=sampled)
-        fetched = taken
-        if sampled and work.chunks[0].messages:
-            first = work.chunks[0]
-            fetched = self.fetch_times.of(first.assignment, first.messages[0].offset(), taken)
+        fetched = min(taken, int(work.chunks[0].fetched * 1e9))
         work.trace = batch = BatchTrace(
             self._spans.tracer,
             work.chunks,
-            context=context,
-            sampled=sampled,
             table=work.unit.table.label,
             group=self._group,
             begun=fetched,
-            parents=links,
             fault=self.fault,
         )
+        known = {own.place: own for chunk in work.chunks for own in self._waiting.of(chunk)}
+        chosen, links = self._found(work, known, sampled=batch.sampled)
+        batch.link(links)
         batch.queued(fetched, taken)
         batch.records |= known
-        for assignment, record, parent in chosen:
+        for chunk, record, parent in chosen:
             own = RecordTrace(
                 self._spans.tracer,
                 parent,
                 of_record(record, work.unit.table.label, self._group),
                 place=place_of(record),
-                fetched=self.fetch_times.of(assignment, record.offset(), taken),
+                fetched=min(taken, int(chunk.fetched * 1e9)),
                 taken=taken,
-                batch=batch.context if sampled else None,
+                batch=batch.context if batch.sampled else None,
             )
-            batch.records[own.place] = self._waiting.add(assignment, record.offset(), own)
+            batch.records[own.place] = self._waiting.add(chunk.assignment, record.offset(), own)
         return batch
 
     def finished(self, batch: BatchTrace) -> None:
@@ -123,28 +121,34 @@ class Tracing:
             batch.end("finished")
             return
         for assignment, last in waits_for.items():
-            self._waiting.add_batch(assignment, last, batch)
+            self._waiting.add(assignment, last, batch)
 
     def committed(self, _saved: Iterable[Assignment] = ()) -> None:
-        """A checkpoint has been saved: what Kafka has now waits no more, nor what belongs to others."""
-        now = time.time_ns()
+        """A checkpoint has been saved: end the traces of what is committed, and of what belongs to others."""
         for assignment in self._waiting.assignments():
             if assignment.committed is not None:
-                for each in self._waiting.take(assignment, assignment.committed):
-                    self._spans.queue.later(partial(each.committed, now))
+                self._done.put((self._waiting.take(assignment, assignment.committed), True, time.time_ns()))
             if assignment.closed:
-                for each in self._waiting.take(assignment, None):
-                    self._spans.queue.later(partial(each.left, now))
-        self.fetch_times.forget([each for each in self.fetch_times.known() if each.closed])
+                self._done.put((self._waiting.take(assignment, None), False, time.time_ns()))
 
     def close(self) -> None:
-        """Tell what is left, and end."""
+        """End all traces, and send their spans."""
+        began = time.monotonic()
         self.committed()
-        now = time.time_ns()
         for assignment in self._waiting.assignments():
-            for each in self._waiting.take(assignment, None):
-                self._spans.queue.later(partial(each.left, now))
-        self._spans.queue.close(_CLOSE_SECONDS)
+            self._done.put((self._waiting.take(assignment, None), False, time.time_ns()))
+        self._done.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+        self._spans.queue.close(max(0.0, _CLOSE_SECONDS + began - time.monotonic()))
+
+    def _tell(self) -> None:
+        """End traces on a thread of their own, as fast as the collector takes their spans."""
+        while (done := self._done.get()) is not None:
+            traces, is_committed, now = done
+            for number, each in enumerate(traces, 1):
+                (each.committed if is_committed else each.left)(now)
+                if number % _MOST_RECORDS == 0:
+                    self._spans.queue.force_flush()
 
     def fault(self, error: BaseException) -> Fault:
         """What is told of an error."""
@@ -152,12 +156,12 @@ class Tracing:
 
     def _found(
         self, work: Work, known: Container[Place], *, sampled: bool
-    ) -> tuple[list[tuple[Assignment, Record, SpanContext]], list[SpanContext]]:
+    ) -> tuple[list[tuple[Chunk, Record, SpanContext]], list[SpanContext]]:
         """The batch's records whose traces are gone on with, and what its span is linked to.
 
         `known`: those that have one already. Headers are read only while something may come of it: 0.5 us a
         record."""
-        chosen: list[tuple[Assignment, Record, SpanContext]] = []
+        chosen: list[tuple[Chunk, Record, SpanContext]] = []
         links: list[SpanContext] = []
         too_many = 0
         if not sampled and not self._budget.left:
@@ -168,21 +172,19 @@ class Tracing:
                 if not headers:
                     continue
                 wanted = is_sampled(headers)
-                if not wanted and (not sampled or len(links) >= _MOST_LINKS):
+                if not wanted and not sampled:
                     continue
-                full = len(chosen) >= _MOST_RECORDS or self._waiting.full
-                if wanted and (full or not self._budget.left):
+                linked = sampled and len(links) < _MOST_LINKS
+                if wanted and (len(chosen) >= _MOST_RECORDS or self._waiting.full or not self._budget.left):
                     too_many += 1
-                    if not sampled or len(links) >= _MOST_LINKS:
-                        continue
                     wanted = False
-                parent = parent_in(headers_of(record))
+                parent = parent_of(headers) if wanted or linked else None
                 if parent is None:
                     continue
-                if sampled and len(links) < _MOST_LINKS:
+                if linked:
                     links.append(parent)
                 if wanted and place_of(record) not in known and self._budget.take():
-                    chosen.append((chunk.assignment, record, parent))
+                    chosen.append((chunk, record, parent))
         if too_many:
             self._metrics.spans_dropped("too_many", too_many)
         return chosen, links

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from worker.tracing.records import RecordTrace
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
-__all__ = ["Waiting"]
+__all__ = ["Trace", "Waiting"]
 
 _MOST = 10_000
-"""So many records and batches wait at once; of a table that stands still they would be without end."""
+"""The most records and batches that wait at once; those of a table that stands still would have no end."""
 
 
-class _Batch(Protocol):
+class Trace(Protocol):
+    """A record's or a batch's."""
+
     def committed(self, now: int) -> None: ...
     def left(self, now: int) -> None: ...
+
+
+_Own = TypeVar("_Own", bound=Trace)
 
 
 class Waiting:
@@ -27,59 +30,50 @@ class Waiting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all below
-        self._records: dict[Assignment, dict[int, RecordTrace]] = {}
-        self._batches: dict[Assignment, list[tuple[int, _Batch]]] = {}
+        self._traces: dict[Assignment, dict[tuple[int, int], Trace]] = {}
+        """By the last offset that the trace waits for, and 0 for a record, the id of a batch."""
         self._count = 0
 
     @property
     def full(self) -> bool:
         return self._count >= _MOST
 
-    def add(self, assignment: Assignment, offset: int, record: RecordTrace) -> RecordTrace:
-        """Returns the one that waits: another piece of the same record may have brought its own before."""
-        with self._lock:
-            waits = self._records.setdefault(assignment, {}).setdefault(offset, record)
-            self._count += waits is record
-            return waits
+    def add(self, assignment: Assignment, last: int, trace: _Own) -> _Own:
+        """The trace waits until everything up to `last` is committed.
 
-    def add_batch(self, assignment: Assignment, last: int, batch: _Batch) -> None:
-        """It waits until everything up to its last offset there is committed."""
+        Returns the one that waits: another piece of the same record may have added its own before."""
         with self._lock:
-            self._batches.setdefault(assignment, []).append((last, batch))
-            self._count += 1
+            key = last, 0 if isinstance(trace, RecordTrace) else id(trace)
+            waits = self._traces.setdefault(assignment, {}).setdefault(key, trace)
+            self._count += waits is trace
+            return waits  # type: ignore[return-value]  # the key says which of the two it is
 
     def of(self, chunk: Chunk) -> list[RecordTrace]:
-        """Those of the chunk's records that are known already: by another shard, or before they were queued
+        """Those of the chunk's records that wait already: for another shard, or from before they were queued
         again."""
-        known = self._records.get(chunk.assignment)
-        if not known or not chunk.messages:
+        if not chunk.messages or not self._traces.get(chunk.assignment):
             return []
         first, last = chunk.messages[0].offset(), chunk.messages[-1].offset()
         with self._lock:
-            inside = sorted(offset for offset in known if first <= offset <= last)
-            found = []
-            for offset in inside:
-                at = bisect_left(chunk.messages, offset, key=lambda message: message.offset())
-                if chunk.messages[at].offset() == offset:
-                    found.append(known[offset])
-            return found
+            inside = [
+                trace
+                for (offset, _), trace in self._traces.get(chunk.assignment, {}).items()
+                if first <= offset <= last and isinstance(trace, RecordTrace)
+            ]
+        offsets = {message.offset() for message in chunk.messages} if inside else ()
+        return [trace for trace in inside if trace.place[2] in offsets]
 
     def assignments(self) -> list[Assignment]:
         with self._lock:
-            return list({**self._records, **self._batches})
+            return list(self._traces)
 
-    def take(self, assignment: Assignment, end: int | None) -> Iterator[RecordTrace | _Batch]:
+    def take(self, assignment: Assignment, end: int | None) -> list[Trace]:
         """Those below `end`, which wait no more; None: all of them."""
         with self._lock:
-            records = self._records.get(assignment, {})
-            batches = self._batches.get(assignment, [])
-            done = [offset for offset in records if end is None or offset < end]
-            found: list[RecordTrace | _Batch] = [records.pop(offset) for offset in done]
-            found += [batch for last, batch in batches if end is None or last < end]
-            batches[:] = [] if end is None else [each for each in batches if each[0] >= end]
-            if not records:
-                self._records.pop(assignment, None)
-            if not batches:
-                self._batches.pop(assignment, None)
+            traces = self._traces.get(assignment, {})
+            done = [key for key in traces if end is None or key[0] < end]
+            found = [traces.pop(key) for key in done]
+            if not traces:
+                self._traces.pop(assignment, None)
             self._count -= len(found)
-        return iter(found)
+        return found

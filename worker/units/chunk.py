@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,7 @@ _offset = cast("Callable[[Record], int]", Message.offset)
 class Chunk:
     """Records of one table from one poll of one partition, in offset order."""
 
-    __slots__ = ("alone", "assignment", "barrier", "bytes", "enqueued", "messages", "run")
+    __slots__ = ("alone", "assignment", "barrier", "bytes", "enqueued", "fetched", "messages", "run")
 
     changes: Sequence[Change] | None = None
     """Those of all its records, once they are decoded."""
@@ -47,6 +48,8 @@ class Chunk:
         self.messages = messages
         self.bytes = sum(map(len, messages)) + RECORD_OVERHEAD * len(messages)
         self.enqueued = 0.0
+        self.fetched = time.time()
+        """Seconds since 1970."""
         self.alone = alone
         """DDL: one record that is a batch of its own. With order by row it is the table's barrier, too."""
         self.barrier: Barrier[Any] | None = None
@@ -66,7 +69,7 @@ class Chunk:
         parts = []
         for messages in (self.messages[:count], self.messages[count:]):
             part = Chunk(self.assignment, self.run, messages, alone=self.alone)
-            part.enqueued = self.enqueued
+            part.enqueued, part.fetched = self.enqueued, self.fetched
             part.barrier = self.barrier
             parts.append(part)
         return parts[0], parts[1]
@@ -102,7 +105,7 @@ class DecodedChunk(Chunk):
     ) -> None:
         """`like`: a chunk of the same poll. `table`: by whose rules the changes were decoded."""
         super().__init__(like.assignment, like.run, messages)
-        self.enqueued = like.enqueued
+        self.enqueued, self.fetched = like.enqueued, like.fetched
         self.changes: Sequence[Change] = changes
         self.ends = ends
         self.table = table

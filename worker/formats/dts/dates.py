@@ -7,64 +7,25 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from worker.formats.dts.wire import read_bytes, read_long
-
 __all__ = [
     "Parts",
     "any_of_parts",
     "date_of_parts",
     "datetime_of_parts",
-    "read_parts",
-    "read_timestamp",
-    "read_zoned",
+    "moment_of",
     "time_of_parts",
+    "zoned_of_parts",
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Parts = list[int | None]
+Parts = tuple[int | None, ...]
 """Year, month, day, hour, minute, second, microseconds (called millis); None: the type lacks the part."""
 
 
-def read_timestamp(value: bytes, at: int) -> tuple[datetime, int]:
+def moment_of(seconds: int, micros: int) -> datetime:
     """Seconds since 1970, then microseconds (called millis), as a time in UTC."""
-    seconds, at = read_long(value, at)
-    micros, at = read_long(value, at)
-    return _EPOCH + timedelta(seconds=seconds, microseconds=micros), at
-
-
-_FIVE_BRANCHES = b"\2\2\2\2\2"
-
-
-def read_parts(value: bytes, at: int) -> tuple[Parts, int]:
-    """The seven parts of a DateTime."""
-    parts: Parts = []
-    # Nearly every DateTime: six parts behind the byte of their branch, not negative, the year in two bytes.
-    usual = value[at : at + 13]
-    if usual[3::2] == _FIVE_BRANCHES and usual[0] == 2 and usual[1] > 0x7F:
-        _, low, high, _, month, _, day, _, hour, _, minute, _, second = usual
-        if not (high | month | day | hour | minute | second) & 0x80 and not (
-            (low | month | day | hour | minute | second) & 1
-        ):
-            year = (low & 0x7F | high << 7) >> 1
-            parts = [year, month >> 1, day >> 1, hour >> 1, minute >> 1, second >> 1]
-            at += 13
-    while len(parts) < 7:
-        branch = value[at]
-        if branch == 2:
-            bits = value[at + 1]
-            if bits < 0x80:
-                parts.append((bits >> 1) ^ -(bits & 1))
-                at += 2
-            else:
-                part, at = read_long(value, at + 1)
-                parts.append(part)
-        elif branch == 0:
-            parts.append(None)
-            at += 1
-        else:
-            raise ValueError("a part of a date that is no number")
-    return parts, at
+    return _EPOCH + timedelta(seconds=seconds, microseconds=micros)
 
 
 def datetime_of_parts(parts: Parts, zone: tzinfo | None = None) -> datetime | None:
@@ -114,12 +75,10 @@ def any_of_parts(parts: Parts) -> date | timedelta | None:
     return date_of_parts(parts) if parts[3] is None else datetime_of_parts(parts)
 
 
-def read_zoned(value: bytes, at: int) -> tuple[datetime | None, int]:
-    """Parts, then the name of their zone, as a time in UTC."""
-    parts, at = read_parts(value, at)
-    name, at = read_bytes(value, at)
-    moment = datetime_of_parts(parts, _zone(name.decode()))
-    return (None if moment is None else moment.astimezone(UTC)), at
+def zoned_of_parts(parts: Parts, zone: str) -> datetime | None:
+    """Parts in a zone with this name, as a time in UTC."""
+    moment = datetime_of_parts(parts, _zone(zone))
+    return None if moment is None else moment.astimezone(UTC)
 
 
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)

@@ -1,10 +1,11 @@
 """Alibaba DTS change records: Avro in its binary encoding, one row or statement a record.
 
-What a record holds: `dts_schema`.
+What a record holds: `schema`.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -16,6 +17,7 @@ from worker.formats.dts.record import DTSRecord, RecordReader, Row
 from worker.formats.dts.statements import is_truncate, table_of
 from worker.formats.images import Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.times import has_calendar
 
 __all__ = ["DTS", "DTSRoute"]
@@ -26,7 +28,7 @@ _NOISE_BYTES = 48
 """DTS writes empty records, so that offsets move on where it filters everything out. Its own client passes
 over values of at most so many bytes; here they must be no change, too."""
 _MAX_ROUTES = 20_000
-_FAULTS = (ValueError, ArithmeticError, IndexError, AttributeError)
+_FAULTS = (ArithmeticError, *READ_ERRORS)
 
 
 class DTSRoute(msgspec.Struct, frozen=True, gc=False):
@@ -190,5 +192,9 @@ def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
         return error
     if value[:1] in (b"{", b"["):
         return UndecodableRecord("no DTS record but JSON: is this topic's format another one?")
-    what = f"it ends in the middle, after {len(value)} bytes" if isinstance(error, IndexError) else error
+    what = (
+        f"it ends in the middle, after {len(value)} bytes"
+        if isinstance(error, (IndexError, struct.error))
+        else error
+    )
     return UndecodableRecord(f"no DTS record: {what} (it begins with {value[:16].hex(' ')})")

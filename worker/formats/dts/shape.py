@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from worker.formats.dts.types import UNKNOWN_TYPE, column_types
 from worker.formats.dts.values import Reader, readers
-from worker.formats.dts.wire import read_bytes, read_count, read_long
 
 __all__ = ["Columns", "Row", "Shape"]
 
@@ -26,10 +25,12 @@ class Shape:
 
     __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "names", "source_type", "types")
 
-    def __init__(self, fields: bytes, key_tag: bytes, source_type: str) -> None:
-        """`fields` and `key_tag` are the bytes of the record's `fields` and of its tag `pk_uk_info`.
+    def __init__(
+        self, read: Sequence[Mapping[str, Any]], fields: bytes, key_tag: str, source_type: str
+    ) -> None:
+        """`read` and `fields`: the record's `fields`, read and as bytes. `key_tag`: its tag `pk_uk_info`.
 
-        Raises ValueError for what is no array of fields, or no JSON object of column names.
+        Raises ValueError for a tag that is no JSON object of column names.
         """
         known = column_types(source_type)
         self.fields = fields
@@ -38,8 +39,8 @@ class Shape:
         columns: list[tuple[str, tuple[Reader, ...]]] = []
         types: dict[str, str] = {}
         unknown: dict[str, tuple[str | None, str | None]] = {}
-        for name, number in _read_fields(fields):
-            type_ = known.get(number, UNKNOWN_TYPE)
+        for field in read:
+            name, type_ = field["name"], known.get(field["dataTypeNumber"], UNKNOWN_TYPE)
             columns.append((name, readers(type_.kind)))
             if type_.text is not None:
                 types[name] = type_.text
@@ -69,16 +70,3 @@ class Shape:
             types = {**self.types, **learned}
             self.types = {column: types[column] for column, _ in self.columns if column in types}
             self._unknown = {name: texts for name, texts in self._unknown.items() if name not in learned}
-
-
-def _read_fields(fields: bytes) -> list[tuple[str, int]]:
-    found = []
-    _, at = read_long(fields, 0)
-    count, at = read_count(fields, at)
-    while count:
-        for _ in range(count):
-            name, at = read_bytes(fields, at)
-            number, at = read_long(fields, at)
-            found.append((name.decode(), number))
-        count, at = read_count(fields, at)
-    return found

@@ -15,8 +15,8 @@ from itertools import groupby
 from typing import Any
 
 from worker.formats.schema_registry.avro.schema import AvroSchema
-from worker.formats.schema_registry.avro.values import Readers, int32, length, varint
-from worker.formats.schema_registry.avro.weights import open_budget
+from worker.formats.schema_registry.avro.values import Readers, int32, length, read_block, varint
+from worker.formats.schema_registry.avro.weights import VALUE, open_budget
 
 __all__ = ["Code", "branches_of"]
 
@@ -26,8 +26,10 @@ _DEPTH = 4
 _MOST_LINES = 30_000
 """Likewise a record is read whole that would make more of them. Two rows of 1,000 columns are 24,000, which
 take a quarter of a second to compile."""
-_LINES = {"null": 0, "boolean": 1, "float": 1, "double": 1, "bytes": 7, "string": 7}
-_LINES_OF_OTHERS, _LINES_OF_NULLABLE = 3, 7
+_ENUM_BYTE = 64
+"""So many symbols have numbers of one byte."""
+_LINES = {"null": 0, "boolean": 1, "float": 1, "double": 1, "bytes": 7, "string": 7, "int": 3, "long": 3}
+_LINES_OF_OTHERS, _LINES_OF_NULLABLE = 13, 7
 
 
 def branches_of(schema: AvroSchema) -> tuple[int, int] | None:
@@ -133,6 +135,15 @@ class Code:
                 self.line("q = p + n")
                 self.line(f"{name} = b[p:q]{'.decode()' if schema.kind == 'string' else ''}")
                 self.line("p = q")
+            case "enum" if len(schema.symbols) <= _ENUM_BYTE:
+                symbols = self.bind({place * 2: symbol for place, symbol in enumerate(schema.symbols)})
+                self.line(f"{name} = {symbols}.get(b[p])")
+                self.line("p += 1")
+                self.block(f"if {name} is None:", "raise ValueError('a symbol that its enum has not')")
+            case "map" if schema.items is not None and schema.items.kind == "string":
+                read = partial(self.read, schema.items)
+                self.line(f"{name} = {{}}")
+                self._each(partial(read, "key"), partial(read, "item"), f"{name}[key] = item")
             case "union" if branches_of(schema) is not None:
                 self.nullable(schema, lambda some: self.read(some, name), lambda: self.line(f"{name} = None"))
             case _:
@@ -157,6 +168,8 @@ class Code:
             case "bytes" | "string":
                 self._length()
                 self.line("p += n")
+            case "array" if schema.items is not None and schema.items.kind in _LINES:
+                self._each(partial(self.skip, schema.items))
             case "union" if branches_of(schema) is not None:
                 self.nullable(schema, lambda some: self.skip(some, depth), lambda: None)
             case "record" if depth < _DEPTH and len(self.lines) + self._size(schema, depth) <= _MOST_LINES:
@@ -164,6 +177,13 @@ class Code:
                     self.skip(field.type, depth + 1)
             case _:
                 self._whole(schema, "_")
+
+    def _each(self, *body: str | Callable[[], object]) -> None:
+        """What to do with each item of an array or a map."""
+        self._readers.take = True
+        next_block = f"count, p = {self.bind(read_block)}(b, p, {VALUE})"
+        self.line(next_block)
+        self.block("while count:", lambda: self.block("for _ in range(count):", *body), next_block)
 
     def _whole(self, schema: AvroSchema, name: str) -> None:
         self.line(f"{name}, p = {self.bind(self._readers.charged(schema))}(b, p)")

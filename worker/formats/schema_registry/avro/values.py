@@ -15,7 +15,17 @@ from typing import Any
 from worker.formats.schema_registry.avro.schema import AvroSchema
 from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
 
-__all__ = ["READ_ERRORS", "Reader", "Readers", "int32", "length", "reader_of", "varint"]
+__all__ = [
+    "READ_ERRORS",
+    "Reader",
+    "Readers",
+    "int32",
+    "length",
+    "read_block",
+    "read_string",
+    "reader_of",
+    "varint",
+]
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -88,11 +98,19 @@ def _number(value: float) -> float | str:
 
 
 def _bytes(value: bytes, at: int) -> tuple[bytes, int]:
+    count = value[at]
+    end = at + 1 + (count >> 1)
+    if not count & 0x81 and end <= len(value):  # one byte, and not negative
+        return value[at + 1 : end], end
     count, at = length(value, at)
     return value[at : at + count], at + count
 
 
-def _string(value: bytes, at: int) -> tuple[str, int]:
+def read_string(value: bytes, at: int) -> tuple[str, int]:
+    count = value[at]
+    end = at + 1 + (count >> 1)
+    if not count & 0x81 and end <= len(value):
+        return value[at + 1 : end].decode(), end
     count, at = length(value, at)
     return value[at : at + count].decode(), at + count
 
@@ -105,7 +123,7 @@ _PRIMITIVES: dict[str, Reader] = {
     "float": _read_float,
     "double": _read_double,
     "bytes": _bytes,
-    "string": _string,
+    "string": read_string,
 }
 
 
@@ -221,7 +239,7 @@ def _fixed(size: int) -> Reader:
     return read
 
 
-def _block(value: bytes, at: int, weight: int) -> tuple[int, int]:
+def read_block(value: bytes, at: int, weight: int) -> tuple[int, int]:
     """How many items the next block has, of this weight each at least; 0: that was the last one."""
     count, at = varint(value, at)
     if count < 0:
@@ -235,12 +253,12 @@ def _block(value: bytes, at: int, weight: int) -> tuple[int, int]:
 def _array(item: Reader, weight: int) -> Reader:
     def read(value: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        count, at = _block(value, at, weight)
+        count, at = read_block(value, at, weight)
         while count:
             for _ in range(count):
                 one, at = item(value, at)
                 items.append(one)
-            count, at = _block(value, at, weight)
+            count, at = read_block(value, at, weight)
         return items, at
 
     return read
@@ -249,12 +267,12 @@ def _array(item: Reader, weight: int) -> Reader:
 def _map(item: Reader, weight: int) -> Reader:
     def read(value: bytes, at: int) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
-        count, at = _block(value, at, weight)
+        count, at = read_block(value, at, weight)
         while count:
             for _ in range(count):
-                key, at = _string(value, at)
+                key, at = read_string(value, at)
                 found[key], at = item(value, at)
-            count, at = _block(value, at, weight)
+            count, at = read_block(value, at, weight)
         return found, at
 
     return read
