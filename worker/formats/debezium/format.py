@@ -138,17 +138,18 @@ class Debezium:
             return
         # Most records have the shape of the one before: then its decoder does all the work in one pass.
         shape = self._recent.get(record.topic())
-        if shape is not None and shape.is_fast:
+        decoder = None if shape is None else shape.practice.decoder
+        if shape is not None and decoder is not None:
             payload = shape.payload(value)
             if payload is not None:
                 try:
-                    message = shape.decode(payload)
+                    message = decoder.decode(payload)
                     if (
                         message.op in OPERATIONS
                         and self._is_of(shape, message.source)
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
-                        into.extend(self._changes(message, ReadRows(*shape.rows(message)), shape, record))
+                        into.extend(self._changes(message, ReadRows(*decoder.rows(message)), shape, record))
                         return
                 except REFUSALS:
                     pass

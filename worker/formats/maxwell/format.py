@@ -124,14 +124,14 @@ class Maxwell:
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before: then its reader does all the work in one pass.
+        # Most records have the shape of the one before: then its decoder does all the work in one pass.
         recent = self._recent
-        reader = None if recent is None else recent.reader
-        if recent is not None and reader is not None:
+        decoder = None if recent is None else recent.practice.decoder
+        if recent is not None and decoder is not None:
             try:
-                message = reader.decode(value)
+                message = decoder.decode(value)
                 if self._shapes.get(self._shape_key(message, record)[0]) is recent:
-                    into.extend(_changes(message, reader.row(message.data), recent, record))
+                    into.extend(_changes(message, decoder.row(message.data), recent, record))
                     return
             except DECODE_ERRORS:
                 pass
