@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.overview.rates import Rates
 from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
-from worker.terminal.rates import Rates
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 NOW = datetime(2026, 11, 21, 10, 0, 12, tzinfo=UTC)
