@@ -16,7 +16,6 @@ import msgspec
 from handlers import Change
 from worker.formats.canal.changes import changes_of
 from worker.formats.canal.rows import (
-    DECODE_ERRORS,
     REFUSALS,
     Message,
     Row,
@@ -24,9 +23,10 @@ from worker.formats.canal.rows import (
     RowShape,
     read_shape,
 )
-from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
-from worker.formats.strangers import hint_at
+from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Canal:
                 raise UndecodableRecord(
                     "a record of TiCDC's open protocol: set protocol=canal-json in the changefeed's sink-uri"
                 ) from None
-            raise _undecodable(value, error) from None
+            raise stranger(value, "Canal message", error, "canal") from None
         if message.type in _SKIPPED_TYPES:
             return Skip(_SKIPPED_TYPES[message.type])
         if message.type == "QUERY" and message.table and not message.is_ddl:
@@ -122,7 +122,7 @@ class Canal:
         database = (message.database or "").strip("`")
         if not database:
             raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
-        return CanalRoute(database, message.table, message.is_ddl)
+        return PlainRoute(database, message.table, message.is_ddl)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the record's first binlog event, `es`."""
@@ -148,7 +148,7 @@ class Canal:
         try:
             shape, message, rows = self._read(value)
         except DECODE_ERRORS as error:
-            raise _undecodable(value, error) from None
+            raise stranger(value, "Canal message", error, "canal") from None
         into.extend(changes_of(rows, message, shape, record))
 
     def decode_many(
@@ -216,14 +216,3 @@ class Canal:
             if self._shapes.add(key, shape, len(shape.types or ())):
                 self._of_table.clear()
         return shape, *shape.read(value)
-
-
-def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
-    start = value[:64].lstrip()
-    if not start:
-        return UndecodableRecord("no Canal message: the value is empty")
-    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
-        return UndecodableRecord("neither JSON nor a packet of Canal but other binary data (byte 0)")
-    if isinstance(error, RecursionError):
-        return UndecodableRecord("no Canal message: the JSON is nested too deeply")
-    return UndecodableRecord(f"no Canal message: {error}{hint_at(value, 'canal')}")

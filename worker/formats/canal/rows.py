@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from handlers.mysql.values import Converter, converter_of
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import UndecodableRecord, shortened, wrong_value
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn
 from worker.formats.times import Milliseconds
 
 __all__ = [
-    "DECODE_ERRORS",
     "REFUSALS",
     "Message",
     "Row",
@@ -28,19 +28,14 @@ __all__ = [
     "RowsDecoder",
     "TiDB",
     "read_shape",
-    "shortened",
 ]
 
 Rows = TypeVar("Rows")
-
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
 
 REFUSALS = (*DECODE_ERRORS, ValueError, ArithmeticError)
 """What a shape's decoder raises for a message that `RowShape.read` may still know."""
 
 _NULL = msgspec.Raw(b"null")
-_SHOWN_CHARACTERS = 60
 
 
 class TiDB(msgspec.Struct, gc=False):
@@ -147,10 +142,7 @@ class RowShape:
                 try:
                     row[column] = converter.read(text)
                 except (ValueError, ArithmeticError) as error:
-                    type_text = shortened((self.types or {})[column])
-                    raise UndecodableRecord(
-                        f"column {column!r} of type {type_text} holds {shortened(repr(text))}: {error}"
-                    ) from None
+                    raise wrong_value(column, (self.types or {})[column], repr(text), error) from None
             elif text is not value:
                 row[column] = text
 
@@ -212,8 +204,3 @@ def _text_of(column: str, value: object) -> str:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     raise UndecodableRecord(f"column {column!r} holds {shortened(repr(value))}, not text")
-
-
-def shortened(text: str) -> str:
-    """For an error."""
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

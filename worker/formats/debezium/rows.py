@@ -20,7 +20,7 @@ from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lac
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import wrong_value
 from worker.formats.json_values import number
 from worker.formats.row_struct import Practice, RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
@@ -29,14 +29,12 @@ if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
-__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure", "plain_rows"]
+__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure"]
 
 RowType = TypeVar("RowType")
 
 ENDLESS = 1 << 63
 """Beyond all positions."""
-
-_SHOWN_CHARACTERS = 60
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -57,12 +55,6 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
 
 
 _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row], float_hook=number).decode
-
-
-def plain_rows(payload: Payload) -> tuple[Row | None, Row | None]:
-    """(before, after) of a message as plain JSON."""
-    message = _read_plain(payload)
-    return message.before, message.after
 
 
 class ReadRows(NamedTuple):
@@ -149,9 +141,9 @@ class RowShape:
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
         self.columns = frozenset(fields or (() if definition is None else definition.types))
         """All columns of the table; empty if they are not known."""
-        in_calendar = is_mysql or settings.nulls_beyond_calendar(table)
+        lost = settings.nulls_beyond_calendar(table)
         self.types, self.readers = readers_of(
-            fields, definition, told, settings, is_mysql=is_mysql, in_calendar=in_calendar
+            fields, definition, told, settings, is_mysql=is_mysql, lost=lost
         )
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
@@ -160,7 +152,7 @@ class RowShape:
             self.types = NativeTypes(self.types)
         self.postgresql = None
         if self.may_lack_values:
-            self.postgresql = PostgresRows(table, fields, self.types or {}, self.readers, settings)
+            self.postgresql = PostgresRows(table, fields, self.readers, settings)
         self.practice = Practice(self._decoder)
 
     def is_of(self, source: Source) -> bool:
@@ -211,7 +203,7 @@ class RowShape:
             try:
                 typed[column] = reader.read(value)
             except REFUSALS as error:
-                raise UndecodableRecord(self._refusal(column, value, error)) from None
+                raise wrong_value(column, (self.types or {}).get(column), repr(value), error) from None
         return typed
 
     def _read_columns(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
@@ -220,12 +212,6 @@ class RowShape:
         after = None if message.after is None else self.typed(message.after)
         sent, row = (message.before, before) if after is None else (message.after, after)
         return message, ReadRows(before, after, lacking((sent or {}).keys(), row or {}))
-
-    def _refusal(self, column: str, value: Any, error: Exception) -> str:
-        text = repr(value)
-        shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-        type_text = (self.types or {}).get(column)
-        return f"column {column!r}, type {type_text or 'not told'}: {shown}: {error}"
 
     def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
         readers = [(name, self.readers.get(name, AS_IT_IS)) for name in names]

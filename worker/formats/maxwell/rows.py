@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import UndecodableRecord, wrong_value
 from worker.formats.json_values import number
 from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn
@@ -28,7 +28,6 @@ DECODE_ERRORS = COLUMN_ERRORS
 """What `RowShape.read` and the decoders raise for a record that is not as it should be."""
 
 _NULL = msgspec.Raw(b"null")
-_SHOWN = 60
 
 
 class Header(msgspec.Struct, gc=False):
@@ -142,11 +141,8 @@ class RowShape:
             try:
                 row[name] = column.read(raw)
             except DECODE_ERRORS as error:
-                held = _shortened(bytes(raw).decode(errors="replace"))
-                type_text = _shortened((self.types or {}).get(name, "any type"))
-                raise UndecodableRecord(
-                    f"column {name!r} of type {type_text} holds {held}: {error}"
-                ) from None
+                held = bytes(raw).decode(errors="replace")
+                raise wrong_value(name, (self.types or {}).get(name), held, error) from None
         return row
 
     def _column_of(self, name: str) -> Column:
@@ -169,7 +165,3 @@ def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | No
         if name not in names:
             raise UndecodableRecord(f"no Maxwell record: key column {name!r} is not in `data`")
     return found or None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
