@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 import msgspec
 from msgspec.structs import astuple
 
-__all__ = ["Practice", "Row", "RowStruct", "Shapes", "StructColumn"]
+__all__ = ["Practice", "Row", "RowStruct", "Shapes", "StructColumn", "spelled"]
 
 Row = dict[str, Any]
 Key = TypeVar("Key")
@@ -155,6 +155,16 @@ class Practice(Generic[Decoder]):
                 self._made = columns, self._make(columns)
             except ValueError:
                 self._made = columns, None
+
+
+def spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
+
+    One that no column has stays as it is: a row may lack a part of its key, and says so.
+    """
+    known = set(columns)
+    folded = {name.casefold(): name for name in known}
+    return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
 
 
 class Shapes(Generic[Key, Shape]):

@@ -8,7 +8,7 @@ a type) is read column by column from the text; only what is refused there too i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, cast
 
@@ -17,7 +17,7 @@ import msgspec
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.interface import UndecodableRecord, shortened, wrong_value
 from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn
+from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.times import Milliseconds
 
 __all__ = [
@@ -90,7 +90,7 @@ class RowShape:
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
-        self.key_columns = _as_columns(key_columns, types or ()) if key_columns else None
+        self.key_columns = spelled(key_columns, types or ()) if key_columns else None
         self.converters: dict[str, Converter] = {}
         for column, type_text in (types or {}).items():
             converter = converter_of(type_text)
@@ -115,7 +115,7 @@ class RowShape:
         for row in message.data or ():
             self._read_columns(row)
             key = self.key_columns
-            if key and self.types is None and _as_columns(key, row) != key:
+            if key and self.types is None and spelled(key, row) != key:
                 raise UndecodableRecord(
                     f"no Canal message: the key of `pkNames`, {list(key)}, is spelled otherwise in a row"
                 )
@@ -182,16 +182,6 @@ class RowsDecoder:
             return None
         read = self._read
         return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
-
-
-def _as_columns(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
-
-    One that no column has stays as it is: a row may lack a part of its key, and says so.
-    """
-    known = set(columns)
-    folded = {name.casefold(): name for name in known}
-    return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
 
 
 def _refuse_null(text: bytes) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from worker.formats.interface import UndecodableRecord, wrong_value
 from worker.formats.json_values import number
 from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
-from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn
+from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
 
@@ -159,8 +159,7 @@ class RowShape:
 def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | None:
     """Key columns as the table spells them: in Maxwell's Kafka keys they are in lower case."""
     names = tuple(columns)
-    by_lower = {name.lower(): name for name in names}
-    found = tuple(name if name in names else by_lower.get(name.lower(), name) for name in key)
+    found = spelled(key, names)
     for name in found:
         if name not in names:
             raise UndecodableRecord(f"no Maxwell record: key column {name!r} is not in `data`")
