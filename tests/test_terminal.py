@@ -13,7 +13,7 @@ from configuration.shorthand import TABLES
 from confluent_kafka import Producer
 
 from worker.commands.dead_letters import list_letters, show
-from worker.commands.sample import show_samples
+from worker.commands.sampling.sample import show_samples
 from worker.configuration import load
 from worker.local.broker import Broker
 from worker.observing import logs

@@ -9,6 +9,7 @@ __all__ = [
     "BYTES",
     "DECIMALS",
     "INTEGERS",
+    "MOST_OF_BINARY",
     "SHAPES",
     "SYNONYMS",
     "TEXTS",
@@ -48,6 +49,10 @@ their like stand for more than a name."""
 DECIMALS = ("decimal", *(name for name, stands_for in SYNONYMS.items() if stands_for == "decimal"))
 
 
+MOST_OF_BINARY = 255
+"""Bytes of a BINARY: a longer one is no type of MySQL, and not to be filled up."""
+
+
 class MySQLType(NamedTuple):
     """One column type taken apart."""
 
@@ -58,6 +63,13 @@ class MySQLType(NamedTuple):
     labels: tuple[str, ...] = ()
     """Of an enum or a set, in the type's order."""
     unsigned: bool = False
+
+    @property
+    def padded_to(self) -> int:
+        """How many bytes each value of a BINARY(n) has, though a stream drops zeros at its end; else 0."""
+        return (
+            self.sizes[0] if self.name == "binary" and self.sizes and self.sizes[0] <= MOST_OF_BINARY else 0
+        )
 
 
 # Possessive: what is no type is found so at once, however long it is.

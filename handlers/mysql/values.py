@@ -20,7 +20,7 @@ import msgspec
 from handlers.decimals import bounded
 from handlers.mysql.types import MySQLType, read_type
 
-__all__ = ["MOST_OF_BINARY", "Converter", "compact_json", "converter_of", "single"]
+__all__ = ["Converter", "compact_json", "converter_of", "single"]
 
 
 class Converter(NamedTuple):
@@ -44,8 +44,6 @@ _MOST_DIGITS = 20  # of any integer type
 _PLAIN = "-.0123456789"  # of these alone, Decimal reads what _NUMBER does
 _MOST_PLAIN = 100  # characters of a number whose bounds need no look
 _MOST_SIZE = 1000  # of a decimal of any source
-MOST_OF_BINARY = 255
-"""Bytes of a BINARY: a longer one is no type of MySQL, and not to be filled up."""
 _SINGLE = struct.Struct("<f")
 # Wide enough for MySQL's 65 digits. Inexact: a value with more digits than its type keeps them all.
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
@@ -200,9 +198,6 @@ def _bytes(text: str) -> bytes:
 
 
 def _bytes_of(length: int) -> Converter:
-    # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
-    if length > MOST_OF_BINARY:
-        return _BYTES
     return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
 
 
@@ -278,8 +273,8 @@ def converter_of(type_text: str) -> Converter | None:
         return _decimal_of(sizes[1] if len(sizes) > 1 else 0)
     if converter is _FLOAT and len(sizes) == 1 and sizes[0] > 24:
         return _DOUBLE  # FLOAT(25) to FLOAT(53) are doubles
-    if name == "binary" and sizes:
-        return _bytes_of(sizes[0])
+    if mysql_type.padded_to:
+        return _bytes_of(mysql_type.padded_to)
     return converter
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker.column_rules.comparing import FilterFault
-from worker.column_rules.patterns import like
+from worker.column_rules.comparing import FilterFault, like
 
 
 def naively(value: str, pattern: str) -> bool:

@@ -14,6 +14,7 @@ from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
 from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
 
 from handlers import BeyondCalendar, Change
+from handlers.native_types import NativeTypes
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord
@@ -204,6 +205,27 @@ def test_a_time_beyond_the_calendar_is_told(schema: dict[str, Any], value: Any, 
 
 
 @pytest.mark.parametrize(
+    ("schema", "value", "native"),
+    [
+        # time.precision.mode connect, isostring and nanoseconds, each beside the default.
+        (connect("int32", "time.Date"), 1, "date[]"),
+        ({"type": "int32", "name": "org.apache.kafka.connect.data.Date"}, 1, "date[]"),
+        (connect("string", "time.IsoDate"), "1970-01-02Z", "date[]"),
+        ({"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}, 1, "timestamp[]"),
+        (connect("int64", "time.NanoTimestamp"), 1, "timestamp[]"),
+        (connect("string", "time.IsoTimestamp"), "1970-01-02T00:00:00Z", "timestamp[]"),
+        ({"type": "int32", "name": "org.apache.kafka.connect.data.Time"}, 1, "time[]"),
+    ],
+)
+def test_an_array_of_times_is_one_by_any_precision(schema: dict[str, Any], value: Any, native: str) -> None:
+    message = envelope(after={"a": [value]}, at=POSTGRESQL)
+    change = change_of(record(with_schema(message, {"a": {"type": "array", "items": schema}})))
+    assert isinstance(change.types, NativeTypes)
+    assert change.types.native == {"a": native}
+    assert isinstance(change.after["a"][0], date | timedelta)
+
+
+@pytest.mark.parametrize(
     ("schema", "value"),
     [
         (connect("int64", "time.MicroTimestamp"), -9223372036853775810),
@@ -214,10 +236,14 @@ def test_a_time_that_the_connector_lost_is_an_error(schema: dict[str, Any], valu
     """294276-12-31 23:59:59.999999 does not fit into its microseconds."""
     one = record(with_schema(envelope(after={"t": value}, at=POSTGRESQL), {"t": schema}))
     with pytest.raises(
-        UndecodableRecord, match=f"column 't', type .*: {value}: beyond PostgreSQL's calendar"
+        UndecodableRecord, match=f"column 't' of type .* holds {value}: beyond PostgreSQL's calendar"
     ):
         change_of(one)
-    assert change_of(one, reader(null_beyond_calendar=["/.*/"])).after == {"t": None}
+    none_ = reader(null_beyond_calendar=["/.*/"])
+    assert change_of(one, none_).after == {"t": None}
+    keyed = record(one.value_, {"t": value})
+    with pytest.raises(UndecodableRecord, match="column 't' of the key: it is beyond the years 1 to 9999"):
+        change_of(keyed, none_)
 
 
 def test_mysql_has_no_time_beyond_the_calendar() -> None:

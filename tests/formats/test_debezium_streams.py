@@ -91,7 +91,8 @@ def test_values_are_the_same_whichever_way_a_record_was_read(stream: str) -> Non
     for _ in range(3):
         for record in records(stream):
             decode(practised, record)
-    assert any(shape.is_fast for shape in practised._shapes._shapes.values())
+    decoders = [shape.practice.decoder for shape in practised._shapes._shapes.values()]
+    assert any(decoders) is (stream != "debezium-unwrap"), "flattened records are read column by column"
     for record in records(stream):
         assert repr(decode(practised, record)) == repr(decode(fresh, record))
 

@@ -150,7 +150,7 @@ def test_a_value_that_is_none_of_its_type_is_told_with_its_column(schema: dict[s
         change_of(good, format_)
     for reader in (Debezium(), format_):
         changes: list[Any] = []
-        with pytest.raises(UndecodableRecord, match=r"^column 'c', type "):
+        with pytest.raises(UndecodableRecord, match=r"^column 'c' of (any )?type "):
             reader.decode(bad, changes)
         assert changes == []
 
@@ -169,5 +169,5 @@ def test_a_value_that_is_none_of_its_type_is_told_with_its_column(schema: dict[s
     ],
 )
 def test_without_schemas_too(known: Any, value: Any) -> None:
-    with pytest.raises(UndecodableRecord, match=r"^column 'c', type "):
+    with pytest.raises(UndecodableRecord, match=r"^column 'c' of (any )?type "):
         value_of(value, type=known)

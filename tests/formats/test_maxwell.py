@@ -107,6 +107,14 @@ def test_a_table_without_a_key_has_no_key_columns(maxwell: Maxwell) -> None:
     assert change.key_columns is None
 
 
+@pytest.mark.parametrize("name", ['a "b"', "back\\slash", "tab\t"])
+def test_names_that_no_decoder_takes_are_columns_like_others(name: str) -> None:
+    format_ = Maxwell()
+    record = row(data={"id": 7, name: 1})
+    rows = [change.after for _ in range(PRACTICE) for change in decode(record, format_)]
+    assert rows == [{"id": 7, name: 1}] * PRACTICE
+
+
 @pytest.mark.parametrize("times", [1, PRACTICE])
 def test_a_row_without_its_key_is_refused(times: int) -> None:
     """Where Maxwell is told to exclude the column."""

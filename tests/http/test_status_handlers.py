@@ -10,8 +10,8 @@ import msgspec
 from example_worker import ERROR, status_at
 from rich.console import Console, RenderableType
 
+from worker.observing.overview.rates import Rates
 from worker.observing.status import WorkerStatus
-from worker.terminal.rates import Rates
 from worker.terminal.view import LiveView, Snapshot, full_view
 
 NOW = datetime(2026, 11, 21, 10, 0, 12, tzinfo=UTC)

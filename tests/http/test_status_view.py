@@ -13,10 +13,11 @@ from example_worker import status_at
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from worker.http.watch import Sources, Watch
 from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.overview.rates import Rates
 from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
-from worker.terminal.rates import Rates
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 NOW = datetime(2026, 11, 21, 10, 0, 12, tzinfo=UTC)
@@ -132,6 +133,15 @@ def test_a_table_that_has_just_come_counts_in_the_total_only() -> None:
     assert rates.tables == {}
     assert rates.total is not None
     assert rates.total > 0
+
+
+def test_the_page_tells_the_rate_that_the_terminal_tells() -> None:
+    before, after = status_at(100, shards=0), status_at(110, shards=1)
+    statuses, seconds = iter((before, after)), [0.0]
+    watch = Watch(Sources(status=lambda: next(statuses)), clock=lambda: seconds[0])
+    assert msgspec.json.decode(watch.live())["rate"] is None
+    seconds[0] += 10
+    assert msgspec.json.decode(watch.live())["rate"] == Rates.between(before, after).total
 
 
 def test_the_summary_says_what_is_wrong_before_anything_else() -> None:

@@ -14,6 +14,12 @@ from worker.cli.dead_letters import dead_letters
 
 __all__ = ["app"]
 
+Token = Annotated[
+    str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token; with CONFIG it is known.")
+]
+Authorities = Annotated[
+    Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
+]
 _STATUS_URL = "http://127.0.0.1:8080"
 
 app = typer.Typer(
@@ -93,12 +99,8 @@ def status(
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
     *,
-    token: Annotated[
-        str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token, if it asks for one.")
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
-    ] = None,
+    token: Token = None,
+    ca: Authorities = None,
 ) -> int | None:
     """Show what a worker is doing: partitions, lanes, tables, checkpoint."""
     return call("asking.status:status", target, as_json, watch, token=token, ca=ca)
@@ -123,12 +125,8 @@ def unblock(
     partition: Annotated[
         int | None, typer.Option("--partition", min=0, help="If several have that offset.")
     ] = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token; with CONFIG it is known.")
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
-    ] = None,
+    token: Token = None,
+    ca: Authorities = None,
 ) -> int | None:
     """Have a running worker set one record aside that blocks its table: tried once more, then passed over."""
     if skip == dead_letter:

@@ -14,8 +14,7 @@ from itertools import islice
 from typing import Any
 
 from handlers.decimals import bounded
-from worker.column_rules.comparing import FilterFault, compared, truth
-from worker.column_rules.patterns import like
+from worker.column_rules.comparing import FilterFault, compared, like, truth
 
 __all__ = ["Condition", "Filter", "FilterError", "read_filter"]
 
@@ -103,40 +102,18 @@ def _kind(tree: Any) -> str:
 
 
 _COMPARED = {"EQ": "=", "NEQ": "<>", "GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
-_CONDITIONS = {
-    *_COMPARED,
-    "And",
-    "Or",
-    "Not",
-    "Paren",
-    "Is",
-    "In",
-    "Between",
-    "Like",
-    "Column",
-    "Boolean",
-    "Null",
+_KINDS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys((*_COMPARED, "And", "Or", "Is"), ("condition", "this expression")),
+    "Not": ("condition", "this"),
+    "In": ("condition", "this expressions negate"),
+    "Between": ("condition", "this low high negate"),
+    "Like": ("condition", "this expression negate"),
+    **dict.fromkeys(("Column", "Boolean", "Null", "Paren"), ("condition value", "this")),
+    "Literal": ("value", "this is_string"),
+    **dict.fromkeys(("Neg", "Lower", "Upper"), ("value", "this")),
+    "Coalesce": ("value", "this expressions"),
 }
-_VALUES = {"Column", "Literal", "Boolean", "Null", "Neg", "Paren", "Lower", "Upper", "Coalesce"}
-_ARGUMENTS = {
-    "And": {"this", "expression"},
-    "Or": {"this", "expression"},
-    "Not": {"this"},
-    "Paren": {"this"},
-    "Is": {"this", "expression"},
-    "In": {"this", "expressions", "negate"},
-    "Between": {"this", "low", "high", "negate"},
-    "Like": {"this", "expression", "negate"},
-    "Column": {"this"},
-    "Literal": {"this", "is_string"},
-    "Boolean": {"this"},
-    "Null": set(),
-    "Neg": {"this"},
-    "Lower": {"this"},
-    "Upper": {"this"},
-    "Coalesce": {"this", "expressions"},
-    **{kind: {"this", "expression"} for kind in _COMPARED},
-}
+"""Kind of a part -> what it may stand for, and the arguments that it may have."""
 _ALLOWED = (
     "what can be written: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, "
     "[NOT] IN (...), [NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
@@ -149,13 +126,14 @@ def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
     if depth > _MOST_DEPTH:
         raise FilterError(f"it is nested deeper than {_MOST_DEPTH}")
     given = {name for name, value in tree.args.items() if value not in (None, [], False)}
-    if kind not in (_CONDITIONS if is_condition else _VALUES) or given - _ARGUMENTS.get(kind, set()) - {
-        "is_string"
-    }:
+    stands_for, arguments = _KINDS.get(kind, ("", ""))
+    what = "condition" if is_condition else "value"
+    if what not in stands_for or not given <= {*arguments.split(), "is_string"}:
         text = tree.sql()
         shown = text if len(text) <= 60 else f"{text[:60]}..."
-        what = "a condition" if is_condition else "a value"
-        raise FilterError(f"{shown!r} is not taken as {what}; {_ALLOWED}; other names stand in double quotes")
+        raise FilterError(
+            f"{shown!r} is not taken as a {what}; {_ALLOWED}; other names stand in double quotes"
+        )
     if kind == "Neg" and _kind(tree.this) != "Literal":
         raise FilterError(f"only a number can be negative; {_ALLOWED}")
     if kind == "Is" and _kind(tree.expression) not in ("Null", "Boolean"):

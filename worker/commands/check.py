@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,8 +11,9 @@ from rich.text import Text
 from handlers import Handler
 from handlers.loading.registry import BUILT_IN, create, resolve
 from handlers.options.units import format_duration, format_size
-from worker.commands.sample import show_samples
-from worker.configuration import Configuration, TableRule, load
+from worker.commands.output import Output, begin, table_with, wide_console
+from worker.commands.sampling.sample import show_samples
+from worker.configuration import Configuration, TableRule
 from worker.configuration.checks.doubts import doubts
 from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
@@ -23,8 +23,6 @@ from worker.running.handlers.closing import waitable
 from worker.running.handlers.handler_set import OPENING_SECONDS
 
 __all__ = ["check"]
-
-_WIDTH_WITHOUT_TERMINAL = 160
 
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:
@@ -38,18 +36,15 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
         ConfigurationError: the configuration, or the file of records, cannot be used.
     """
     logs.configure("warning")  # what is not asked for is not told among the answers
-    configuration = load(config)
-    logs.configure("warning", redact=configuration.secrets.redact)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    configuration, output = begin("check", config, level="warning")
+    console = wide_console()
     console.print(Text(f"{config}: usable"))
-    console.print(_table(configuration))
+    console.print(_table(configuration, output))
     for sentence in doubts(configuration):
-        console.print(Text(configuration.secrets.redact(f"Note: {sentence}")), soft_wrap=True)
+        console.print(Text(output.clean(f"Note: {sentence}")), soft_wrap=True)
     console.print(Text(_times(configuration)), soft_wrap=True)
     shown = show_samples(configuration, sample, console) if sample is not None else 0
-    return max(shown, _connect(configuration, console) if connect else 0)
+    return max(shown, _connect(configuration, console, output) if connect else 0)
 
 
 def _times(configuration: Configuration) -> str:
@@ -73,11 +68,12 @@ def _times(configuration: Configuration) -> str:
     )
 
 
-def _table(configuration: Configuration) -> Table:
-    table = Table(caption="The first match wins; other tables are skipped.", caption_justify="left")
-    for heading in ("match", "handlers", "batch", "attempts", "on failure"):
-        table.add_column(heading, overflow="fold")
-    clean = configuration.secrets.redact
+def _table(configuration: Configuration, output: Output) -> Table:
+    table = table_with(
+        ("match", "handlers", "batch", "attempts", "on failure"),
+        caption="The first match wins; other tables are skipped.",
+        caption_justify="left",
+    )
     for rule in configuration.tables:
         attempts = rule.retry.max_attempts
         # Text: a pattern such as [a-z] would else be read as rich's markup.
@@ -88,7 +84,7 @@ def _table(configuration: Configuration) -> Table:
             "for ever" if attempts is None else str(attempts),
             rule.on_failure,
         )
-        table.add_row(*(Text(clean(cell)) for cell in cells))
+        table.add_row(*(Text(output.clean(cell, lines=True)) for cell in cells))
     return table
 
 
@@ -103,8 +99,7 @@ def _batch(rule: TableRule) -> str:
     return f"{batch.max_records} records, {format_size(batch.max_bytes)}, {format_duration(batch.max_wait)}"
 
 
-def _connect(configuration: Configuration, console: Console) -> int:
-    clean = configuration.secrets.redact
+def _connect(configuration: Configuration, console: Console, output: Output) -> int:
     failed = False
     for answers in (
         reach_kafka(configuration),
@@ -115,8 +110,8 @@ def _connect(configuration: Configuration, console: Console) -> int:
         for answer in answers:
             if answer.error is None:
                 detail = f": {answer.detail}" if answer.detail else ""
-                console.print(Text(clean(f"{answer.target}: reached{detail}")), soft_wrap=True)
+                console.print(Text(output.clean(f"{answer.target}: reached{detail}")), soft_wrap=True)
             else:
                 failed = True
-                typer.echo(clean(" ".join(f"{answer.target}: {answer.error}".split())), err=True)
+                output.say(f"{answer.target}: {answer.error}")
     return 1 if failed else 0

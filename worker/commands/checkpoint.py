@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,16 +15,14 @@ from offsets.journal import Entry, JournalError, Unit
 from offsets.stores import CheckpointError, KafkaStore, OwnStore
 from offsets.stores.copying import copied
 from offsets.types import OffsetRange, TopicPartition
-from worker.configuration import Configuration, load
+from worker.commands.output import Output, begin, table_with, wide_console
+from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
-from worker.observing import logs
 from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
 from worker.partitions.time_search import place_at, time_text
 
 __all__ = ["copy", "move", "show"]
-
-_WIDTH_WITHOUT_TERMINAL = 160
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
@@ -40,8 +35,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration = _configuration(config)
-    clean = configuration.secrets.redact
+    configuration, output = begin("checkpoint", config, check_handlers=False)
     try:
         with connect(configuration) as cluster:
             positions = cluster.positions()
@@ -50,20 +44,18 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
             own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}
     except (CheckpointError, JournalError, PositionError) as error:
-        return _failed(clean(str(error)))
+        return output.failed(error)
     if as_json:
         shown = _as_json(configuration, own, positions, warnings)
         if history:
             for told, each in zip(shown["partitions"], positions, strict=True):
                 told["history"] = [_unit(unit) for unit in units[each.partition]]
-        print(clean(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()))
+        output.json(shown)
         return 0
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
-    console.print(Text(clean(f"group {configuration.kafka.group_id}, {own.title} {own.place}")))
+    console = wide_console()
+    console.print(Text(output.clean(f"group {configuration.kafka.group_id}, {own.title} {own.place}")))
     for warning in warnings:
-        console.print(Text(clean(f"warning: {warning}"), style="yellow"))
+        console.print(Text(output.clean(f"warning: {warning}"), style="yellow"))
     if positions:
         console.print(_table(positions, own.title))
     if history:
@@ -90,10 +82,8 @@ def move(
         ConfigurationError: the configuration cannot be used.
     """
     if (offset is None) == (time is None):
-        _complain("give either --offset or --time")
-        return 2
-    configuration = _configuration(config)
-    clean = configuration.secrets.redact
+        return Output("checkpoint").failed("give either --offset or --time", 2)
+    configuration, output = begin("checkpoint", config, check_handlers=False)
     place = TopicPartition(topic, partition)
     try:
         with connect(configuration) as cluster:
@@ -104,15 +94,17 @@ def move(
                 offset, how = place_at(cluster, place, time)
             assert offset is not None  # one of both was given
             if not beginning <= offset <= end:
-                return _failed(f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved")
+                return output.failed(
+                    f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved"
+                )
             cluster.move(place, offset)
             where = f"{place} stands at {offset} now, in Kafka and in {cluster.own.place}"
-            print(clean(f"{where}: {how}" if how else where))
+            print(output.clean(f"{where}: {how}" if how else where))
             _journal(cluster, place, offset)
     except JournalError as error:
-        _complain(clean(f"it was moved, but the journal does not know of it: {error}"))
+        output.failed(f"it was moved, but the journal does not know of it: {error}")
     except (CheckpointError, PositionError) as error:
-        return _failed(clean(str(error)))
+        return output.failed(error)
     return 0
 
 
@@ -126,11 +118,10 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration = _configuration(config)
+    configuration, output = begin("checkpoint", config, check_handlers=False)
     # Either may be a URL that no configuration knows, with its password.
     secrets = [password for text in (to, source or "") for password in passwords_in(text)]
     configuration.secrets.learn(Secrets(secrets))
-    clean = configuration.secrets.redact
     group = configuration.kafka.group_id
     try:
         with connect(configuration) as cluster, ExitStack() as stack:
@@ -144,21 +135,12 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
                     end = store_at(where, group)
                     stack.callback(end.close)
                 ends.append(end)
-            print(clean(copied(ends[0], ends[1], partitions, replace=replace)))
+            print(output.clean(copied(ends[0], ends[1], partitions, replace=replace)))
     except ValueError as error:
-        return _failed(clean(f"neither kafka, nor a folder, nor the URL of a database: {error}"))
+        return output.failed(f"neither kafka, nor a folder, nor the URL of a database: {error}")
     except (CheckpointError, PositionError) as error:
-        return _failed(clean(str(error)))
+        return output.failed(error)
     return 0
-
-
-def _configuration(config: Path) -> Configuration:
-    # Moving a position runs no handler: their modules need not be here.
-    configuration = load(config, check_handlers=False)
-    logs.configure(
-        configuration.logging.level, configuration.logging.format, redact=configuration.secrets.redact
-    )
-    return configuration
 
 
 def _journal(cluster: Cluster, place: TopicPartition, offset: int) -> None:
@@ -180,9 +162,8 @@ def _unit(unit: Unit) -> dict[str, Any]:
 
 
 def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
-    table = Table(title="journal, the newest first")
-    for heading in ("partition", "written", "next offset", "source time", ""):
-        table.add_column(heading, overflow="fold")
+    headings = ("partition", "written", "next offset", "source time", "")
+    table = table_with(headings, title="journal, the newest first")
     for place, found in units.items():
         for each in map(_unit, found):
             moved = "set by a command" if each["moved"] else ""
@@ -192,9 +173,7 @@ def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
 
 
 def _table(positions: Sequence[Position], title: str) -> Table:
-    table = Table()
-    for heading in ("partition", "in Kafka", title, "committed", "a start begins at", "why"):
-        table.add_column(heading, overflow="fold")
+    table = table_with(("partition", "in Kafka", title, "committed", "a start begins at", "why"))
     for each in positions:
         file = "-"
         if each.file is not None:
@@ -259,12 +238,3 @@ def _partition(each: Position, own: str) -> dict[str, Any]:
 
 def _store(offset: int, ahead: Sequence[OffsetRange]) -> dict[str, Any]:
     return {"offset": offset, "finished_ahead": _count(ahead), "ahead": ahead}
-
-
-def _failed(message: str) -> int:
-    _complain(message)
-    return 1
-
-
-def _complain(message: str) -> None:
-    print(f"binlane checkpoint: {' '.join(message.split())}", file=sys.stderr)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from handlers import StopWorker
 from offsets.types import TopicPartition
 from worker.attempts.backoff import describe
+from worker.commands.output import Output
 from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import DeadLetterTopic
@@ -123,10 +124,8 @@ def _told(plan: Plan) -> str:
 def _asked(count: int) -> int | None:
     """None to go on, else the exit code."""
     if not sys.stdin.isatty():
-        print(
-            f"binlane dead-letters: {count} letters would be replayed; nobody can be asked here: give --yes",
-            file=sys.stderr,
+        return Output("dead-letters").failed(
+            f"{count} letters would be replayed; nobody can be asked here: give --yes", 2
         )
-        return 2
     print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else 1

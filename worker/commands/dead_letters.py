@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,22 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from handlers.change_json import line
 from worker.commands.dead_letter_replay import replay_letters
-from worker.configuration import Configuration, load
+from worker.commands.output import Output, begin, table_with, wide_console
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import DeadLetterError, DeadLetterTopic, open_topic
-from worker.observing import logs
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 
 __all__ = ["list_letters", "replay", "show"]
-
-_WIDTH_WITHOUT_TERMINAL = 160
 
 
 def list_letters(
@@ -42,7 +37,7 @@ def list_letters(
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration = _configuration(config, check_handlers=False)
+    configuration, output = begin("dead-letters", config, check_handlers=False)
     try:
         with open_topic(configuration) as topic:
             kept: deque[DeadLetter] = deque(maxlen=limit)
@@ -55,15 +50,13 @@ def list_letters(
             kept.extend(in_order(found))
             rows = [(letter, topic.is_replayed(letter)) for letter in kept]
     except DeadLetterError as error:
-        return _failed(configuration, str(error))
-    clean = configuration.secrets.redact
+        return output.failed(error)
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode([_as_json(*row) for row in rows]), indent=2)
-        print(visible(clean(text.decode()), lines=True))
+        output.json([_as_json(*row) for row in rows])
         return 0
-    console = _console()
+    console = wide_console()
     if rows:
-        console.print(_table(rows, clean))
+        console.print(_table(rows, output))
     console.print(Text(f"{len(rows)} dead letters, {sum(not done for _, done in rows)} not replayed"))
     return 0
 
@@ -79,20 +72,18 @@ def show(config: Path, place: str) -> int:
     found = _place(place)
     if found is None:
         return _no_place(place)
-    configuration = _configuration(config, check_handlers=False)
+    configuration, output = begin("dead-letters", config, check_handlers=False)
     try:
         with open_topic(configuration) as topic:
             letter = topic.get(*found)
             replayed = topic.is_replayed(letter)
     except DeadLetterError as error:
-        return _failed(configuration, str(error))
-    console = _console()
-    clean = configuration.secrets.redact
+        return output.failed(error)
+    console = wide_console()
 
     def tell(name: str, value: object) -> None:
-        console.print(
-            Text.assemble((f"{name}: ", "bold"), visible(clean(str(value)), lines=True)), soft_wrap=True
-        )
+        shown = output.clean(str(value), lines=True)
+        console.print(Text.assemble((f"{name}: ", "bold"), shown), soft_wrap=True)
 
     tell("dead letter", f"{letter.place} offset {letter.offset}{' (replayed)' if replayed else ''}")
     tell("source", letter.source)
@@ -135,13 +126,13 @@ def replay(
         if found is None:
             return _no_place(place)
         wanted.append(found)
-    configuration = _configuration(config, check_handlers=True)
+    configuration, output = begin("dead-letters", config)
     try:
         with open_topic(configuration) as topic:
             letters = _chosen(topic, wanted, table)
             return replay_letters(configuration, topic, letters, dry_run=dry_run, yes=yes)
     except DeadLetterError as error:
-        return _failed(configuration, str(error))
+        return output.failed(error)
 
 
 def _chosen(
@@ -155,23 +146,8 @@ def _chosen(
     return by_failure(in_order(each for each in topic.read_new() if table in (None, each.table)))
 
 
-def _configuration(config: Path, *, check_handlers: bool) -> Configuration:
-    configuration = load(config, check_handlers=check_handlers)
-    logs.configure(
-        configuration.logging.level, configuration.logging.format, redact=configuration.secrets.redact
-    )
-    return configuration
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
-
-
-def _table(rows: Sequence[tuple[DeadLetter, bool]], clean: Any) -> Table:
-    table = Table()
-    for heading in ("place", "time", "table", "handler", "source", "attempts", "replayed", "error"):
-        table.add_column(heading, overflow="fold")
+def _table(rows: Sequence[tuple[DeadLetter, bool]], output: Output) -> Table:
+    table = table_with(("place", "time", "table", "handler", "source", "attempts", "replayed", "error"))
     for letter, replayed in rows:
         cells = (
             letter.name,
@@ -183,7 +159,7 @@ def _table(rows: Sequence[tuple[DeadLetter, bool]], clean: Any) -> Table:
             "yes" if replayed else "no",
             letter.error or "",
         )
-        table.add_row(*(Text(visible(clean(cell))) for cell in cells))
+        table.add_row(*(Text(output.clean(cell)) for cell in cells))
     return table
 
 
@@ -230,13 +206,5 @@ def _place(text: str) -> tuple[int, int] | None:
 
 
 def _no_place(text: str) -> int:
-    return _complain(f"found {text!r}; allowed: partition:offset of a dead letter, such as 0:17", 2)
-
-
-def _failed(configuration: Configuration, message: str) -> int:
-    return _complain(configuration.secrets.redact(message), 1)
-
-
-def _complain(message: str, code: int) -> int:
-    print(visible(f"binlane dead-letters: {' '.join(message.split())}"), file=sys.stderr)
-    return code
+    allowed = "partition:offset of a dead letter, such as 0:17"
+    return Output("dead-letters").failed(f"found {text!r}; allowed: {allowed}", 2)

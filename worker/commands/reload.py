@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
-from worker.configuration import load
-from worker.observing import logs
-from worker.observing.visible_text import visible
+from worker.commands.output import begin
 from worker.reloading.run import ReloadFault, chosen, reload_table
 
 __all__ = ["reload"]
-
-_TELL_SECONDS = 5.0
 
 
 def reload(config: Path, table: str, handler: str | None = None, *, alone: bool = False) -> int:
@@ -25,32 +19,21 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
     Raises:
         ConfigurationError: the configuration cannot be used.
     """
-    configuration = load(config)
-    redact = configuration.secrets.redact
-    logs.configure("warning", configuration.logging.format, redact=redact)
-
-    def say(text: str) -> None:
-        print(visible(redact(" ".join(text.split()))), file=sys.stderr, flush=True)
+    configuration, output = begin("reload", config, level="warning")
 
     def tell_now(text: str) -> None:
-        say(f"{table}: {text}")
-
-    last = -_TELL_SECONDS
+        output.say(f"{table}: {text}")
 
     def tell(text: str) -> None:
-        nonlocal last
-        if time.monotonic() - last > _TELL_SECONDS:
-            last = time.monotonic()
-            tell_now(text)
+        output.say_now_and_then(f"{table}: {text}")
 
     try:
         done = reload_table(
             configuration, table, chosen(configuration, table, handler), tell, tell_now, is_alone=alone
         )
     except ReloadFault as fault:
-        say(f"binlane reload: {fault}")
-        return 1
+        return output.failed(fault)
     if done.undecodable:
-        say(f"{table}: {done.undecodable:,} records that cannot be decoded were passed over (on_undecodable)")
+        tell_now(f"{done.undecodable:,} records that cannot be decoded were passed over (on_undecodable)")
     print(f"{table}: {done.before:,} rows replaced by {done.after:,}, from {done.changes:,} changes")
     return 0

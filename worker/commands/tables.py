@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 from rich.box import HEAVY_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,9 +18,7 @@ from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
-from worker.configuration import Configuration, load
-from worker.observing import logs
-from worker.observing.visible_text import visible
+from worker.commands.output import Output, begin, wide_console
 from worker.terminal.times import moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
@@ -44,9 +39,7 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
         ConfigurationError: the configuration cannot be used.
     """
     chosen = chosen_by(patterns)
-    configuration = load(config)
-    clean = configuration.secrets.redact
-    logs.configure("warning", configuration.logging.format, redact=clean)
+    configuration, output = begin("tables", config, level="warning")
     try:
         with opened_lakes(configuration) as lakes:
             found = [(lake, table) for lake in lakes for table in lake.tables(chosen)]
@@ -56,15 +49,11 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
                 facts = list(pool.map(lambda each: _facts(each[0], each[1], shared[id(each[0])]), found))
     except (OSError, BrokenLog, RuntimeError, *SPARK_ERRORS) as error:
-        text = told(error) if isinstance(error, SPARK_ERRORS) else str(error)
-        print(clean(f"binlane tables: {' '.join(text.split())}"), file=sys.stderr)
-        return 1
+        return output.failed(told(error) if isinstance(error, SPARK_ERRORS) else error)
     if as_json:
-        shown = {"tables": [msgspec.to_builtins(each) for each in facts]}
-        document = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
-        print(visible(clean(document), lines=True))
+        output.json({"tables": facts})
     else:
-        _print(facts, configuration)
+        _print(facts, output)
     return 1 if any(each.unread for each in facts) else 0
 
 
@@ -98,14 +87,11 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
 # ---- for people
 
 
-def _print(facts: Sequence[Facts], configuration: Configuration) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+def _print(facts: Sequence[Facts], output: Output) -> None:
+    console = wide_console(_WIDTH_WITHOUT_TERMINAL)
     if not facts:
         console.print(Text("No tables yet."))
         return
-    clean = configuration.secrets.redact
     table = Table(
         box=HEAVY_HEAD if console.is_terminal else None,
         caption="Times are the source's, in UTC.",
@@ -137,11 +123,11 @@ def _print(facts: Sequence[Facts], configuration: Configuration) -> None:
             or "-",
             each.place,
         )
-        table.add_row(*(Text(visible(clean(cell))) for cell in cells))
+        table.add_row(*(Text(output.clean(cell, lines=True)) for cell in cells))
     console.print(table)
     for each in facts:
         for problem in each.problems:
-            console.print(Text(visible(clean(f"{each.table}: {problem}"))), soft_wrap=True)
+            console.print(Text(output.clean(f"{each.table}: {problem}")), soft_wrap=True)
 
 
 def _waiting(facts: Facts) -> str:

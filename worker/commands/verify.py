@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import typer
 from rich.box import HEAVY_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from handlers.options.units import parse_duration
 from handlers.spark.options import SparkOptions
 from handlers.sql.target.engine import check_url
-from worker.configuration import Configuration, ConfigurationError, Fault, Secrets, load
-from worker.observing import logs
-from worker.observing.visible_text import visible
+from worker.commands.output import Output, begin, wide_console
+from worker.configuration import Configuration, ConfigurationError, Fault, Secrets
 from worker.verifying.checking import Check
 from worker.verifying.run import Report, TableReport, compare
 from worker.verifying.spark_lakes import chosen_by
@@ -31,7 +26,6 @@ _WIDTH_WITHOUT_TERMINAL = 1_000
 """Nothing is folded then: whoever reads it searches in it."""
 _LONGEST = 80
 """Of a value that is shown."""
-_TELL_SECONDS = 5.0
 
 
 def verify(
@@ -66,28 +60,9 @@ def verify(
         url = check_url(against)
     except ValueError as error:
         raise typer.BadParameter(f"--against: {error}") from None
-    configuration = load(config)
+    configuration, output = begin("verify", config, level="warning")
     _refuse_others(config, configuration)
     configuration.secrets.learn(Secrets([url.password] if url.password else []))
-    redact = configuration.secrets.redact
-
-    def clean(text: str) -> str:
-        return visible(redact(" ".join(text.split())))
-
-    logs.configure("warning", configuration.logging.format, redact=redact)
-
-    def say(text: str) -> None:
-        if not as_json:
-            print(clean(text), file=sys.stderr, flush=True)
-
-    last = -_TELL_SECONDS
-
-    def tell(text: str) -> None:
-        nonlocal last
-        if time.monotonic() - last > _TELL_SECONDS:
-            last = time.monotonic()
-            say(text)
-
     report = compare(
         configuration,
         url,
@@ -97,8 +72,8 @@ def verify(
         settle=seconds,
         limit=limit,
         repair=repair,
-        say=say,
-        tell=tell,
+        say=None if as_json else output.say,
+        tell=None if as_json else output.say_now_and_then,
     )
     # A name that is misspelled must not pass for a table that was compared.
     unmet = [each for each in patterns if not any(map(chosen_by([each]), report.names))]
@@ -106,13 +81,11 @@ def verify(
         told = ", ".join(map(repr, unmet))
         report.error = f"no replica, and no table that is to have one, fits {told} (database.table)"
     if as_json:
-        shown = _as_json(report, limit)
-        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
-        print(visible(redact(text), lines=True))
+        output.json(_as_json(report, limit))
     else:
-        _print(report, limit, clean)
+        _print(report, limit, output)
     if report.error is not None:
-        print(clean(f"binlane verify: {report.error}"), file=sys.stderr)
+        output.failed(report.error)
     return 0 if report.is_equal else 1
 
 
@@ -192,10 +165,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
-def _print(report: Report, limit: int, clean: Callable[[str], str]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+def _print(report: Report, limit: int, output: Output) -> None:
+    console = wide_console(_WIDTH_WITHOUT_TERMINAL)
     if not report.tables:
         if report.error is None:
             console.print(Text("No replicas to compare."))
@@ -216,11 +187,11 @@ def _print(report: Report, limit: int, clean: Callable[[str], str]) -> None:
                 f"{outcome.seconds:.1f}",
                 f"{outcome.different_rows:,}",
             )
-        table.add_row(Text(clean(each.table)), Text(each.state), *cells)
+        table.add_row(Text(output.clean(each.table)), Text(each.state), *cells)
     console.print(table)
     for each in report.tables:
         for line in _told(each, limit):
-            console.print(Text(clean(line)), soft_wrap=True)
+            console.print(Text(output.clean(" ".join(line.split()))), soft_wrap=True)
 
 
 def _told(report: TableReport, limit: int) -> Iterator[str]:

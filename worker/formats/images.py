@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 from handlers.api import Change, Operation
 from worker.formats.interface import Record
 
-__all__ = ["NOTHING", "Image", "changes_from", "deleted", "lacking", "tells_more", "updated"]
+__all__ = [
+    "NOTHING",
+    "Image",
+    "changes_from",
+    "deleted",
+    "lacking",
+    "statement_from",
+    "tells_more",
+    "updated",
+]
 
 Row = dict[str, Any]
 
@@ -60,6 +69,22 @@ def changes_from(
         )
         for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index)
     ]
+
+
+def statement_from(
+    sql: str, record: Record, *, truncates: bool, time_ms: int, transaction: str | None, index: int = 0
+) -> list[Change]:
+    """The one change of a record's statement, or of its statement at `index`."""
+    return changes_from(
+        (Image("truncate" if truncates else "ddl", None, None),),
+        record,
+        key=None,
+        types=None,
+        time_ms=time_ms,
+        transaction=transaction,
+        sql=sql,
+        first_index=index,
+    )
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from handlers import Change
 
 __all__ = [
@@ -20,7 +22,12 @@ __all__ = [
     "SeparateDDL",
     "Skip",
     "UndecodableRecord",
+    "shortened",
+    "wrong_value",
 ]
+
+_SHOWN = 60
+"""Characters of a value in an error."""
 
 
 class Record(Protocol):
@@ -54,8 +61,7 @@ class Route(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRoute:
+class PlainRoute(msgspec.Struct, frozen=True, gc=False):
     """A route, and nothing else."""
 
     database: str
@@ -82,6 +88,17 @@ class Skip:
 
 class UndecodableRecord(ValueError):
     """The record is not of its format; trying again does not help."""
+
+
+def shortened(text: str) -> str:
+    """A text of a record as an error shows it."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def wrong_value(column: str, type_text: str | None, held: str, error: Exception) -> UndecodableRecord:
+    """A column that does not hold what its type says. `type_text`: None if nothing tells the type."""
+    told = "any type" if type_text is None else f"type {shortened(type_text)}"
+    return UndecodableRecord(f"column {column!r} of {told} holds {shortened(held)}: {error}")
 
 
 class Format(Protocol):

@@ -14,11 +14,12 @@ import msgspec
 
 from handlers.decimals import bounded
 
-__all__ = ["JSON_ERRORS", "compact", "number", "plain", "text_of"]
+__all__ = ["DECODE_ERRORS", "JSON_ERRORS", "compact", "number", "plain", "read_json", "text_of"]
 
-JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ArithmeticError)
-"""What reading JSON can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting, a
-number beyond any bound."""
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
+JSON_ERRORS = (*DECODE_ERRORS, ArithmeticError)
+"""The same, and a number beyond any bound."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -39,7 +40,8 @@ def number(text: str) -> float | Decimal:
     return value if Decimal(repr(value)) == exact else exact
 
 
-_read: Any = msgspec.json.Decoder(float_hook=number).decode
+read_json: Any = msgspec.json.Decoder(float_hook=number).decode
+"""JSON as plain values. Raises one of JSON_ERRORS."""
 _read_text: Any = msgspec.json.Decoder(str).decode
 
 
@@ -64,7 +66,7 @@ def _without_escapes(found: re.Match[bytes]) -> bytes:
 def plain(raw: msgspec.Raw) -> Any:
     """The value of a column whose type is not known. Raises one of JSON_ERRORS."""
     text = bytes(raw)
-    return compact(text) if text[:1] in (b"{", b"[") else _read(text)
+    return compact(text) if text[:1] in (b"{", b"[") else read_json(text)
 
 
 def text_of(raw: msgspec.Raw) -> str:

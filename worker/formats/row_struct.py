@@ -1,26 +1,30 @@
 """Rows of one shape, decoded from JSON in one pass, and the shapes that a format knows.
 
-Records of a table look alike, one after the other: what is learnt of the first ones reads the rest. A decoder
-of its own costs a shape 1 ms and about 1.3 KiB a column.
+Records of a table look alike, one after the other: what is learnt of the first ones reads the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
 import msgspec
-from msgspec.structs import asdict, astuple
+from msgspec.structs import astuple
 
-__all__ = ["Row", "RowStruct", "Shapes", "StructColumn"]
+__all__ = ["Practice", "Row", "RowStruct", "Shapes", "StructColumn", "spelled"]
 
 Row = dict[str, Any]
 Key = TypeVar("Key")
 Shape = TypeVar("Shape")
+Decoder = TypeVar("Decoder")
 
 _MOST_COLUMNS = 100_000
 """Of all shapes together: 130 MiB, if each has a decoder."""
 _WEIGHT = 4  # of a shape beside its columns, in columns
+_MET_BEFORE = 64
+"""Messages of a shape from which on a decoder of its own is worth it."""
+_MOST_PUT_OFF = 10_000
+"""Messages that are read the long way after refusals, at the most."""
 
 
 class StructColumn(NamedTuple):
@@ -36,92 +40,131 @@ class StructColumn(NamedTuple):
 
 
 class RowStruct:
-    """Rows with these columns and no others: nothing is dropped, nothing made up. Never changed."""
+    """Rows with these columns and no others: nothing is dropped, nothing made up. Never changed.
 
-    __slots__ = ("_checks", "_finishes", "_names", "as_row", "type")
+    Its readers are code made for these columns alone, and raise what a column's `finish` raises. Names of
+    columns are in that code only as the texts that `repr` makes of them.
+    """
+
+    __slots__ = ("_columns", "type")
 
     def __init__(self, columns: Iterable[StructColumn]) -> None:
-        columns = tuple(columns)
-        self._names = names = tuple(column.name for column in columns)
-        plain = all(name.isidentifier() and not name.startswith("__") for name in names)
-        fields = names if plain else tuple(f"column{place}" for place in range(len(names)))
+        """Raises ValueError for a name that no decoder takes."""
+        self._columns = tuple(columns)
         self.type: Any = msgspec.defstruct(
             "Row",
             [
                 # Raw holds null as it is, and stands in no union.
-                (field, column.json_type if column.json_type is msgspec.Raw else column.json_type | None)
-                for field, column in zip(fields, columns, strict=True)
+                (f"v{place}", each.json_type if each.json_type is msgspec.Raw else each.json_type | None)
+                for place, each in enumerate(self._columns)
             ],
-            rename=dict(zip(fields, names, strict=True)),
+            rename={f"v{place}": column.name for place, column in enumerate(self._columns)},
             forbid_unknown_fields=True,
             gc=False,
         )
         """What a decoder makes of a row."""
-        self.as_row: Callable[[Any], Row] = asdict
-        """The decoder's values by column, not finished yet."""
-        if not plain:
-            self.as_row = lambda values: dict(zip(names, astuple(values), strict=True))
-        unfinished = [(c.name, c.is_finished, c.finish) for c in columns if c.finish is not None]
-        self._checks = tuple((name, check, finish) for name, check, finish in unfinished if check is not None)
-        self._finishes = tuple((name, finish) for name, check, finish in unfinished if check is None)
 
-    def reader(self, on_null: Callable[[bytes], None]) -> Callable[[Any, bytes], Row]:
-        """What makes the finished row of the decoder's values and of the text that they come from, at one go:
-        code for these columns alone, of which there is at least one.
+    def reader(self, on_null: Callable[[bytes], None] | None = None) -> Callable[..., Row]:
+        """What makes a row of the decoder's values: `read(values)`; with `on_null` `read(values, text)`.
 
-        `on_null` is told the text of a row that holds None. The reader raises what it or a `finish` does."""
-        places = {name: f"v{place}" for place, name in enumerate(self._names)}
-        values = list(places.values())
+        The latter calls `on_null(text)` for a row that holds None."""
+        lines = [self._unpack("v", "values")]
+        if on_null is not None:
+            values = " is None or ".join(f"v{place}" for place in range(len(self._columns)))
+            lines.append(f"if {values} is None: on_null(text)")
+        lines += [self._finish("v", place) for place, column in enumerate(self._columns) if column.finish]
+        return self._made("values, text=None", [*lines, f"return {self._row('v')}"], on_null)
+
+    def pair_reader(self) -> Callable[[Any, Any], tuple[Row, Row]]:
+        """What makes the rows before and after an update: what is the same in both is finished once."""
+        lines = [self._unpack("x", "old"), self._unpack("y", "new")]
+        for place, column in enumerate(self._columns):
+            if column.finish is None:
+                continue
+            both = [self._finish("x", place), self._finish("y", place)]
+            if column.is_finished is None and column.json_type is not float and not _is_list(column):
+                # Equal numbers of other types are not the same: 0.0 and -0.0, 1 and 1.0.
+                text = f" and y{place}.__class__ is str" if column.json_type is Any else ""
+                lines += [
+                    f"if x{place} is not None and x{place} == y{place}{text}:",
+                    f"    x{place} = y{place} = finish{place}(y{place})",
+                    "else:",
+                ]
+                both = [f"    {line}" for line in both]
+            lines += both
+        return self._made("old, new", [*lines, f"return {self._row('x')}, {self._row('y')}"])
+
+    def _unpack(self, prefix: str, values: str) -> str:
+        return f"[{', '.join(f'{prefix}{place}' for place in range(len(self._columns)))}] = astuple({values})"
+
+    def _finish(self, prefix: str, place: int) -> str:
+        value = f"{prefix}{place}"
+        unless = f" and not check{place}({value})" if self._columns[place].is_finished else ""
+        return f"if {value} is not None{unless}: {value} = finish{place}({value})"
+
+    def _row(self, prefix: str) -> str:
+        items = (f"{column.name!r}: {prefix}{place}" for place, column in enumerate(self._columns))
+        return f"{{{', '.join(items)}}}"
+
+    def _made(
+        self, parameters: str, lines: Iterable[str], on_null: Callable[[bytes], None] | None = None
+    ) -> Callable[..., Any]:
         known: dict[str, Any] = {"astuple": astuple, "on_null": on_null}
-        lines = [
-            f"    {', '.join(values)}, = astuple(values)",
-            f"    if {' is None or '.join(values)} is None:",
-            "        on_null(text)",
-        ]
-        for column, check, finish in (
-            *self._checks,
-            *((name, None, finish) for name, finish in self._finishes),
-        ):
-            value = places[column]
-            known[f"finish_{value}"], known[f"check_{value}"] = finish, check
-            unless = "" if check is None else f" and not check_{value}({value})"
-            lines += [f"    if {value} is not None{unless}:", f"        {value} = finish_{value}({value})"]
-        items = ", ".join(f"{name!r}: {value}" for name, value in places.items())
-        # Names of columns stand in it as the texts that `repr` makes of them, and nowhere else.
-        exec("\n".join(["def read(values, text):", *lines, f"    return {{{items}}}"]), known)
-        made: Callable[[Any, bytes], Row] = known["read"]
+        for place, column in enumerate(self._columns):
+            known[f"finish{place}"], known[f"check{place}"] = column.finish, column.is_finished
+        exec("\n    ".join([f"def read({parameters}):", *lines]), known)
+        made: Callable[..., Any] = known["read"]
         return made
 
-    def finish(self, row: Row) -> Row:
-        """The same row, with finished values. Raises what a column's `finish` does."""
-        for column, is_finished, finish in self._checks:
-            value = row[column]
-            if value is not None and not is_finished(value):
-                row[column] = finish(value)
-        for column, finish in self._finishes:
-            value = row[column]
-            if value is not None:
-                row[column] = finish(value)
-        return row
 
-    def finish_both(self, old: Row, new: Row) -> tuple[Row, Row]:
-        """The rows of an update: what is the same in both, as most is, is finished once. Raises as `finish`
-        does."""
-        for column, is_finished, finish in self._checks:
-            for row in (old, new):
-                value = row[column]
-                if value is not None and not is_finished(value):
-                    row[column] = finish(value)
-        for column, finish in self._finishes:
-            was, value = old[column], new[column]
-            if value is not None:
-                new[column] = finished = finish(value)
-                if was == value:
-                    old[column] = finished
-                    continue
-            if was is not None:
-                old[column] = finish(was)
-        return old, new
+def _is_list(column: StructColumn) -> bool:
+    return get_origin(column.json_type) is list
+
+
+class Practice(Generic[Decoder]):
+    """The decoder of one shape's messages, which is made once the shape was met often enough.
+
+    A decoder costs 1 ms and about 1.3 KiB a column. It may refuse a message, which is then read the long way.
+    Each refusal puts off its next use: a table with one zero date has others.
+
+    Threads share it without a lock: a lost count does no harm, and of two decoders either will do.
+    """
+
+    __slots__ = ("_left", "_made", "_make", "_put_off")
+
+    def __init__(self, make: Callable[[Any], Decoder]) -> None:
+        """`make`: makes it for what `met` is given. Raises ValueError for a name that no decoder takes."""
+        self._make = make
+        self._left = self._put_off = _MET_BEFORE
+        self._made: tuple[Hashable, Decoder | None] | None = None
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """None: it is not made yet, or refused a message lately."""
+        return self._made[1] if self._left <= 0 and self._made is not None else None
+
+    def refused(self) -> None:
+        """The decoder refused a message."""
+        self._left = self._put_off = min(2 * self._put_off, _MOST_PUT_OFF)
+
+    def met(self, columns: Hashable) -> None:
+        """A message was read the long way. `columns`: those of its rows."""
+        self._left -= 1
+        if self._left <= 0 and (self._made is None or self._made[0] != columns):
+            try:
+                self._made = columns, self._make(columns)
+            except ValueError:
+                self._made = columns, None
+
+
+def spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
+    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
+
+    One that no column has stays as it is: a row may lack a part of its key, and says so.
+    """
+    known = set(columns)
+    folded = {name.casefold(): name for name in known}
+    return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
 
 
 class Shapes(Generic[Key, Shape]):

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from worker.formats.json_values import DECODE_ERRORS
+
 __all__ = ["SampleError", "SampleRecord", "read_samples"]
 
 # `payload` and `ts`: as `kcat -J` prints records.
@@ -98,7 +100,7 @@ def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
 def _record(line: bytes, place: str, topic: str, offset: int) -> SampleRecord:
     try:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise SampleError(
             f"{place}: no JSON object ({error}); allowed: a record's value, or an object with value and key"
         ) from None

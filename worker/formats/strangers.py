@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
+from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import JSON_ERRORS, read_json
 
-from worker.formats.json_values import number
-
-__all__ = ["hint_at", "hint_of"]
+__all__ = ["hint_at", "hint_of", "stranger"]
 
 _LAYOUT = "describe its records with format: json, for which docs/formats.md has a layout"
-_read = msgspec.json.Decoder(float_hook=number).decode
 
 
 def _has(*names: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -75,8 +73,29 @@ def hint_of(values: Mapping[str, Any], expected: str) -> str | None:
 def hint_at(value: bytes, expected: str) -> str:
     """The same for a record's value, to be put behind an error: `; it is ...`, or nothing."""
     try:
-        values = _read(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        values = read_json(value)
+    except JSON_ERRORS:
         return ""
     hint = hint_of(values, expected) if isinstance(values, dict) else None
     return "" if hint is None else f"; {hint}"
+
+
+_BINARY = {
+    "canal": "neither JSON nor a packet of Canal but other binary data",
+    "debezium": (
+        "no JSON but binary data; "
+        "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+    ),
+}
+
+
+def stranger(value: bytes, what: str, error: Exception, expected: str = "") -> UndecodableRecord:
+    """The fault of a value that is not `what` its topic's format expects; `error`: what a decoder raised."""
+    start = value[:64].lstrip()
+    if not start:
+        return UndecodableRecord(f"no {what}: the value is empty")
+    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
+        return UndecodableRecord(_BINARY.get(expected, f"no {what} but binary data"))
+    if isinstance(error, RecursionError):
+        return UndecodableRecord(f"no {what}: nested too deeply")
+    return UndecodableRecord(f"no {what}: {error}{hint_at(value, expected)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ import msgspec
 from worker.configuration.shown import Setting
 from worker.observing.overview.history import History, Point
 from worker.observing.overview.live import Live
-from worker.observing.overview.ranking import LATE_SECONDS, ranked
+from worker.observing.overview.ranking import is_late, ranked
+from worker.observing.overview.rates import Rates
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
@@ -83,8 +84,7 @@ class Watch:
         # Guards what stands below: one looks, the others wait for what it has seen.
         self._lock = threading.Lock()
         self._seen: tuple[float, WorkerStatus] | None = None
-        self._rates: dict[tuple[str, int], float] = {}
-        self._rate: float | None = None
+        self._rates = Rates()
         self._cost = 0.0
 
     @property
@@ -100,7 +100,7 @@ class Watch:
             Live.of(
                 status,
                 config=self._sources.config(),
-                rate=self._rate,
+                rate=self._rates.total,
                 points=history.points(_LATEST_POINTS) if history else [],
                 entries=timeline.entries(_LATEST_ENTRIES) if timeline else [],
                 time=self._wall_clock(),
@@ -114,11 +114,7 @@ class Watch:
         wanted = query.filter.casefold()
         found = [table for table in status.tables if wanted in table.table.casefold()]
         if query.state == "trouble":
-            found = [
-                table
-                for table in found
-                if table.state in ("blocked", "retrying") or (table.delay_seconds or 0) >= LATE_SECONDS
-            ]
+            found = [table for table in found if table.state in ("blocked", "retrying") or is_late(table)]
         elif query.state:
             found = [table for table in found if table.state == query.state]
         if query.sort == "rate":
@@ -158,20 +154,20 @@ class Watch:
         """The configuration, in JSON."""
         return encoded({"file": self._sources.config(), "settings": list(self._sources.settings())})
 
-    def _look(self) -> tuple[WorkerStatus, dict[tuple[str, int], float]]:
+    def _look(self) -> tuple[WorkerStatus, Mapping[tuple[str, int], float]]:
         with self._lock:
             began = self._clock()
             if self._seen is not None and began < self._seen[0] + min(_FRESH_SECONDS, self.every):
-                return self._seen[1], self._rates
+                return self._seen[1], self._rates.tables
             status = self._sources.status()
             self._cost = max(self._clock() - began, self._cost * 0.8)
             before = self._seen
             if before is not None and began < before[0] + _FORGOTTEN_SECONDS:
-                self._rates, self._rate = _rates(before[1], status)
+                self._rates = Rates.between(before[1], status)
             else:
-                self._rates, self._rate = {}, None
+                self._rates = Rates()
             self._seen = (began, status)
-            return status, self._rates
+            return status, self._rates.tables
 
 
 def encoded(told: object) -> bytes:
@@ -180,18 +176,3 @@ def encoded(told: object) -> bytes:
         return msgspec.json.encode(told)
     except UnicodeEncodeError:  # a handler's text, or an error's, with bytes that are no UTF-8
         return json.dumps(msgspec.to_builtins(told), ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _rates(before: WorkerStatus, now: WorkerStatus) -> tuple[dict[tuple[str, int], float], float | None]:
-    elapsed = now.uptime_seconds - before.uptime_seconds
-    if elapsed <= 0:
-        return {}, None
-    earlier = {(each.table, each.lane): each.finished_records for each in before.tables}
-    rates = {
-        key: max(0, each.finished_records - earlier[key]) / elapsed
-        for each in now.tables
-        if (key := (each.table, each.lane)) in earlier
-    }
-    if now.finished_records is None or before.finished_records is None:
-        return rates, sum(rates.values())
-    return rates, max(0, now.finished_records - before.finished_records) / elapsed

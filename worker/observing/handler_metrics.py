@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -12,6 +12,7 @@ from prometheus_client.samples import Sample
 
 from worker.observing.histogram import BOUNDS
 from worker.observing.metric_definitions import definition
+from worker.observing.overview.ranking import handled_tables
 from worker.observing.table_labels import TableLabels
 
 __all__ = ["HandlerMeters"]
@@ -67,7 +68,7 @@ class HandlerMeters:
     ) -> Metric:
         """One figure of the tables' statuses; handlers that have the same table are `combine`d."""
         found: dict[str, list[float]] = {}
-        for table in _tables(statuses):
+        for _, table in handled_tables(statuses):
             label = self._tables.label(str(table.get("table", "")))
             found.setdefault(label, []).append(float(table.get(key) or 0))
         entry = definition(metric)
@@ -109,10 +110,3 @@ def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
     for name, up in found.items():
         family.add_metric([name], up)
     return family
-
-
-def _tables(statuses: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for status in statuses:
-        tables = status.get("tables")
-        if isinstance(tables, Sequence):
-            yield from (table for table in tables if isinstance(table, Mapping))

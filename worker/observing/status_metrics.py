@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
@@ -108,50 +108,43 @@ def _of_bounds(status: WorkerStatus) -> Iterator[Metric]:
     yield _single("binlane_lanes_fill_ratio", max(fullest, held))
 
 
+def _oldest(partition: PartitionStatus) -> float | None:
+    return 0.0 if partition.delay_seconds is None and not partition.unfinished else partition.delay_seconds
+
+
+_OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
+    "binlane_partition_paused": lambda each: each.paused,
+    "binlane_standstill_seconds": lambda each: each.standstill_seconds,
+    "binlane_partition_error_seconds": lambda each: 0.0 if each.error is None else each.error.seconds,
+    "binlane_first_commit_missing_seconds": lambda each: each.first_commit_seconds,
+    "binlane_ahead_records": lambda each: each.ahead,
+    "binlane_max_ahead_reached": lambda each: each.paused_by == "max_ahead",
+    "binlane_head_stuck_seconds": lambda each: 0.0 if each.stuck is None else each.stuck.seconds,
+    "binlane_position": lambda each: each.position,
+    "binlane_committed": lambda each: each.committed,
+    "binlane_unfinished_records": lambda each: each.unfinished,
+    "binlane_unread_records": lambda each: each.unread,
+    "binlane_lag_records": lambda each: each.lag,
+    "binlane_delay_seconds": _oldest,
+    "binlane_last_source_timestamp_seconds": lambda each: (
+        None if each.source_time_ms is None else each.source_time_ms / 1000
+    ),
+}
+
+
 def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> Iterator[Metric]:
-    paused = _gauge("binlane_partition_paused")
     blocked = _gauge("binlane_partition_blocked")
-    standstill = _gauge("binlane_standstill_seconds")
-    error = _gauge("binlane_partition_error_seconds")
-    first_commit = _gauge("binlane_first_commit_missing_seconds")
-    position = _gauge("binlane_position")
-    ahead = _gauge("binlane_ahead_records")
-    beyond = _gauge("binlane_max_ahead_reached")
-    stuck = _gauge("binlane_head_stuck_seconds")
-    committed = _gauge("binlane_committed")
-    unfinished = _gauge("binlane_unfinished_records")
-    unread = _gauge("binlane_unread_records")
-    lag = _gauge("binlane_lag_records")
-    delay = _gauge("binlane_delay_seconds")
-    source = _gauge("binlane_last_source_timestamp_seconds")
-    for partition in partitions:
-        label = [partition.topic, str(partition.partition)]
-        paused.add_metric(label, partition.paused)
-        blocked.add_metric(label, held_up or partition.paused_by not in (None, "lanes"))
-        standstill.add_metric(label, partition.standstill_seconds)
-        error.add_metric(label, 0.0 if partition.error is None else partition.error.seconds)
-        first_commit.add_metric(label, partition.first_commit_seconds)
-        unfinished.add_metric(label, partition.unfinished)
-        ahead.add_metric(label, partition.ahead)
-        beyond.add_metric(label, partition.paused_by == "max_ahead")
-        stuck.add_metric(label, 0.0 if partition.stuck is None else partition.stuck.seconds)
-        oldest = partition.delay_seconds
-        if oldest is None and partition.unfinished == 0:
-            oldest = 0.0
-        happened = partition.source_time_ms
-        for family, value in (
-            (position, partition.position),
-            (committed, partition.committed),
-            (unread, partition.unread),
-            (lag, partition.lag),
-            (delay, oldest),
-            (source, None if happened is None else happened / 1000),
-        ):
+    for each in partitions:
+        is_blocked = held_up or each.paused_by not in (None, "lanes")
+        blocked.add_metric([each.topic, str(each.partition)], is_blocked)
+    yield blocked
+    for name, value_of in _OF_PARTITION.items():
+        family = _gauge(name)
+        for each in partitions:
+            value = value_of(each)
             if value is not None:
-                family.add_metric(label, value)
-    yield from (paused, blocked, standstill, error, first_commit, ahead, beyond)
-    yield from (stuck, position, committed, unfinished)
-    yield from (unread, lag, delay, source)
+                family.add_metric([each.topic, str(each.partition)], value)
+        yield family
 
 
 def _single(name: str, value: float) -> Metric:

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.overview.rates import Rates
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
-from worker.terminal.rates import Rates
 
 __all__ = ["STATE_STYLE", "lane_grid", "lane_table", "partitions_grid", "tables_grid", "window"]
 

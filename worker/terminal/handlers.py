@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from worker.observing.overview.ranking import handled_tables
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
 from worker.terminal.times import moment
@@ -47,8 +48,7 @@ def waiting_tables(status: WorkerStatus) -> list[WaitingTable]:
             moment(_number(table.get("merged_source_time_ms"))),
             str(table["error"]) if table.get("error") else None,
         )
-        for handler in status.handlers
-        for table in _mappings(handler.get("tables"))
+        for handler, table in handled_tables(status.handlers)
     ]
     return sorted(found, key=lambda each: (each.error is None, -(each.seconds or 0.0), each.table))
 
@@ -130,11 +130,6 @@ def _told(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, list):
-        yield from (item for item in value if isinstance(item, Mapping))
 
 
 def _number(value: Any) -> float | None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from worker.observing.overview.history import SECONDS, Point
+from worker.observing.overview.ranking import delay_of, lag_of
+from worker.observing.overview.rates import Rates
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration
-from worker.terminal.rates import Rates
 
 __all__ = ["Trend", "blocks", "trend_line"]
 
@@ -38,11 +39,7 @@ class Trend:
         """A later answer, at this Unix time of the worker's."""
         if self._points and time < self._points[-1].time + SECONDS:
             return
-        lags = [each.lag for each in status.partitions]
-        known = [lag for lag in lags if lag is not None]
-        lag = float(sum(known)) if lags and len(known) == len(lags) else None
-        delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
-        self._points.append(Point(time, rates.total, lag, delay, 0, 0, 0))
+        self._points.append(Point(time, rates.total, lag_of(status), delay_of(status), 0, 0, 0))
 
     def values(self, field: str, parts: int) -> list[float | None]:
         """The hour up to the latest point, or as much of it as is known, in equal parts: each one's average;
@@ -73,13 +70,10 @@ def blocks(values: Sequence[float | None]) -> str:
 
 def trend_line(trend: Trend, status: WorkerStatus, rates: Rates, width: int) -> Text | None:
     """It takes `width` columns; None where that is too narrow, or nothing is known."""
-    lags = [each.lag for each in status.partitions]
-    lag = sum(each or 0 for each in lags) if lags and None not in lags else None
-    delay = max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
     shown = [
         ("rate", "records/s ", f" {count(rates.total)}"),
-        ("lag", "  lag ", f" {count(lag)}"),
-        ("delay", "  delay ", f" {duration(delay)}"),
+        ("lag", "  lag ", f" {count(lag_of(status))}"),
+        ("delay", "  delay ", f" {duration(delay_of(status))}"),
     ]
     if width < _NARROW:
         shown = shown[:2]

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from worker.observing.overview.of_kafka import not_begun, of_kafka
 from worker.observing.overview.of_rules import notes
-from worker.observing.overview.ranking import tables_by_trouble
+from worker.observing.overview.ranking import lag_of, tables_by_trouble
+from worker.observing.overview.rates import Rates
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.grids import STATE_STYLE, lane_grid, lane_table, partitions_grid, tables_grid
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
-from worker.terminal.rates import Rates
 from worker.terminal.stuck import stuck_alarms
 from worker.terminal.trend import Trend, trend_line
 
@@ -169,8 +169,6 @@ def _title(status: WorkerStatus) -> Text:
 
 def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     status = snapshot.status
-    lags = [each.lag for each in status.partitions]
-    known = [lag for lag in lags if lag is not None]
     queued = sum(lane.queued_bytes for lane in status.lanes)
     limit = "" if status.max_bytes is None else f"/{size(status.max_bytes)}"
     records = sum(lane.queued_records for lane in status.lanes)
@@ -181,7 +179,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
             parts.append((f"{tables:,} {state}", STATE_STYLE[state]))
     if paused := sum(each.paused for each in status.partitions):
         parts.append((f"{paused:,} paused", "yellow"))
-    parts.append((f"lag {count(sum(known) if lags and len(known) == len(lags) else None)}", ""))
+    parts.append((f"lag {count(lag_of(status))}", ""))
     if rates is not None and rates.total is not None:
         parts.append((f"{rates.total:,.0f}/s", ""))
     parts.append((f"checkpoint {age(status.checkpoint.last_success, snapshot.as_of)}", ""))

@@ -51,6 +51,7 @@ from worker.verifying.numbers import (
 from worker.verifying.postgresql import (
     array_items,
     bits,
+    clock_time,
     hstore,
     interval,
     point,
@@ -69,7 +70,6 @@ _BEYOND = re.compile(r"-?infinity|.* BC|\d{5,}-\d\d-\d\d([ T].*)?")
 """PostgreSQL's times that Python has not: they are None in Spark."""
 _FINER = re.compile(r"[.,]\d{6}0*[1-9]")
 """fromisoformat would drop these digits."""
-_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -153,13 +153,7 @@ def _time(value: Any) -> int:
         if value.tzinfo is not None:
             raise ValueError("a time of day with a zone")
         value = value.isoformat()
-    found = _TIME.fullmatch(value)
-    if found is None:
-        raise ValueError("no time")
-    sign, hours, minutes, seconds, fraction = found.groups()
-    amount = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds))
-    amount += timedelta(microseconds=int((fraction or "").ljust(6, "0")))
-    return (-amount if sign else amount) // _MICROSECOND
+    return clock_time(value)
 
 
 # ---- text, bytes, JSON

@@ -18,6 +18,7 @@ __all__ = [
     "array_items",
     "base_type",
     "bits",
+    "clock_time",
     "hstore",
     "interval",
     "output",
@@ -117,7 +118,7 @@ def interval(value: Any) -> int:
     rest = rest.strip()
     if not rest and value.strip():
         return _microseconds(amounts["year"] * 12 + amounts["mon"], amounts["day"], 0)
-    return _microseconds(amounts["year"] * 12 + amounts["mon"], amounts["day"], _clock(rest))
+    return _microseconds(amounts["year"] * 12 + amounts["mon"], amounts["day"], clock_time(rest))
 
 
 def zoned_time(value: Any) -> int:
@@ -126,9 +127,9 @@ def zoned_time(value: Any) -> int:
         return value // _MICROSECOND % _DAY
     found = _ZONE.fullmatch(value)
     if found is None:
-        return _clock(value) % _DAY
+        return clock_time(value) % _DAY
     east = ((int(found[3]) * 60 + int(found[4] or 0)) * 60 + int(found[5] or 0)) * 1_000_000
-    return (_clock(found[1]) - (east if found[2] == "+" else -east)) % _DAY
+    return (clock_time(found[1]) - (east if found[2] == "+" else -east)) % _DAY
 
 
 def point(value: Any) -> bytes:
@@ -177,7 +178,8 @@ def _plain(escaped: str) -> str:
     return _ESCAPED.sub(r"\1", escaped)
 
 
-def _clock(text: str) -> int:
+def clock_time(text: str) -> int:
+    """Microseconds of hours, minutes and seconds."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         raise ValueError("no time")

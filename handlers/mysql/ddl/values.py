@@ -18,8 +18,8 @@ from sqlglot.errors import SqlglotError
 
 from handlers.decimals import bounded
 from handlers.mysql.ddl import Column, Default
-from handlers.mysql.types import BYTES, INTEGERS, TEXTS, MySQLType, read_type
-from handlers.mysql.values import MOST_OF_BINARY, converter_of
+from handlers.mysql.types import BYTES, INTEGERS, MOST_OF_BINARY, TEXTS, MySQLType, read_type
+from handlers.mysql.values import converter_of
 
 __all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
 

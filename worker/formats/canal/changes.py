@@ -7,9 +7,10 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import DECODE_ERRORS, Message, Row, RowShape, TiDB
-from worker.formats.images import Image, changes_from, deleted, lacking, updated
+from worker.formats.canal.rows import Message, Row, RowShape, TiDB
+from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 
 __all__ = ["changes_of"]
 
@@ -23,7 +24,7 @@ def changes_of(
     if message.tidb is not None:
         _refuse_part(message.tidb, message.type)
     if message.is_ddl:
-        return [_statement(message, rows, record)]
+        return _statement(message, rows, record)
     if not rows:
         return ()
     op = _OPERATIONS.get(message.type)
@@ -71,22 +72,15 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
     return images
 
 
-def _statement(message: Message[Any], rows: list[Row] | None, record: Record) -> Change:
+def _statement(message: Message[Any], rows: list[Row] | None, record: Record) -> list[Change]:
     if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
         raise UndecodableRecord(
             "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
         )
-    return Change(
-        op="truncate" if message.type == "TRUNCATE" else "ddl",
-        before=None,
-        after=None,
-        key_columns=None,
-        sql=message.sql or "",
-        source_time_ms=message.es,
-        topic=record.topic(),
-        partition=record.partition(),
-        offset=record.offset(),
-        index=0,
+    return statement_from(
+        message.sql or "",
+        record,
+        truncates=message.type == "TRUNCATE",
+        time_ms=message.es,
         transaction=message.gtid or None,
-        types=None,
     )

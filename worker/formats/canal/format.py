@@ -16,16 +16,17 @@ import msgspec
 from handlers import Change
 from worker.formats.canal.changes import changes_of
 from worker.formats.canal.rows import (
-    DECODE_ERRORS,
     REFUSALS,
     Message,
     Row,
+    RowsDecoder,
     RowShape,
     read_shape,
 )
-from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
-from worker.formats.strangers import hint_at
+from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
 
 if TYPE_CHECKING:
@@ -83,11 +84,10 @@ class Canal:
 
     def __init__(self) -> None:
         self.route: Callable[[bytes], Route] = msgspec.json.Decoder(CanalRoute).decode
-        # Threads share both without a lock: each access is one dict or attribute operation, and two threads
-        # that miss together make the same shape twice.
+        # Threads share both without a lock: each access is one dict operation, and two threads that miss
+        # together make the same shape twice.
         self._shapes = Shapes[bytes, RowShape]()
-        self._recent: RowShape | None = None
-        self._of_table: dict[str, RowShape | None] = {}  # what the table's last rows were read with
+        self._of_table: dict[str, RowsDecoder | None] = {}  # what reads the table's next rows
 
     @cached_property
     def _packets(self) -> Packets:
@@ -109,7 +109,7 @@ class Canal:
                 raise UndecodableRecord(
                     "a record of TiCDC's open protocol: set protocol=canal-json in the changefeed's sink-uri"
                 ) from None
-            raise _undecodable(value, error) from None
+            raise stranger(value, "Canal message", error, "canal") from None
         if message.type in _SKIPPED_TYPES:
             return Skip(_SKIPPED_TYPES[message.type])
         if message.type == "QUERY" and message.table and not message.is_ddl:
@@ -122,7 +122,7 @@ class Canal:
         database = (message.database or "").strip("`")
         if not database:
             raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
-        return CanalRoute(database, message.table, message.is_ddl)
+        return PlainRoute(database, message.table, message.is_ddl)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the record's first binlog event, `es`."""
@@ -137,58 +137,24 @@ class Canal:
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append one change for each row of the message (two where its key changed), or one for a DDL
         statement."""
+        if self.decode_many("", iter((record,)), into, []) is None:
+            return
         value = record.value()
         if value is None:
             return
         if value and value[0] in _PACKET:
             into.extend(self._packets.changes(value, record))
             return
-        # Most messages have the shape of the one before: then its decoder does all the work in one pass.
-        shape = self._recent
-        rows: list[Row] | None = None
-        if shape is not None:
-            try:
-                message = shape.decode(value)
-                if message.mysql_type == shape.mysql_type and message.primary_key == shape.primary_key:
-                    rows = shape.typed_rows(message.data, value)
-            except REFUSALS:
-                rows = None
-        if rows is None or shape is None:
-            try:
-                shape, message, rows = self._read(value)
-            except DECODE_ERRORS as error:
-                raise _undecodable(value, error) from None
-        if (  # as most are
-            rows
-            and len(rows) == 1
-            and message.type == "INSERT"
-            and not message.is_ddl
-            and message.tidb is None
-        ):
-            into.append(
-                Change(
-                    "insert",
-                    None,
-                    rows[0],
-                    shape.key_columns,
-                    None,
-                    message.es,
-                    record.topic(),
-                    record.partition(),
-                    record.offset(),
-                    0,
-                    message.gtid or None,
-                    shape.types,
-                )
-            )
-        else:
-            into.extend(changes_of(rows, message, shape, record))
+        try:
+            shape, message, rows = self._read(value)
+        except DECODE_ERRORS as error:
+            raise stranger(value, "Canal message", error, "canal") from None
+        into.extend(changes_of(rows, message, shape, record))
 
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
     ) -> Record | None:
-        """See `DecodesMany`. Tables come by turns: so the last shape of each is remembered, to read its next
-        rows in one pass, too. Beside that, as `decode` does it: written out, for a call costs as well."""
+        """See `DecodesMany`. Tables come by turns: each one's last decoder is kept for its next rows."""
         known = self._of_table.get(table)
         for record in records:
             try:
@@ -201,7 +167,7 @@ class Canal:
                             message.mysql_type == known.mysql_type
                             and message.primary_key == known.primary_key
                         ):
-                            shape, rows = known, known.typed_rows(message.data, value)
+                            shape, rows = known.shape, known.rows(message.data, value)
                     except REFUSALS:
                         rows = None
                 if rows is None:
@@ -210,7 +176,7 @@ class Canal:
                     shape, message, rows = self._read(value)
                     if table not in self._of_table and len(self._of_table) >= _MOST_TABLES:
                         self._of_table.clear()
-                    known = self._of_table[table] = shape if shape.is_fast else None
+                    known = self._of_table[table] = shape.practice.decoder
                 if (  # as most are
                     rows
                     and len(rows) == 1
@@ -249,17 +215,4 @@ class Canal:
             shape = RowShape(fields.mysql_type, fields.primary_key)
             if self._shapes.add(key, shape, len(shape.types or ())):
                 self._of_table.clear()
-        message, rows = shape.read(value)
-        self._recent = shape if shape.is_fast else None
-        return shape, message, rows
-
-
-def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
-    start = value[:64].lstrip()
-    if not start:
-        return UndecodableRecord("no Canal message: the value is empty")
-    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
-        return UndecodableRecord("neither JSON nor a packet of Canal but other binary data (byte 0)")
-    if isinstance(error, RecursionError):
-        return UndecodableRecord("no Canal message: the JSON is nested too deeply")
-    return UndecodableRecord(f"no Canal message: {error}{hint_at(value, 'canal')}")
+        return shape, *shape.read(value)

@@ -8,35 +8,34 @@ a type) is read column by column from the text; only what is refused there too i
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from handlers.mysql.values import Converter, converter_of
-from worker.formats.interface import UndecodableRecord
-from worker.formats.row_struct import Row, RowStruct, StructColumn
+from worker.formats.interface import UndecodableRecord, shortened, wrong_value
+from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.times import Milliseconds
 
-__all__ = ["DECODE_ERRORS", "REFUSALS", "Message", "Row", "RowShape", "TiDB", "read_shape", "shortened"]
+__all__ = [
+    "REFUSALS",
+    "Message",
+    "Row",
+    "RowShape",
+    "RowsDecoder",
+    "TiDB",
+    "read_shape",
+]
 
 Rows = TypeVar("Rows")
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
-
 REFUSALS = (*DECODE_ERRORS, ValueError, ArithmeticError)
-"""What the decoder of a shape and `typed_rows` raise for a message that `read` may still know."""
+"""What a shape's decoder raises for a message that `RowShape.read` may still know."""
 
 _NULL = msgspec.Raw(b"null")
-_SHOWN_CHARACTERS = 60
-# A decoder of its own costs a shape 1 ms and 10-30 KiB: worth it from so many messages on.
-_MESSAGES_BEFORE_DECODER = 64
-# After a message that the shape's decoder refused: so many are read column by column before it is tried
-# again, for a table with one zero date has more of them.
-_MESSAGES_AFTER_REFUSAL = 10_000
 
 
 class TiDB(msgspec.Struct, gc=False):
@@ -75,27 +74,11 @@ _read_old: Callable[[msgspec.Raw], list[Row | None] | None] = msgspec.json.Decod
     list[Row | None] | None, float_hook=Decimal
 ).decode
 
-_making = threading.Lock()
-
 
 class RowShape:
-    """How the rows of one shape are read.
+    """How the rows of one shape are read. Threads share it."""
 
-    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and the
-    decoder, which is made once.
-    """
-
-    __slots__ = (
-        "_has_decoder",
-        "_patience",
-        "converters",
-        "decode",
-        "key_columns",
-        "mysql_type",
-        "primary_key",
-        "read_row",
-        "types",
-    )
+    __slots__ = ("converters", "key_columns", "mysql_type", "practice", "primary_key", "types")
 
     def __init__(self, mysql_type: msgspec.Raw, primary_key: msgspec.Raw) -> None:
         """Raises UndecodableRecord when the two are no types and no key columns."""
@@ -107,30 +90,13 @@ class RowShape:
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
-        self.key_columns = _as_columns(key_columns, types or ()) if key_columns else None
+        self.key_columns = spelled(key_columns, types or ()) if key_columns else None
         self.converters: dict[str, Converter] = {}
         for column, type_text in (types or {}).items():
             converter = converter_of(type_text)
             if converter is not None:
                 self.converters[column] = converter
-        self.decode: Callable[[bytes], Message[Any]] = _read_text
-        """Reads whole messages; the shape's own decoder once there is one."""
-        self._has_decoder = False
-        self.read_row: Callable[[Any, bytes], Row] | None = None
-        self._patience = _MESSAGES_BEFORE_DECODER
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether `decode` is the shape's own decoder, and did not refuse a message lately."""
-        return self._has_decoder and self._patience <= 0
-
-    def typed_rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
-        """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
-        if data is None:
-            return None
-        read = self.read_row
-        assert read is not None  # there is one before anything is read with it
-        return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
+        self.practice = Practice(self._decoder)
 
     def read(self, value: bytes) -> tuple[Message[Any], list[Row] | None]:
         """A message of this shape and its rows, by whichever way reads them.
@@ -138,25 +104,23 @@ class RowShape:
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
         type.
         """
-        if self._patience > 0:
-            self._patience -= 1
-        elif self.types:
+        decoder = self.practice.decoder
+        if decoder is not None:
             try:
-                if not self._has_decoder:
-                    with _making:
-                        self._make_decoder(self.types)  # ValueError: a name that no decoder takes
-                typed = self.decode(value)
-                return typed, self.typed_rows(typed.data, value)
+                typed = decoder.decode(value)
+                return typed, decoder.rows(typed.data, value)
             except REFUSALS:
-                self._patience = _MESSAGES_AFTER_REFUSAL
+                self.practice.refused()
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
             key = self.key_columns
-            if key and self.types is None and _as_columns(key, row) != key:
+            if key and self.types is None and spelled(key, row) != key:
                 raise UndecodableRecord(
                     f"no Canal message: the key of `pkNames`, {list(key)}, is spelled otherwise in a row"
                 )
+        if self.types:
+            self.practice.met(tuple(self.types))
         return message, message.data
 
     def read_old(self, old: msgspec.Raw) -> list[Row | None] | None:
@@ -178,18 +142,13 @@ class RowShape:
                 try:
                     row[column] = converter.read(text)
                 except (ValueError, ArithmeticError) as error:
-                    type_text = shortened((self.types or {})[column])
-                    raise UndecodableRecord(
-                        f"column {column!r} of type {type_text} holds {shortened(repr(text))}: {error}"
-                    ) from None
+                    raise wrong_value(column, (self.types or {})[column], repr(text), error) from None
             elif text is not value:
                 row[column] = text
 
-    def _make_decoder(self, types: dict[str, str]) -> None:
-        if self._has_decoder:  # another thread's
-            return
+    def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
         columns = []
-        for name in types:
+        for name in names:
             converter = self.converters.get(name)
             if converter is None:
                 columns.append(StructColumn(name, str))
@@ -200,21 +159,29 @@ class RowShape:
                 columns.append(
                     StructColumn(name, converter.json_type, converter.finish, converter.is_finished)
                 )
-        struct: Any = RowStruct(columns)
-        self.read_row = struct.reader(_refuse_null)
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[list[struct.type]], strict=False).decode
-        # Last, for another thread uses the rest as soon as it sees this.
-        self._has_decoder = True
+        return RowsDecoder(self, RowStruct(columns))
 
 
-def _as_columns(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
+class RowsDecoder:
+    """Reads messages of one shape in one pass. Never changed."""
 
-    One that no column has stays as it is: a row may lack a part of its key, and says so.
-    """
-    known = set(columns)
-    folded = {name.casefold(): name for name in known}
-    return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
+    __slots__ = ("_read", "decode", "mysql_type", "primary_key", "shape")
+
+    def __init__(self, shape: RowShape, struct: Any) -> None:
+        self.shape = shape
+        self.mysql_type, self.primary_key = shape.mysql_type, shape.primary_key
+        self._read = struct.reader(_refuse_null)
+        self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
+            cast(Any, Message)[list[struct.type]], strict=False
+        ).decode
+        """Raises one of REFUSALS for a message that `RowShape.read` may still know."""
+
+    def rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
+        """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
+        if data is None:
+            return None
+        read = self._read
+        return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
 
 
 def _refuse_null(text: bytes) -> None:
@@ -227,8 +194,3 @@ def _text_of(column: str, value: object) -> str:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     raise UndecodableRecord(f"column {column!r} holds {shortened(repr(value))}, not text")
-
-
-def shortened(text: str) -> str:
-    """For an error."""
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from handlers.api import Operation
-from worker.formats.debezium.source import DECODE_ERRORS, POSTGRESQL, Row, Source, refuse_others
+from worker.formats.debezium.source import POSTGRESQL, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.strangers import hint_of
 from worker.formats.times import has_calendar
 

@@ -6,7 +6,7 @@ record is in docs/formats.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handlers import Change
@@ -19,10 +19,9 @@ from worker.formats.debezium.keys import Keys
 from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
-from worker.formats.debezium.rows import ENDLESS, Message, ReadRows, RowShape, Sure, plain_rows
+from worker.formats.debezium.rows import ENDLESS, Message, ReadRows, RowShape, Sure
 from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.source import (
-    DECODE_ERRORS,
     REFUSALS,
     Row,
     Source,
@@ -31,6 +30,7 @@ from worker.formats.debezium.source import (
 )
 from worker.formats.images import Image, changes_from, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableDefinition, TableHistory
 from worker.formats.times import kafka_time
@@ -138,17 +138,18 @@ class Debezium:
             return
         # Most records have the shape of the one before: then its decoder does all the work in one pass.
         shape = self._recent.get(record.topic())
-        if shape is not None and shape.is_fast:
+        decoder = None if shape is None else shape.practice.decoder
+        if shape is not None and decoder is not None:
             payload = shape.payload(value)
             if payload is not None:
                 try:
-                    message = shape.decode(payload)
+                    message = decoder.decode(payload)
                     if (
                         message.op in OPERATIONS
                         and self._is_of(shape, message.source)
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
-                        into.extend(self._changes(message, ReadRows(*shape.rows(message)), shape, record))
+                        into.extend(self._changes(message, ReadRows(*decoder.rows(message)), shape, record))
                         return
                 except REFUSALS:
                     pass
@@ -183,7 +184,7 @@ class Debezium:
             shape.sure = Sure(version, source.file, position, end)
         return True
 
-    def _read(self, record: Record, value: bytes) -> tuple[Change, ...]:
+    def _read(self, record: Record, value: bytes) -> Sequence[Change]:
         head, payload = self._envelopes.split(value)
         try:
             logged = read_logged(payload)
@@ -195,7 +196,7 @@ class Debezium:
                 return ()
             if isinstance(other, FlatRecord):
                 return self._flat_changes(other, head, record)
-            return (statement(other, record),)
+            return statement(other, record)
         shape = self._shape(head, logged.source)
         if len(self._recent) >= _MAX_TOPICS:
             self._recent.clear()
@@ -222,9 +223,7 @@ class Debezium:
             elif op != "update":
                 before = None
             if after is None or shape.postgresql is not None or len(after) < len(shape.columns):
-                image = image_of(
-                    Image(op, before, after, lacks), key_columns, shape, lambda: self._plain_rows(record)
-                )
+                image = image_of(Image(op, before, after, lacks), key_columns, shape)
                 _, before, after, lacks, is_whole, _ = image
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
@@ -248,9 +247,6 @@ class Debezium:
             return (change,)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
-    def _plain_rows(self, record: Record) -> tuple[Row | None, Row | None]:
-        return plain_rows(self._envelopes.split(record.value() or b"").payload)
-
     def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:
         shape = self._shape(head, flat.source, is_flat=True)
         row = shape.typed(flat.row)
@@ -258,7 +254,7 @@ class Debezium:
         key_columns = self._keys.columns(record.key(), record.topic(), shape.definition)
         before, after = (row, None) if flat.op == "delete" else (None, row)
         sent = Image(flat.op, before, after, lacking(flat.row.keys(), row))
-        image = image_of(sent, key_columns, shape, lambda: (flat.row, flat.row))
+        image = image_of(sent, key_columns, shape)
         [change] = changes_from(
             (image,),
             record,

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from worker.formats.debezium.rows import RowShape
-from worker.formats.debezium.source import Row
 from worker.formats.images import NOTHING, Image, deleted, lacking, tells_more
 
 __all__ = ["image_of"]
 
 
-def image_of(
-    sent: Image,
-    key: tuple[str, ...] | None,
-    shape: RowShape,
-    plain: Callable[[], Sequence[Row | None]],
-) -> Image:
-    """`sent`: the rows as they came; what it lacks has a placeholder. `plain`: (before, after) as plain JSON.
+def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
+    """`sent`: the rows as they came; what it lacks has a placeholder.
 
     Raises UndecodableRecord for a row whose key is not told.
     """
     op, before, after, lacks, *_ = sent
     postgresql, lacks = shape.postgresql, lacks or NOTHING
-    if postgresql is not None and key:
-        postgresql.read_keys((before, after), key, plain)
+    if postgresql is not None:
+        for row in (before, after):
+            postgresql.in_calendar(row, key or ())
     if op == "delete" and before is not None:
         if postgresql is not None and key:
             before = postgresql.deleted(before, key)
@@ -32,9 +25,9 @@ def image_of(
     if op != "update" or after is None:
         return sent
     if postgresql is not None:
-        row = after
-        after = postgresql.updated(row)
-        lacks |= lacking(row.keys(), after)
+        told = after.keys()
+        after = postgresql.updated(after)
+        lacks |= lacking(told, after)
     lacks |= lacking(shape.columns, after)
     if before is None:
         return Image(op, None, after, lacks)

@@ -14,9 +14,10 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.rows import RowShape
-from worker.formats.debezium.source import DECODE_ERRORS, Row
+from worker.formats.debezium.source import Row
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Record
+from worker.formats.json_values import DECODE_ERRORS
 
 __all__ = ["of_moved_row"]
 
@@ -51,7 +52,7 @@ def of_moved_row(
     old = shape.typed(found)
     if old.keys() != set(key) or rows.is_zero(old, key):
         return (change,)
-    rows.read_keys((old,), key, lambda: (found,))
+    rows.in_calendar(old, key)
     gone = msgspec.structs.replace(
         change, op="delete", before=old, after=None, lacks=NOTHING, before_is_whole=False
     )

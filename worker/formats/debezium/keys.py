@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
-from worker.formats.debezium.source import DECODE_ERRORS
 from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["Keys"]

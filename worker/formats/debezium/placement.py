@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
-from worker.formats.debezium.source import DECODE_ERRORS, Payload, Source, SourceLogPosition
+from worker.formats.debezium.source import Payload, Source, SourceLogPosition
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
 
 __all__ = ["part", "read_logged", "read_placed"]

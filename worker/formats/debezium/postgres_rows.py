@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from handlers.beyond_calendar import BeyondCalendar
 from worker.formats.debezium.connect.schema import Field
-from worker.formats.debezium.connect.times import infinity_of
+from worker.formats.debezium.connect.times import LOST
 from worker.formats.debezium.connect.values import Reader
 from worker.formats.debezium.source import REFUSALS, Row
 from worker.formats.interface import UndecodableRecord
@@ -31,26 +32,32 @@ class PostgresRows:
         self,
         table: str,
         fields: Mapping[str, Field],
-        types: Mapping[str, str],
         readers: Mapping[str, Reader],
         settings: DebeziumSettings,
     ) -> None:
         """`table`: schema.table; `fields`: those that its schema tells."""
-        self._types = types
+        self._has_nulls = settings.nulls_beyond_calendar(table)
         self._kept_if_null = settings.kept_if_null(table)
         self._has_zero_keys = settings.has_zero_keys(table)
         self._defaults = {name: _default(field, readers[name]) for name, field in fields.items()}
 
-    def read_keys(
-        self, rows: Sequence[Row | None], key: tuple[str, ...], plain: Callable[[], Sequence[Row | None]]
-    ) -> None:
-        """Put what a key column cannot hold as a time into the rows as text. `plain`: they as plain JSON.
+    def in_calendar(self, row: Row | None, key: Sequence[str]) -> None:
+        """Put NULL in the place of times beyond the calendar, if the configuration says so.
 
-        Raises UndecodableRecord for a key that no handler can read.
+        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time.
         """
-        for place, row in enumerate(rows):
-            if row is not None and any(row.get(column, "") is None for column in key):
-                self._infinities(row, plain()[place] or {}, key)
+        if row is None or not self._has_nulls:
+            return
+        for name, value in row.items():
+            if name not in key:
+                row[name] = _none_beyond(value)
+            elif _is_beyond(value):
+                row[name] = text = str(value)
+                if "infinity" not in text:
+                    told = "it" if value is LOST else repr(text)
+                    raise UndecodableRecord(
+                        f"column {name!r} of the key: {told} is beyond the years 1 to 9999"
+                    )
 
     def deleted(self, row: Row, key: tuple[str, ...]) -> Row:
         """What the source tells of a deleted row. Raises UndecodableRecord for an untold key."""
@@ -63,18 +70,6 @@ class PostgresRows:
         if not kept:
             return row
         return {name: value for name, value in row.items() if value is not None or name not in kept}
-
-    def _infinities(self, row: Row, plain: Row, key: tuple[str, ...]) -> None:
-        """Put infinities into key columns as text: a key has no NULL."""
-        for column in key:
-            value = plain.get(column)
-            if row.get(column) is None and value is not None:
-                row[column] = infinity_of(value, is_date=self._types.get(column) == "date")
-                if row[column] is None:
-                    raise UndecodableRecord(
-                        f"column {column!r} of the key: {value!r} is beyond the years 1 to 9999, in which "
-                        "handlers count"
-                    )
 
     def _check_key(self, row: Row, key: tuple[str, ...]) -> None:
         """A key that is all zero, though other columns are told.
@@ -125,3 +120,13 @@ def _default(field: Field, reader: Reader) -> Any:
         return None if field.default is None else reader.read(field.default)
     except REFUSALS:
         return None
+
+
+def _is_beyond(value: Any) -> bool:
+    return value is LOST or type(value) is BeyondCalendar
+
+
+def _none_beyond(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_none_beyond(item) for item in value]
+    return None if _is_beyond(value) else value

@@ -9,14 +9,15 @@ import msgspec
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
-from worker.formats.debezium.source import DECODE_ERRORS, Payload, Row, refuse_others
-from worker.formats.interface import Record, Route, Skip, UndecodableRecord
-from worker.formats.json_values import number
+from worker.formats.debezium.source import Payload, Row, refuse_others
+from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS, number
+from worker.formats.strangers import stranger
 
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["DebeziumRoute", "Router", "undecodable"]
+__all__ = ["Router", "undecodable"]
 
 _ROWS = ("c", "u", "d", "r")
 _HEARTBEATS = "__debezium-heartbeat"
@@ -30,14 +31,6 @@ _SIGNALS = frozenset(
     )
 )
 """What the records in `signal.kafka.topic` ask for."""
-
-
-class DebeziumRoute(msgspec.Struct, gc=False):
-    """A route that is not simply a record's `source`."""
-
-    database: str
-    table: str
-    alone: bool = False
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -65,7 +58,7 @@ class _Connected(msgspec.Struct, gc=False):
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_connector = msgspec.json.Decoder(_Connected).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
-_TOMBSTONE = DebeziumRoute("", "")
+_TOMBSTONE = PlainRoute("", "")
 
 
 def _connector(payload: Payload) -> str:
@@ -101,7 +94,7 @@ class Router:
         if envelope.op in _ROWS and source.schema is None:
             return source
         if envelope.op in _ROWS or envelope.op == "t":
-            return DebeziumRoute(source.schema or source.database, source.table, envelope.op == "t")
+            return PlainRoute(source.schema or source.database, source.table, envelope.op == "t")
         raise _NoRowError
 
     def explain(self, record: Record) -> Route | Skip:
@@ -118,9 +111,9 @@ class Router:
             if isinstance(other, Skip):
                 return other
             if isinstance(other, FlatRecord):
-                return DebeziumRoute(other.source.schema or other.source.db or "", other.source.table or "")
+                return PlainRoute(other.source.schema or other.source.db or "", other.source.table or "")
             table = table_of(other)
-            return Skip("database_ddl") if table is None else DebeziumRoute(*table, True)
+            return Skip("database_ddl") if table is None else PlainRoute(*table, True)
         if found.database and found.table:
             return found
         raise UndecodableRecord("no Debezium record: `source` names no database and table")
@@ -160,20 +153,10 @@ def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
 
 def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     """Says in words what a value that is no record of the format seems to be."""
-    start = value[:64].lstrip()
-    if not start:
-        return UndecodableRecord("no Debezium record: the value is empty")
-    if value[0] == 0 and len(value) > _AVRO_HEAD:
+    if value[:1] == b"\0" and len(value) > _AVRO_HEAD:
         return UndecodableRecord(
             "no JSON but a record whose schema is in a registry "
             f"(schema {int.from_bytes(value[1:_AVRO_HEAD], 'big')}): set schema_registry.url to its address, "
             "or value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
         )
-    if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
-        return UndecodableRecord(
-            "no JSON but binary data; "
-            "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
-        )
-    if isinstance(error, RecursionError):
-        return UndecodableRecord("no Debezium record: the JSON is nested too deeply")
-    return UndecodableRecord(f"no Debezium record: {error}")
+    return stranger(value, "Debezium record", error, "debezium")

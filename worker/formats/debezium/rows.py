@@ -7,8 +7,7 @@ pass; what that refuses is read column by column.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -16,33 +15,26 @@ import msgspec
 from handlers.native_types import NativeTypes, SchemaTypes
 from worker.formats.debezium.columns.readers import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
-from worker.formats.debezium.connect.values import AS_IT_IS, Reader
+from worker.formats.debezium.connect.values import AS_IT_IS
 from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import wrong_value
 from worker.formats.json_values import number
-from worker.formats.row_struct import RowStruct, StructColumn
+from worker.formats.row_struct import Practice, RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
 
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
-__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure", "plain_rows"]
+__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure"]
 
 RowType = TypeVar("RowType")
 
 ENDLESS = 1 << 63
 """Beyond all positions."""
-
-_SHOWN_CHARACTERS = 60
-# A decoder of its own costs a shape 1 ms and 10-30 KiB: worth it from so many messages on.
-_MESSAGES_BEFORE_DECODER = 64
-# After a message that the shape's decoder refused: so many are read column by column before it is tried
-# again.
-_MESSAGES_AFTER_REFUSAL = 1_000
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -63,15 +55,6 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
 
 
 _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row], float_hook=number).decode
-
-
-def plain_rows(payload: Payload) -> tuple[Row | None, Row | None]:
-    """(before, after) of a message as plain JSON."""
-    message = _read_plain(payload)
-    return message.before, message.after
-
-
-_making = threading.Lock()
 
 
 class ReadRows(NamedTuple):
@@ -95,25 +78,38 @@ class Sure(NamedTuple):
     """Positions in that file."""
 
 
-class RowShape:
-    """How the rows of one table are read, between two changes of the table.
+class RowsDecoder:
+    """Reads messages whose rows have these columns and no others, in one pass. Never changed."""
 
-    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and the
-    decoder, which is made once.
-    """
+    __slots__ = ("_read", "_read_both", "decode")
+
+    def __init__(self, columns: Iterable[StructColumn]) -> None:
+        struct = RowStruct(columns)
+        self._read, self._read_both = struct.reader(), struct.pair_reader()
+        self.decode: Callable[[Payload], Message[Any]] = msgspec.json.Decoder(
+            cast(Any, Message)[struct.type], float_hook=number
+        ).decode
+
+    def rows(self, message: Message[Any]) -> tuple[Row | None, Row | None]:
+        """(before, after) of a message that `decode` read. Raises one of REFUSALS."""
+        before, after = message.before, message.after
+        if before is not None and after is not None:
+            return self._read_both(before, after)
+        return None if before is None else self._read(before), None if after is None else self._read(after)
+
+
+class RowShape:
+    """How the rows of one table are read, between two changes of the table. Threads share it."""
 
     __slots__ = (
-        "_has_decoder",
-        "_patience",
-        "_readers",
-        "_struct",
         "columns",
         "database",
-        "decode",
         "definition",
         "head",
         "may_lack_values",
         "postgresql",
+        "practice",
+        "readers",
         "schema",
         "stream",
         "sure",
@@ -145,9 +141,9 @@ class RowShape:
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
         self.columns = frozenset(fields or (() if definition is None else definition.types))
         """All columns of the table; empty if they are not known."""
-        in_calendar = is_mysql or settings.nulls_beyond_calendar(table)
-        self.types, self._readers = readers_of(
-            fields, definition, told, settings, is_mysql=is_mysql, in_calendar=in_calendar
+        lost = settings.nulls_beyond_calendar(table)
+        self.types, self.readers = readers_of(
+            fields, definition, told, settings, is_mysql=is_mysql, lost=lost
         )
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
@@ -156,23 +152,8 @@ class RowShape:
             self.types = NativeTypes(self.types)
         self.postgresql = None
         if self.may_lack_values:
-            self.postgresql = PostgresRows(table, fields, self.types or {}, self._readers, settings)
-        self.decode: Callable[[Payload], Message[Any]] = _read_plain
-        """Reads whole messages; the shape's own decoder once there is one."""
-        # Where no column's type is known, plain JSON is all there is to read.
-        self._has_decoder = not self._readers
-        self._struct: RowStruct | None = None
-        self._patience = _MESSAGES_BEFORE_DECODER if self._readers else 0
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether `decode` is the shape's own decoder, and did not refuse a message lately."""
-        return self._has_decoder and self._patience <= 0
-
-    @property
-    def readers(self) -> Mapping[str, Reader]:
-        """How each column is read whose type is known."""
-        return self._readers
+            self.postgresql = PostgresRows(table, fields, self.readers, settings)
+        self.practice = Practice(self._decoder)
 
     def is_of(self, source: Source) -> bool:
         """Whether a record with this source is of the shape's table."""
@@ -188,20 +169,6 @@ class RowShape:
         head = self.head
         return value if head is None else head.payload(value)
 
-    def rows(self, message: Message[Any]) -> tuple[Row | None, Row | None]:
-        """(before, after) of a message that `decode` read. Raises one of REFUSALS."""
-        before, after = message.before, message.after
-        if before is None or after is None:
-            return None if before is None else self._row(before), None if after is None else self._row(after)
-        struct = self._struct
-        if struct is None:
-            return before, after
-        return struct.finish_both(struct.as_row(before), struct.as_row(after))
-
-    def _row(self, values: Any) -> Row:
-        struct = self._struct
-        return values if struct is None else struct.finish(struct.as_row(values))
-
     def read(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
         """A message of this shape with its rows, by whichever way reads them.
 
@@ -210,24 +177,21 @@ class RowShape:
         """
         if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)
-        if self._patience > 0:
-            self._patience -= 1
-        else:
+        decoder = self.practice.decoder
+        if decoder is not None:
             try:
-                if not self._has_decoder:
-                    with _making:
-                        self._make_decoder(_read_plain(payload))
-                message = self.decode(payload)
-                before, after = self.rows(message)
+                message = decoder.decode(payload)
+                return message, ReadRows(*decoder.rows(message))
             except REFUSALS:
-                self._patience = _MESSAGES_AFTER_REFUSAL
-            else:
-                return message, ReadRows(before, after)
-        return self._read_columns(payload)
+                self.practice.refused()
+        message, rows = self._read_columns(payload)
+        if sample := message.after or message.before:
+            self.practice.met(tuple(sample))
+        return message, rows
 
     def typed(self, row: Row) -> Row:
         """A row of plain JSON values, with typed ones. Raises UndecodableRecord."""
-        readers = self._readers.get
+        readers = self.readers.get
         typed: Row = {}
         for column, value in row.items():
             if self.may_lack_values and is_unavailable(value):
@@ -239,7 +203,7 @@ class RowShape:
             try:
                 typed[column] = reader.read(value)
             except REFUSALS as error:
-                raise UndecodableRecord(self._refusal(column, value, error)) from None
+                raise wrong_value(column, (self.types or {}).get(column), repr(value), error) from None
         return typed
 
     def _read_columns(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
@@ -249,22 +213,6 @@ class RowShape:
         sent, row = (message.before, before) if after is None else (message.after, after)
         return message, ReadRows(before, after, lacking((sent or {}).keys(), row or {}))
 
-    def _refusal(self, column: str, value: Any, error: Exception) -> str:
-        text = repr(value)
-        shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-        type_text = (self.types or {}).get(column)
-        return f"column {column!r}, type {type_text or 'not told'}: {shown}: {error}"
-
-    def _make_decoder(self, sample: Message[Row]) -> None:
-        """For rows with the sample's columns: each is required and no other allowed: nothing is dropped."""
-        columns = tuple(sample.after or sample.before or ())
-        if not columns or self._has_decoder:
-            return
-        readers = [self._readers.get(column, AS_IT_IS) for column in columns]
-        self._struct = struct = RowStruct(
-            StructColumn(column, reader.json_type, reader.finish)
-            for column, reader in zip(columns, readers, strict=True)
-        )
-        self.decode = msgspec.json.Decoder(cast(Any, Message)[struct.type], float_hook=number).decode
-        # Last, for another thread uses the rest as soon as it sees this.
-        self._has_decoder = True
+    def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
+        readers = [(name, self.readers.get(name, AS_IT_IS)) for name in names]
+        return RowsDecoder(StructColumn(name, reader.json_type, reader.finish) for name, reader in readers)

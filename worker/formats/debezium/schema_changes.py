@@ -14,6 +14,7 @@ import msgspec
 from handlers import Change
 from worker.formats.debezium.columns.types import Column, type_of_column
 from worker.formats.debezium.source import Payload, Source, SourceLogPosition, log_position
+from worker.formats.images import statement_from
 from worker.formats.interface import Record
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, kafka_time
@@ -90,23 +91,16 @@ def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | 
             yield *name, TableDefinition(types, tuple(one.table.key) if one.table.key else None)
 
 
-def statement(change: SchemaChange, record: Record) -> Change:
+def statement(change: SchemaChange, record: Record) -> list[Change]:
     """The record's one change."""
     sql = change.ddl
     time_ms = change.source.ts_ms if change.source.ts_ms is not None else change.ts_ms
-    return Change(
-        op="truncate" if _TRUNCATE.match(sql) else "ddl",
-        before=None,
-        after=None,
-        key_columns=None,
-        sql=sql,
-        source_time_ms=kafka_time(record) if time_ms is None else time_ms,
-        topic=record.topic(),
-        partition=record.partition(),
-        offset=record.offset(),
-        index=0,
+    return statement_from(
+        sql,
+        record,
+        truncates=_TRUNCATE.match(sql) is not None,
+        time_ms=kafka_time(record) if time_ms is None else time_ms,
         transaction=change.source.gtid,
-        types=None,
     )
 
 

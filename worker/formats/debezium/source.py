@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
 
 __all__ = [
-    "DECODE_ERRORS",
     "MYSQL",
     "POSTGRESQL",
     "REFUSALS",
@@ -27,8 +27,6 @@ Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw
 """JSON."""
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding can raise: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
 REFUSALS = (*DECODE_ERRORS, ValueError, TypeError, ArithmeticError)
 """What reading a value raises that is not of its column's type."""
 

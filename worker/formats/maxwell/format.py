@@ -6,14 +6,14 @@ https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `sch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, updated
-from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.maxwell.history import (
     ROW_TYPES,
     TABLE_DDL,
@@ -25,7 +25,7 @@ from worker.formats.maxwell.history import (
 from worker.formats.maxwell.rows import DECODE_ERRORS, Header, Message, Row, RowShape
 from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Shapes
-from worker.formats.strangers import hint_at
+from worker.formats.strangers import hint_at, stranger
 from worker.formats.table_history import TableDefinition
 
 __all__ = ["Maxwell", "MaxwellRoute"]
@@ -54,13 +54,6 @@ class MaxwellRoute(msgspec.Struct, gc=False):
     type: Literal["insert", "update", "delete", "bootstrap-insert"]
 
     alone: ClassVar[bool] = False
-
-
-class _StatementRoute(msgspec.Struct, gc=False):
-    database: str
-    table: str
-
-    alone: ClassVar[bool] = True
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -102,7 +95,7 @@ class Maxwell:
                 return Skip(_SKIPPED_TYPES[header.type])
             if header.type in TABLE_DDL:
                 statement = read_statement(value)
-                return _StatementRoute(*statement.name_after)
+                return PlainRoute(*statement.name_after, True)
         except DECODE_ERRORS as error:
             raise _undecodable(value, error) from None
         if header.type not in ROW_TYPES:
@@ -110,7 +103,7 @@ class Maxwell:
             raise UndecodableRecord(f"no Maxwell record: type {header.type!r}{hint}")
         if not header.database or not header.table:
             raise UndecodableRecord("no Maxwell record: a row without a database and a table")
-        return MaxwellRoute(header.database, header.table, cast(Any, header.type))
+        return PlainRoute(header.database, header.table)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the binlog event, `ts`."""
@@ -124,14 +117,14 @@ class Maxwell:
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before: then its reader does all the work in one pass.
+        # Most records have the shape of the one before: then its decoder does all the work in one pass.
         recent = self._recent
-        reader = None if recent is None else recent.reader
-        if recent is not None and reader is not None:
+        decoder = None if recent is None else recent.practice.decoder
+        if recent is not None and decoder is not None:
             try:
-                message = reader.decode(value)
+                message = decoder.decode(value)
                 if self._shapes.get(self._shape_key(message, record)[0]) is recent:
-                    into.extend(_changes(message, reader.row(message.data), recent, record))
+                    into.extend(_changes(message, decoder.row(message.data), recent, record))
                     return
             except DECODE_ERRORS:
                 pass
@@ -146,7 +139,7 @@ class Maxwell:
         """The slow way: by whichever shape the record has."""
         header = _read_header(value)
         if header.type in TABLE_DDL:
-            return (_statement(read_statement(value), record),)
+            return _statement(read_statement(value), record)
         if header.type in _SKIPPED_TYPES:
             return ()
         if header.type not in ROW_TYPES:
@@ -214,34 +207,17 @@ def _time_ms(header: Header) -> int:
     return header.ts if header.type.startswith(("table-", "database-")) else header.ts * 1000
 
 
-def _statement(statement: Statement, record: Record) -> Change:
+def _statement(statement: Statement, record: Record) -> list[Change]:
     sql = statement.sql
     if statement.type == "table-alter" and statement.after is not None:
         sql = statement_for(*statement.name_before, statement.after, sql)
-    return Change(
-        op="ddl",
-        before=None,
-        after=None,
-        key_columns=None,
-        sql=sql,
-        source_time_ms=_time_ms(statement),
-        topic=record.topic(),
-        partition=record.partition(),
-        offset=record.offset(),
-        index=0,
-        transaction=None,
-        types=None,
-    )
+    return statement_from(sql, record, truncates=False, time_ms=_time_ms(statement), transaction=None)
 
 
 def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
-    if not value.strip():
-        return UndecodableRecord("no Maxwell record: the value is empty")
-    if isinstance(error, RecursionError):
-        return UndecodableRecord("no Maxwell record: the JSON is nested too deeply")
     try:
         if _read_envelope(value).encrypted is not msgspec.UNSET:
             return UndecodableRecord("the record is encrypted; set Maxwell's encrypt = none")
     except DECODE_ERRORS:
         pass
-    return UndecodableRecord(f"no Maxwell record: {error}{hint_at(value, 'maxwell')}")
+    return stranger(value, "Maxwell record", error, "maxwell")

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from worker.formats.interface import UndecodableRecord
+from worker.formats.interface import UndecodableRecord, wrong_value
 from worker.formats.json_values import number
 from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
-from worker.formats.row_struct import Row, RowStruct, StructColumn
+from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
 
@@ -28,10 +28,6 @@ DECODE_ERRORS = COLUMN_ERRORS
 """What `RowShape.read` and the decoders raise for a record that is not as it should be."""
 
 _NULL = msgspec.Raw(b"null")
-_SHOWN = 60
-# A reader of its own costs a shape 1 ms and 10-30 KiB: worth it from so many records on.
-_RECORDS_BEFORE_READER = 64
-_RECORDS_AFTER_REFUSAL = 10_000
 
 
 class Header(msgspec.Struct, gc=False):
@@ -67,47 +63,34 @@ _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json
 ).decode
 
 
-class _RowReader:
+class RowDecoder:
     """Reads records whose rows have these columns and no others, in one pass. Never changed."""
 
-    __slots__ = ("_holds_any", "_struct", "decode", "made_for")
+    __slots__ = ("_holds_any", "_read", "decode")
 
-    def __init__(self, columns: Mapping[str, Column], made_for: object) -> None:
-        self._struct = RowStruct(
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        struct = RowStruct(
             StructColumn(name, column.json_type, column.finish, column.is_finished)
             for name, column in columns.items()
         )
+        self._read = struct.reader()
         self._holds_any = any(column is _SCALAR for column in columns.values())
         self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
-            cast(Any, Message)[self._struct.type], float_hook=number
+            cast(Any, Message)[struct.type], float_hook=number
         ).decode
-        self.made_for = made_for
 
     def row(self, data: Any) -> Row:
         """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
-        row = self._struct.as_row(data)
+        row = self._read(data)
         if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
             raise ValueError("an object or an array, which is to be read as text")
-        return self._struct.finish(row)
+        return row
 
 
 class RowShape:
-    """How the rows of a table are read between two DDL statements.
+    """How the rows of a table are read between two DDL statements. Threads share it."""
 
-    Threads share it without a lock: what they change are a counter, where a lost count does no harm, and
-    which reader there is, where the last one made counts.
-    """
-
-    __slots__ = (
-        "_columns",
-        "_made",
-        "_nested",
-        "_patience",
-        "_refusals",
-        "definition",
-        "key_columns",
-        "types",
-    )
+    __slots__ = ("_columns", "_nested", "definition", "key_columns", "practice", "types")
 
     def __init__(
         self, definition: TableDefinition | None, key: Iterable[str], columns: Iterable[str]
@@ -122,27 +105,18 @@ class RowShape:
         self._columns: dict[str, Column] = {}
         self._nested: frozenset[str] = frozenset()
         """Columns without a type that held an object or an array."""
-        self._made: _RowReader | None = None
-        self._patience = _RECORDS_BEFORE_READER
-        self._refusals = 0
-
-    @property
-    def reader(self) -> _RowReader | None:
-        """Reads most of the records; None where it is not made yet, or refused a record lately."""
-        return self._made if self._patience <= 0 else None
+        self.practice = Practice(self._decoder)
 
     def read(self, value: bytes) -> tuple[Message[Any], Row]:
         """A record of this shape and its row, by whichever way reads them. Raises one of DECODE_ERRORS."""
-        reader = self.reader
-        if reader is not None:
+        decoder = self.practice.decoder
+        if decoder is not None:
             try:
-                typed = reader.decode(value)
-                return typed, reader.row(typed.data)
+                typed = decoder.decode(value)
+                return typed, decoder.row(typed.data)
             except DECODE_ERRORS:
-                # The next ones are read column by column, each time more of them: a table with one zero date
-                # has others, and columns come and go where Maxwell leaves out what is null.
-                self._refusals += 1
-                self._patience = min(_RECORDS_BEFORE_READER << self._refusals, _RECORDS_AFTER_REFUSAL)
+                # Columns come and go where Maxwell leaves out what is null.
+                self.practice.refused()
         message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
         row = self._read_row(message.data)
         for column in self.key_columns or ():
@@ -150,9 +124,7 @@ class RowShape:
                 raise UndecodableRecord(f"no Maxwell record: key column {column!r} is not in `data`")
         if self.types is None:
             self._nested |= {name for name, raw in message.data.items() if bytes(raw)[:1] in (b"{", b"[")}
-        self._patience -= 1
-        if self._patience <= 0:
-            self._make_reader(tuple(row))
+        self.practice.met(tuple((name, name in self._nested) for name in row))
         return message, row
 
     def read_old(self, old: msgspec.Raw) -> Row | None:
@@ -169,36 +141,26 @@ class RowShape:
             try:
                 row[name] = column.read(raw)
             except DECODE_ERRORS as error:
-                held = _shortened(bytes(raw).decode(errors="replace"))
-                type_text = _shortened((self.types or {}).get(name, "any type"))
-                raise UndecodableRecord(
-                    f"column {name!r} of type {type_text} holds {held}: {error}"
-                ) from None
+                held = bytes(raw).decode(errors="replace")
+                raise wrong_value(name, (self.types or {}).get(name), held, error) from None
         return row
 
     def _column_of(self, name: str) -> Column:
         type_text = (self.types or {}).get(name)
         return UNTYPED if type_text is None else column_of(type_text)
 
-    def _make_reader(self, names: tuple[str, ...]) -> None:
-        made_for = names, self._nested
-        if self._made is None or self._made.made_for != made_for:
-            columns = {name: self._column_of(name) for name in names}
-            if self.types is None:
-                columns = {name: UNTYPED if name in self._nested else _SCALAR for name in names}
-            self._made = _RowReader(columns, made_for)
+    def _decoder(self, columns: tuple[tuple[str, bool], ...]) -> RowDecoder:
+        """`columns`: (name, whether it holds objects or arrays, though it has no type)."""
+        if self.types is None:
+            return RowDecoder({name: UNTYPED if is_nested else _SCALAR for name, is_nested in columns})
+        return RowDecoder({name: self._column_of(name) for name, _ in columns})
 
 
 def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | None:
     """Key columns as the table spells them: in Maxwell's Kafka keys they are in lower case."""
     names = tuple(columns)
-    by_lower = {name.lower(): name for name in names}
-    found = tuple(name if name in names else by_lower.get(name.lower(), name) for name in key)
+    found = spelled(key, names)
     for name in found:
         if name not in names:
             raise UndecodableRecord(f"no Maxwell record: key column {name!r} is not in `data`")
     return found or None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

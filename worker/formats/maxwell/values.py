@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from handlers.mysql.types import MySQLType, read_type
-from handlers.mysql.values import MOST_OF_BINARY, converter_of
+from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
+from handlers.mysql.values import converter_of
 from worker.formats.json_values import JSON_ERRORS, compact, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
@@ -32,11 +32,6 @@ class Column(NamedTuple):
     """Whether the decoder's value can stay as it is; None: it never can."""
 
 
-_POINTS = ("point", "multipoint")
-_LINES = ("linestring", "multilinestring")
-_AREAS = ("polygon", "multipolygon")
-_GEOMETRIES = frozenset(("geometry", "geometrycollection", "geomcollection", *_POINTS, *_LINES, *_AREAS))
-_BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
 _NULL = msgspec.Raw(b"null")
 
 
@@ -48,9 +43,9 @@ def column_of(type_text: str) -> Column:
         return _JSON
     if name == "set":
         return _set_of(mysql_type.labels)
-    if name in _GEOMETRIES:
+    if name in ("geomcollection", *SHAPES):
         return _GEOMETRY
-    if name in _BYTES:
+    if name in BYTES:
         return _bytes_of(mysql_type)
     converter = (
         None if name == "enum" else converter_of(type_text)
@@ -83,10 +78,8 @@ def _json(raw: msgspec.Raw) -> str | None:
 
 
 def _bytes_of(mysql_type: MySQLType) -> Column:
-    if mysql_type.name != "binary" or not mysql_type.sizes:
-        return _BASE64
-    length = mysql_type.sizes[0]
-    if length > MOST_OF_BINARY:
+    length = mysql_type.padded_to
+    if not length:
         return _BASE64
     # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
     padded = _decoded(bytes, lambda value: value.ljust(length, b"\0"))
@@ -106,16 +99,9 @@ def _set_of(labels: Sequence[str]) -> Column:
     return column._replace(is_finished=lambda chosen: len(chosen) < 2 and places.keys() >= set(chosen))
 
 
-def _geometry(text: str) -> bytes:
-    try:
-        return geometry_bytes(text)
-    except RecursionError:
-        raise ValueError("no geometry: nested too deeply") from None
-
-
 _TEXT = _decoded(str)
 _BASE64 = _decoded(bytes)
-_GEOMETRY = _decoded(str, _geometry)
+_GEOMETRY = _decoded(str, geometry_bytes)
 _JSON = Column(msgspec.Raw, _json, _json)
 UNTYPED = Column(msgspec.Raw, plain, plain)
 """Of a column whose type nothing tells."""

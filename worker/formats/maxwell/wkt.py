@@ -29,7 +29,10 @@ _CODES = {
 def geometry_bytes(text: str, srid: int = 0) -> bytes:
     """`POINT (1 2)` as 4 bytes of SRID, little endian, and WKB. Raises ValueError for what is no WKT."""
     parser = _Parser(text)
-    found = parser.geometry()
+    try:
+        found = parser.geometry()
+    except RecursionError:
+        raise ValueError("no geometry: nested too deeply") from None
     parser.end()
     return _COUNT.pack(srid) + found
 

@@ -83,14 +83,11 @@ def _timestamp(value: object) -> datetime | None:
 
 
 def _geometry(value: object) -> bytes:
-    try:
-        return geometry_bytes(_own_text(value))
-    except RecursionError:
-        raise ValueError("no geometry: nested too deeply") from None
+    return geometry_bytes(_own_text(value))
 
 
 def _bytes_of(mysql_type: MySQLType) -> Convert:
-    length = mysql_type.sizes[0] if mysql_type.name == "binary" and mysql_type.sizes else 0
+    length = mysql_type.padded_to
 
     def read(value: object) -> bytes:
         try:

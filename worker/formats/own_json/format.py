@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
-from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import read_json
 from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
 from worker.formats.own_json.paths import (
     ABSENT,
@@ -19,9 +20,10 @@ from worker.formats.own_json.paths import (
     member,
     read_source,
 )
-from worker.formats.own_json.routes import JsonRoute, route_of
-from worker.formats.own_json.rows import READ_ERRORS, Row, RowRule, raw_row, read_json
+from worker.formats.own_json.routes import route_of
+from worker.formats.own_json.rows import READ_ERRORS, Row, RowRule, raw_row
 from worker.formats.own_json.times import reader_of
+from worker.formats.strangers import stranger
 from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
@@ -58,12 +60,12 @@ class Json:
         value = record.value()
         if value is None:
             found = self._tombstone(record)
-            return Skip("tombstone") if found is None else JsonRoute(*found[0])
+            return Skip("tombstone") if found is None else PlainRoute(*found[0])
         # A value that does not tell the names needs not be read for them.
         needed = any(isinstance(source, InValue) for source in (self._database, self._table))
         document = _read(value) if needed else ABSENT
         try:
-            return JsonRoute(*self._names(document, record))
+            return PlainRoute(*self._names(document, record))
         except UndecodableRecord:
             if self._operation is not None:
                 said = _word(found_in(self._operation, _read(value), record))
@@ -215,11 +217,7 @@ def _read(value: bytes) -> Any:
     try:
         return read_json(value)
     except READ_ERRORS as error:
-        if not value.strip():
-            raise UndecodableRecord("no JSON: the value is empty") from None
-        if isinstance(error, RecursionError):
-            raise UndecodableRecord("no JSON: nested too deeply") from None
-        raise UndecodableRecord(f"no JSON: {error}") from None
+        raise stranger(value, "JSON", error) from None
 
 
 def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:

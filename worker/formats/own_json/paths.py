@@ -15,10 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from worker.formats.interface import Record
-from worker.formats.json_values import JSON_ERRORS, number
+from worker.formats.json_values import JSON_ERRORS, read_json
 
 __all__ = [
     "ABSENT",
@@ -125,9 +123,6 @@ def _path(text: str) -> Path:
     return tuple(names)
 
 
-_read: Any = msgspec.json.Decoder(float_hook=number).decode
-
-
 def found_in(source: Source, value: Any, record: Record) -> Any:
     """What `source` names of a record with this value (ABSENT: one without a value); ABSENT if nothing."""
     if isinstance(source, InValue):
@@ -150,7 +145,7 @@ def key_of(record: Record) -> Any:
     if key is None:
         return ABSENT
     try:
-        return _read(key)
+        return read_json(key)
     except JSON_ERRORS:
         try:
             return key.decode()

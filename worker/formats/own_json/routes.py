@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from worker.formats.interface import Route
 from worker.formats.own_json.paths import Constant, InValue, Source
 
-__all__ = ["JsonRoute", "route_of"]
-
-
-class JsonRoute(msgspec.Struct, gc=False):
-    """Where a record belongs."""
-
-    database: str
-    table: str
-
-    alone: ClassVar[bool] = False
+__all__ = ["route_of"]
 
 
 def route_of(database: Source, table: Source) -> Callable[[bytes], Route]:

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from handlers.mysql.types import read_type
-from worker.formats.interface import UndecodableRecord
-from worker.formats.json_values import JSON_ERRORS, compact, number
+from worker.formats.interface import UndecodableRecord, wrong_value
+from worker.formats.json_values import JSON_ERRORS, compact, read_json
 from worker.formats.own_json.columns import converter
 from worker.formats.own_json.paths import InKey, InValue
 
-__all__ = ["READ_ERRORS", "KeyRule", "RawRow", "Row", "RowRule", "raw_row", "read_json"]
+__all__ = ["READ_ERRORS", "KeyRule", "RawRow", "Row", "RowRule", "raw_row"]
 
 Row = dict[str, Any]
 RawRow = Callable[[], Mapping[str, msgspec.Raw]]
@@ -23,9 +23,7 @@ KeyRule = tuple[str, ...] | InValue | InKey | None
 
 READ_ERRORS = (*JSON_ERRORS, ValueError)
 _NESTED = frozenset((dict, list))
-_SHOWN = 60
 
-read_json: Callable[[bytes], Any] = msgspec.json.Decoder(float_hook=number).decode
 _read_members: Callable[[bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.json.Decoder(
     dict[str, msgspec.Raw]
 ).decode
@@ -84,10 +82,7 @@ class RowRule:
                 raise self._refused(column, value, error) from None
 
     def _refused(self, column: str, value: Any, error: Exception) -> UndecodableRecord:
-        held = repr(value)
-        held = held if len(held) <= _SHOWN else held[:_SHOWN] + "..."
-        type_text = (self.types or {}).get(column, "any type")
-        return UndecodableRecord(f"column {column!r} of type {type_text} holds {held}: {error}")
+        return wrong_value(column, (self.types or {}).get(column), repr(value), error)
 
 
 def _checked(text: str) -> bytes:

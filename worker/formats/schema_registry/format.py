@@ -10,10 +10,9 @@ from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
 from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_values
-from worker.formats.debezium.routes import DebeziumRoute
 from worker.formats.debezium.rows import ReadRows, RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
-from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
 from worker.formats.schema_registry.avro.envelopes import Placed, RowsReader
 from worker.formats.schema_registry.avro.values import READ_ERRORS
@@ -131,7 +130,7 @@ class DebeziumWithRegistry(Debezium):
         database, schema, table, op = envelope.route(value, size)
         if op not in _ROWS and op != "t":
             raise LookupError("not a row")  # `explain` has to say
-        return DebeziumRoute(schema or database or "", table or "", op == "t")
+        return PlainRoute(schema or database or "", table or "", op == "t")
 
     def _placed(self, record: Record) -> Placed | None:
         value = record.value()

@@ -7,7 +7,14 @@ from typing import Any, Self
 import msgspec
 
 from worker.observing.overview.history import Point
-from worker.observing.overview.ranking import LATE_SECONDS, lanes_by_trouble, partitions_by_trouble
+from worker.observing.overview.ranking import (
+    delay_of,
+    handled_tables,
+    is_late,
+    lag_of,
+    lanes_by_trouble,
+    partitions_by_trouble,
+)
 from worker.observing.overview.timeline import Entry
 from worker.observing.overview.troubles import Trouble, headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
@@ -86,8 +93,7 @@ class Live(msgspec.Struct, frozen=True):
         late = 0
         for table in status.tables:
             states[table.state] = states.get(table.state, 0) + 1
-            late += (table.delay_seconds or 0) >= LATE_SECONDS
-        lags = [each.lag for each in status.partitions]
+            late += is_late(table)
         waiting = _waiting(status)
         return cls(
             time=time,
@@ -99,8 +105,8 @@ class Live(msgspec.Struct, frozen=True):
             states={**states, "late": late},
             tables=len(status.tables) + status.tables_omitted,
             rate=rate,
-            lag=sum(lag or 0 for lag in lags) if lags and None not in lags else None,
-            delay=max((each.delay_seconds or 0.0 for each in status.partitions), default=None),
+            lag=lag_of(status),
+            delay=delay_of(status),
             queued_records=sum(lane.queued_records for lane in status.lanes),
             queued_bytes=sum(lane.queued_bytes for lane in status.lanes),
             paused=sum(each.paused for each in status.partitions),
@@ -124,10 +130,8 @@ def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
     """Tables that handlers bring in behind their batches: trouble first, then those that wait longest."""
     found = [
         {**table, "handler": handler.get("handler")}
-        for handler in status.handlers
-        if isinstance(tables := handler.get("tables"), list)
-        for table in tables
-        if isinstance(table, dict) and (table.get("waiting_rows") or table.get("error"))
+        for handler, table in handled_tables(status.handlers)
+        if table.get("waiting_rows") or table.get("error")
     ]
 
     def rank(table: dict[str, Any]) -> tuple[bool, float, str]:

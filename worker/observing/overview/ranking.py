@@ -1,28 +1,65 @@
-"""Which parts of a worker to look at first."""
+"""Which parts of a worker to look at first, and how far it is behind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 
-__all__ = ["LATE_SECONDS", "lanes_by_trouble", "partitions_by_trouble", "ranked", "tables_by_trouble"]
+__all__ = [
+    "LATE_SECONDS",
+    "delay_of",
+    "handled_tables",
+    "is_late",
+    "lag_of",
+    "lanes_by_trouble",
+    "partitions_by_trouble",
+    "ranked",
+    "tables_by_trouble",
+]
 
 LATE_SECONDS = 60.0
 """A table whose oldest unfinished change is older than this counts as trouble."""
+
+
+def lag_of(status: WorkerStatus) -> int | None:
+    """Records of all partitions that are not committed; None: it is not known of one, or there is none."""
+    lags = [each.lag for each in status.partitions]
+    return sum(lag or 0 for lag in lags) if lags and None not in lags else None
+
+
+def delay_of(status: WorkerStatus) -> float | None:
+    """Seconds since the oldest unfinished change happened; None: there is no partition."""
+    return max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
+
+
+def is_late(table: TableStatus) -> bool:
+    return (table.delay_seconds or 0.0) >= LATE_SECONDS
+
+
+def handled_tables(
+    handlers: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """(status of a handler, status of one of its tables), of handlers that bring tables in behind batches."""
+    for handler in handlers:
+        tables = handler.get("tables")
+        for table in tables if isinstance(tables, list | tuple) else ():
+            if isinstance(table, Mapping):
+                yield handler, table
 
 
 def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
     """Blocked, retrying and late tables first; the others busiest first, so that they keep their places."""
 
     def rank(table: TableStatus) -> tuple[int, float, int, str]:
-        late = table.delay_seconds or 0.0
         if table.state == "blocked":
             group = 0
         elif table.state == "retrying":
             group = 1
         else:
-            group = 2 if late >= LATE_SECONDS else 3
+            group = 2 if is_late(table) else 3
+        late = table.delay_seconds or 0.0
         return group, -late if group < 3 else 0.0, -table.finished_records, table.table
 
     return sorted(tables, key=rank)

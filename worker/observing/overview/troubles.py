@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from worker.observing.overview.of_kafka import of_kafka
 from worker.observing.overview.of_rules import notes, of_rules
 from worker.observing.overview.of_targets import of_targets
-from worker.observing.overview.ranking import LATE_SECONDS, ranked
+from worker.observing.overview.ranking import handled_tables, is_late, lag_of, ranked
 from worker.observing.overview.trouble import (
     DEAD_LETTERS,
     SCHEMAS,
@@ -32,10 +32,10 @@ def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
     """(good, busy, warn or bad; one line): that all is well, or what is wrong and what to do."""
     if not found:
         tables = status.tables_omitted + sum(table.table != UNDECODABLE for table in status.tables)
-        lags = [each.lag for each in status.partitions]
-        lag = sum(each or 0 for each in lags)
-        behind = "nothing waits" if lags and not lag and None not in lags else f"lag {count(lag)}"
-        well = f"All well: {plural(tables, 'table')}, {plural(len(lags), 'partition')}, {behind}"
+        lag = sum(each.lag or 0 for each in status.partitions)
+        behind = "nothing waits" if lag_of(status) == 0 else f"lag {count(lag)}"
+        partitions = plural(len(status.partitions), "partition")
+        well = f"All well: {plural(tables, 'table')}, {partitions}, {behind}"
         return "good", ". ".join([well, *notes(status)])
     first = found[0]
     more = f" (and {plural(len(found) - 1, 'other matter')})" if len(found) > 1 else ""
@@ -179,11 +179,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus
             do="Mend what the error names; it goes on by itself.",
             table=first.table if len(retrying) == 1 else None,
         )
-    late = [
-        table
-        for table in tables
-        if table.state not in ("blocked", "retrying") and (table.delay_seconds or 0) >= LATE_SECONDS
-    ]
+    late = [table for table in tables if table.state not in ("blocked", "retrying") and is_late(table)]
     if late:
         yield Trouble(
             level="busy",
@@ -232,12 +228,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
         name = str(handler.get("handler"))
         if handler.get("error"):
             yield Trouble(level="warn", what=f"Handler {name} tells an error", error=str(handler["error"]))
-        tables = handler.get("tables")
-        failed = [
-            each
-            for each in (tables if isinstance(tables, list) else ())
-            if isinstance(each, dict) and each.get("error")
-        ]
+        failed = [each for _, each in handled_tables([handler]) if each.get("error")]
         if failed:
             tables_failed = names([str(each.get("table")) for each in failed])
             yield Trouble(

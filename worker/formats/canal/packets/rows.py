@@ -20,9 +20,16 @@ from worker.formats.canal.packets.entries import (
     read_entry,
     row_change,
 )
-from worker.formats.canal.rows import shortened
-from worker.formats.images import Image, changes_from, deleted, lacking, updated
-from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord
+from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.interface import (
+    Apart,
+    Record,
+    Route,
+    Skip,
+    UndecodableRecord,
+    shortened,
+    wrong_value,
+)
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
 
@@ -63,10 +70,7 @@ class _Shape:
             try:
                 row[name] = None if column.is_null else column.value if read is None else read(column.value)
             except (ValueError, ArithmeticError) as error:
-                text = shortened((self.types or {})[name])
-                raise UndecodableRecord(
-                    f"column {name!r} of type {text} holds {shortened(repr(column.value))}: {error}"
-                ) from None
+                raise wrong_value(name, (self.types or {})[name], repr(column.value), error) from None
         return row
 
 
@@ -113,32 +117,32 @@ class Packets:
         time_ms, gtid = header.execute_time, header.gtid or None
         if not has_calendar(time_ms):
             raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
-        key = types = None
-        images: Iterable[Image]
-        sql: str | None = None
         if change.is_ddl:
             is_truncate, sql = change.event_type == _TRUNCATE, change.sql
             if change.row_datas or not (is_truncate or sql.strip()):
                 what = "rows" if change.row_datas else "no `sql`"
                 raise UndecodableRecord(f"no packet of Canal: `isDdl` is true, and it holds {what}")
-            images = [Image("truncate" if is_truncate else "ddl", None, None)]
-        elif not change.row_datas:
+            return statement_from(
+                sql,
+                record,
+                truncates=is_truncate,
+                time_ms=time_ms,
+                transaction=gtid,
+                index=first_index,
+            )
+        if not change.row_datas:
             return []
-        else:
-            op = ROW_EVENTS.get(change.event_type)
-            if op is None:
-                raise UndecodableRecord(f"no packet of Canal: rows, but event type {change.event_type}")
-            shape = self._shape(change.row_datas[0], op)
-            key, types = shape.key_columns, shape.types
-            images = _images(op, change.row_datas, shape)
+        op = ROW_EVENTS.get(change.event_type)
+        if op is None:
+            raise UndecodableRecord(f"no packet of Canal: rows, but event type {change.event_type}")
+        shape = self._shape(change.row_datas[0], op)
         return changes_from(
-            images,
+            _images(op, change.row_datas, shape),
             record,
-            key=key,
-            types=types,
+            key=shape.key_columns,
+            types=shape.types,
             time_ms=time_ms,
             transaction=gtid,
-            sql=sql,
             first_index=first_index,
         )
 

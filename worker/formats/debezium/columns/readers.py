@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from handlers.beyond_calendar import BeyondCalendar
-from handlers.native_types import NativeType
 from worker.formats.debezium.columns.types import type_of_field
 from worker.formats.debezium.columns.values import reader_of
 from worker.formats.debezium.connect.schema import Field, Head, columns_of
-from worker.formats.debezium.connect.times import NoTime
-from worker.formats.debezium.connect.values import Reader
+from worker.formats.debezium.connect.times import as_lost, as_told
+from worker.formats.debezium.connect.values import Forms, Reader
 from worker.formats.debezium.postgres.native import source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type
 from worker.formats.debezium.postgres.values import postgres_reader
-from worker.formats.debezium.source import DECODE_ERRORS
 from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
 if TYPE_CHECKING:
@@ -44,11 +42,11 @@ def readers_of(
     settings: DebeziumSettings,
     *,
     is_mysql: bool,
-    in_calendar: bool,
+    lost: bool,
 ) -> tuple[Mapping[str, str] | None, dict[str, Reader]]:
     """(type texts, readers) of all columns that the schema, the definition or the configuration tells.
 
-    `in_calendar`: whether dates and times that Python's calendar has not are None."""
+    `lost`: whether a time that the connector has lost is LOST, and no fault."""
     known = {**told, **definition.types} if definition is not None else dict(told)
     types: dict[str, str | None] = {
         name: text if is_mysql else _type_text(text) for name, text in known.items()
@@ -65,44 +63,12 @@ def readers_of(
     if not is_mysql:
         types = {name: with_native(text, fields.get(name), known.get(name)) for name, text in types.items()}
     read = reader_of if is_mysql else postgres_reader
+    forms = Forms(settings.binary, settings.decimals, as_lost if lost else as_told)
     readers = {
-        column: read(
-            fields.get(column), known.get(column), binary=settings.binary, decimals=settings.decimals
-        )
+        column: read(fields.get(column), known.get(column), forms)
         for column in (*fields, *(name for name in known if name not in fields))
     }
-    if in_calendar:
-        readers = {
-            name: _in_calendar(reader) if _holds_times(types.get(name)) else reader
-            for name, reader in readers.items()
-        }
     return {name: text for name, text in types.items() if text is not None} or None, readers
-
-
-def _holds_times(text: str | None) -> bool:
-    return text is not None and (
-        text.startswith(("date", "timestamp"))
-        or (isinstance(text, NativeType) and text.native.endswith("[]"))
-    )
-
-
-def _in_calendar(reader: Reader) -> Reader:
-    def none_of(read: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-        def in_calendar(value: Any) -> Any:
-            try:
-                return _none_beyond(value if read is None else read(value))
-            except NoTime:
-                return None
-
-        return read and in_calendar
-
-    return reader._replace(finish=none_of(reader.finish), other=none_of(reader.other))
-
-
-def _none_beyond(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_none_beyond(item) for item in value]
-    return None if type(value) is BeyondCalendar else value
 
 
 def _type_text(text: str) -> str | None:

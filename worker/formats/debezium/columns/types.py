@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from handlers.mysql.types import INTEGERS, SYNONYMS
+from worker.formats.debezium.connect.meanings import DECIMAL, SOURCE, types_of
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.values import bits_of
 from worker.formats.debezium.postgres.types import sized_decimal
@@ -80,67 +81,28 @@ def _type_text(name: str, length: int | None, scale: int | None, labels: Sequenc
 
 # ---- what the schema of a row tells
 
-_TYPES: Mapping[str, str] = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "float": "float",
-    "double": "double",
-    "string": "longtext",
-    "bytes": "longblob",
-}
-_MEANINGS: Mapping[str, str] = {
-    "io.debezium.time.Date": "date",
-    "io.debezium.time.Timestamp": "datetime(3)",
-    "io.debezium.time.MicroTimestamp": "datetime(6)",
-    "io.debezium.time.NanoTimestamp": "datetime(6)",
-    "io.debezium.time.Time": "time(3)",
-    "io.debezium.time.MicroTime": "time(6)",
-    "io.debezium.time.NanoTime": "time(6)",
-    "io.debezium.time.ZonedTimestamp": "timestamp(6)",
-    "io.debezium.time.ZonedTime": "time(6)",
-    "io.debezium.time.Year": "year",
-    "io.debezium.time.IsoDate": "date",
-    "io.debezium.time.IsoTime": "time(6)",
-    "io.debezium.time.IsoTimestamp": "datetime(6)",
-    "org.apache.kafka.connect.data.Date": "date",
-    "org.apache.kafka.connect.data.Time": "time(3)",
-    "org.apache.kafka.connect.data.Timestamp": "datetime(3)",
-    "io.debezium.data.VariableScaleDecimal": "decimal",
-    "io.debezium.data.Json": "json",
-    "io.debezium.data.Uuid": "uuid",
-    "io.debezium.data.geometry.Geometry": "geometry",
-    "io.debezium.data.geometry.Geography": "geometry",
-    "io.debezium.data.geometry.Point": "point",
-}
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_SOURCE = "__debezium.source.column."
 
-
-def type_of_field(field: Field, *, is_mysql: bool) -> str | None:  # noqa: PLR0911 - one return a kind
+def type_of_field(field: Field, *, is_mysql: bool) -> str | None:
     """The type text of a column as far as its schema tells it; None where it tells none (arrays, intervals).
 
     With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type; without,
     the narrowest type that holds all values of the Connect type.
     """
     labels = _labels(field)
-    own = field.parameter(f"{_SOURCE}type") if is_mysql else None
+    own = field.parameter(f"{SOURCE}type") if is_mysql else None
     if own is not None:
-        length, scale = (_number(field.parameter(_SOURCE + part)) for part in ("length", "scale"))
+        length, scale = (_number(field.parameter(SOURCE + part)) for part in ("length", "scale"))
         return _type_text(own, length, scale, labels)
     if labels is not None:
         return f"{'set' if field.name == 'io.debezium.data.EnumSet' else 'enum'}({','.join(labels)})"
-    if field.name == _DECIMAL:
+    if field.name == DECIMAL:
         return _decimal(field)
     if field.name == "io.debezium.data.Bits":
         length = bits_of(field)
         return f"bit({length})" if length <= 64 else "longblob"
     if field.type == "boolean":
         return "bit(1)" if is_mysql else "boolean"
-    if (field.name or "").endswith(("Duration", "Interval")):
-        return None
-    return _MEANINGS.get(field.name or "") or _TYPES.get(field.type)
+    return types_of(field).mysql
 
 
 def _decimal(field: Field) -> str:

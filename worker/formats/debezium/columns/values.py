@@ -15,10 +15,13 @@ from typing import Any, cast
 
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
+from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
+from worker.formats.debezium.connect.times import as_none, in_utc
 from worker.formats.debezium.connect.values import (
     AS_IT_IS,
+    Forms,
     Reader,
     connect_reader,
     digits_of,
@@ -39,31 +42,31 @@ _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def reader_of(  # noqa: PLR0911 - one return a kind of type
-    field: Field | None, type_text: str | None, *, binary: str | None, decimals: str | None
+    field: Field | None, type_text: str | None, forms: Forms
 ) -> Reader:
     """How a column of MySQL is read. `field`: its schema, if the record has one; `type_text`: its type, if
-    known; `binary` and `decimals`: of the configuration."""
+    known."""
     if field is not None and field.name == _ZONED_TIMESTAMP:
-        return _timestamp(connect_reader(field))
+        return _TIMESTAMP
     if type_text is None:
-        return AS_IT_IS if field is None else _boolean(connect_reader(field))
+        return AS_IT_IS if field is None else _boolean(connect_reader(field, as_none))
     mysql_type = read_type(type_text)
     name = mysql_type.name
     if mysql_type.labels:
         return (enum_of if name == "enum" else set_of)(mysql_type.labels)
     if name in DECIMALS:
-        return _decimal(field, type_text, mysql_type, decimals)
+        return _decimal(field, type_text, mysql_type, forms.decimals)
     if name == "bit" or name in _INTEGERS:
         return _integer(field or _default_field(mysql_type), mysql_type)
     if name in BYTES and (field is None or field.type == "string"):
         size = mysql_type.sizes[0] if mysql_type.sizes else _BLOBS.get(name)
-        return Reader(str, bytes_from_text(binary, size, is_padded=name == "binary"))
+        return Reader(str, bytes_from_text(forms.binary, size, is_padded=name == "binary"))
     if name == "vector":
         return Reader(list[float], lambda values: struct.pack(f"<{len(values)}f", *values))
     if field is not None and field.type == "string" and field.name is None:
         field = None if name == "json" else field
     field = field or _default_field(mysql_type)
-    return _timestamp(connect_reader(field)) if field.name == _ZONED_TIMESTAMP else connect_reader(field)
+    return _TIMESTAMP if field.name == _ZONED_TIMESTAMP else connect_reader(field, as_none)
 
 
 def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one return a type
@@ -103,10 +106,10 @@ def _boolean(reader: Reader) -> Reader:
 
 
 def _integer(field: Field, mysql_type: MySQLType) -> Reader:
-    reader = _boolean(connect_reader(field))
+    reader = _boolean(connect_reader(field, as_none))
     if field.type == "string":  # of a converter or a transform of the connector: its digits are meant
         reader = Reader(int | str, _whole, _whole)
-    if field.name == "org.apache.kafka.connect.data.Decimal":  # bigint.unsigned.handling.mode: precise
+    if field.name == DECIMAL:  # bigint.unsigned.handling.mode: precise
         return Reader(bytes, unscaled)
     if mysql_type.name in ("bigint", "int8") and mysql_type.unsigned:
         other = reader.other or _whole
@@ -132,18 +135,17 @@ def _whole(value: Any) -> int:
 # ---- timestamps
 
 
-def _timestamp(reader: Reader) -> Reader:
+_ANY_TIMESTAMP = connect_reader(Field("string", name=_ZONED_TIMESTAMP), as_none)
+_in_utc = in_utc(as_none)
+
+
+def _timestamp_of(value: datetime) -> datetime | None:
     """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
+    moment: datetime | None = _in_utc(value)
+    return None if moment == _ZERO else moment
 
-    def none_of_zero(read: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-        def finish(value: Any) -> Any:
-            moment = value if read is None else read(value)
-            return None if moment == _ZERO else moment
 
-        return finish
-
-    other = None if reader.other is None else none_of_zero(reader.other)
-    return Reader(reader.json_type, none_of_zero(reader.finish), other)
+_TIMESTAMP = _ANY_TIMESTAMP._replace(finish=_timestamp_of)
 
 
 # ---- decimals
@@ -157,7 +159,7 @@ def _decimal(field: Field | None, type_text: str, mysql_type: MySQLType, decimal
     if field is None:
         return any_decimal(decimals, mysql_type.sizes[0] if mysql_type.sizes else 10, scale, from_text)
     if field.type == "bytes":
-        return connect_reader(field)._replace(other=lambda value: from_text(digits_of(value)))
+        return connect_reader(field, as_none)._replace(other=lambda value: from_text(digits_of(value)))
     if field.type == "string":
         return Reader(str, from_text)
     return Reader(float, lambda value: from_text(repr(value)))

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from worker.formats.json_values import DECODE_ERRORS
+
 __all__ = ["BEGIN", "Envelopes", "Field", "Head", "columns_of", "unquoted_list"]
 
 BEGIN = b'{"schema"'
@@ -105,7 +107,7 @@ class Envelopes:
             return Split(None, value)
         try:
             envelope = _read_envelope(value)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except DECODE_ERRORS:
             return Split(None, value)
         schema, payload = bytes(envelope.schema), bytes(envelope.payload)
         if not schema.startswith(b"{") and schema != b"null":

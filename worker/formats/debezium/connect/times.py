@@ -1,9 +1,10 @@
-"""Dates and times of Kafka Connect's JSON; BeyondCalendar for what Python's calendar has not."""
+"""Dates and times of Kafka Connect's JSON, also those that Python's calendar has not."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
 from typing import Any, TypeVar
 
@@ -11,11 +12,14 @@ from handlers.beyond_calendar import BeyondCalendar
 from handlers.mysql.values import converter_of
 
 __all__ = [
-    "NoTime",
+    "LOST",
+    "Beyond",
+    "as_lost",
+    "as_none",
+    "as_told",
     "date_of",
     "far_moment",
     "in_utc",
-    "infinity_of",
     "length_of",
     "moment_of",
     "of_nanos",
@@ -50,28 +54,62 @@ class NoTime(ValueError):
     """A number that stands for no time of PostgreSQL: the connector has lost which one it was."""
 
 
-def date_of(days: int) -> date | BeyondCalendar:
-    """Of days since 1970. Raises NoTime."""
+LOST = object()
+"""A time that the connector has lost."""
+Beyond = Callable[[Callable[[Any], Any], Any], Any]
+"""What becomes of a value beyond Python's calendar. It is given what makes a BeyondCalendar of the value, or
+raises NoTime; and the value."""
+
+
+def as_told(far: Callable[[Any], Any], value: Any) -> Any:
+    return far(value)
+
+
+def as_none(far: Callable[[Any], Any], value: Any) -> None:
+    with suppress(NoTime):
+        far(value)  # raises ValueError for what is no time at all
+
+
+def as_lost(far: Callable[[Any], Any], value: Any) -> Any:
+    """As told; LOST for what the connector has lost."""
     try:
-        return date.fromordinal(_EPOCH_DAY + days)
-    except (ValueError, OverflowError):
+        return far(value)
+    except NoTime:
+        return LOST
+
+
+def date_of(beyond: Beyond) -> Callable[[int], Any]:
+    """Of days since 1970."""
+
+    def far(days: int) -> date | BeyondCalendar:
         if days in _INFINITE_DAYS:
             return _INFINITE_DAYS[days]
         repeats, day = divmod(days, _DAYS)
         return _far(date.fromordinal(_EPOCH_DAY + day), repeats)
 
+    def day(days: int) -> Any:
+        try:
+            return date.fromordinal(_EPOCH_DAY + days)
+        except (ValueError, OverflowError):
+            return beyond(far, days)
 
-def moment_of(unit: timedelta) -> Callable[[int], datetime | BeyondCalendar]:
-    """Of such units since 1970. The function raises NoTime."""
+    return day
 
-    def moment(value: int) -> datetime | BeyondCalendar:
+
+def moment_of(unit: timedelta, beyond: Beyond) -> Callable[[int], Any]:
+    """Of such units since 1970."""
+
+    def far(value: int) -> datetime | BeyondCalendar:
+        if value in _INFINITE:
+            return _INFINITE[value]
+        repeats, rest = divmod(value, _DAYS * _DAY // unit)
+        return _far(_EPOCH + unit * rest, repeats)
+
+    def moment(value: int) -> Any:
         try:
             return _EPOCH + unit * value
         except OverflowError:
-            if value in _INFINITE:
-                return _INFINITE[value]
-            repeats, rest = divmod(value, _DAYS * _DAY // unit)
-            return _far(_EPOCH + unit * rest, repeats)
+            return beyond(far, value)
 
     return moment
 
@@ -101,14 +139,18 @@ def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
     return lambda value: of_micros(value // 1_000)
 
 
-def in_utc(value: datetime) -> datetime | BeyondCalendar:
-    if value.tzinfo is UTC:
-        return value
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
+def in_utc(beyond: Beyond) -> Callable[[datetime], Any]:
+    def far(value: datetime) -> datetime | BeyondCalendar:
         repeats = 1 if value.year == MAXYEAR else -1
         return _far(value.replace(year=value.year - _YEARS * repeats).astimezone(UTC), repeats)
+
+    def utc(value: datetime) -> Any:
+        try:
+            return value if value.tzinfo is UTC else value.astimezone(UTC)
+        except OverflowError:
+            return beyond(far, value)
+
+    return utc
 
 
 _ZONED = re.compile(
@@ -118,7 +160,7 @@ _ZONED = re.compile(
 
 
 def far_moment(value: Any) -> datetime | BeyondCalendar:
-    """A timestamp with a zone, of a year that Python's calendar has not. Raises ValueError."""
+    """A text of a timestamp with a zone, of a year that Python's calendar has not. Raises ValueError."""
     if value in ("infinity", "-infinity"):
         return BeyondCalendar(value)
     found = _ZONED.fullmatch(value) if isinstance(value, str) else None
@@ -151,11 +193,3 @@ def temporal_text(type_text: str) -> Callable[[str], Any]:
         return read.read(value.removesuffix("Z").replace("T", " "))
 
     return from_text
-
-
-def infinity_of(value: Any, *, is_date: bool) -> str | None:
-    """`infinity` or `-infinity` as PostgreSQL writes them; None for another value. Of plain JSON."""
-    if value in ("infinity", "-infinity"):
-        return str(value)
-    found = (_INFINITE_DAYS if is_date else _INFINITE).get(value) if isinstance(value, int) else None
-    return None if found is None else str(found)

@@ -11,14 +11,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
+from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 from handlers.mysql.values import single
+from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
+    Beyond,
+    as_told,
     date_of,
     far_moment,
     in_utc,
@@ -31,6 +35,7 @@ from worker.formats.debezium.connect.times import (
 
 __all__ = [
     "AS_IT_IS",
+    "Forms",
     "Reader",
     "array_of",
     "bits_of",
@@ -63,6 +68,15 @@ class Reader(NamedTuple):
                 raise
             return self.other(value)
         return value if value is None or self.finish is None else self.finish(value)
+
+
+class Forms(NamedTuple):
+    """What a configuration says of the values of a table."""
+
+    binary: str | None
+    decimals: str | None
+    beyond: Beyond
+    """For dates and times beyond Python's calendar, of PostgreSQL."""
 
 
 class _Geometry(msgspec.Struct, gc=False):
@@ -214,30 +228,20 @@ def array_of(item: Reader) -> Reader:
     return Reader(list[Any], None if item is AS_IT_IS else from_json)
 
 
-_DATE = Reader(int, date_of, temporal_text("date"))
-_ZONED_TIMESTAMP = Reader(Annotated[datetime, msgspec.Meta(tz=True)], in_utc, far_moment)
-_MILLIS = Reader(int, moment_of(_MILLI), temporal_text("datetime(6)"))
 _TIME_MILLIS = Reader(int, length_of(_MILLI), temporal_text("time(6)"))
 _SHAPE = Reader(_Geometry, _geometry)
 
 _BY_MEANING: Mapping[str, Reader] = {
-    "io.debezium.time.Date": _DATE,
-    "io.debezium.time.Timestamp": _MILLIS,
-    "io.debezium.time.MicroTimestamp": Reader(int, moment_of(_MICRO), temporal_text("datetime(6)")),
-    "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(moment_of(_MICRO))),
     "io.debezium.time.Time": _TIME_MILLIS,
     "io.debezium.time.MicroTime": Reader(int, length_of(_MICRO), temporal_text("time(6)")),
     "io.debezium.time.NanoTime": Reader(int, of_nanos(length_of(_MICRO))),
     "io.debezium.time.MicroDuration": Reader(int, length_of(_MICRO)),
     "io.debezium.time.NanoDuration": Reader(int, of_nanos(length_of(_MICRO))),
-    "io.debezium.time.ZonedTimestamp": _ZONED_TIMESTAMP,
     "io.debezium.time.ZonedTime": Reader(str, zoned_time),
     "io.debezium.time.IsoDate": Reader(str, temporal_text("date")),
     "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
     "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
-    "org.apache.kafka.connect.data.Date": _DATE,
     "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
-    "org.apache.kafka.connect.data.Timestamp": _MILLIS,
     "io.debezium.data.VariableScaleDecimal": Reader(_AnyScale, _any_scale),
     "io.debezium.data.Bits": Reader(bytes, _bits),
     "io.debezium.data.Json": Reader(str, compact),
@@ -245,6 +249,28 @@ _BY_MEANING: Mapping[str, Reader] = {
     "io.debezium.data.geometry.Geography": _SHAPE,
     "io.debezium.data.geometry.Point": _SHAPE,
 }
+
+
+@cache
+def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
+    """Meaning -> reader, of the dates and times that Python's calendar may not have."""
+    day = Reader(int, date_of(beyond), temporal_text("date"))
+    millis = Reader(int, moment_of(_MILLI, beyond), temporal_text("datetime(6)"))
+    micros = moment_of(_MICRO, beyond)
+    zoned = Annotated[datetime, msgspec.Meta(tz=True)]
+    return {
+        "io.debezium.time.Date": day,
+        "io.debezium.time.Timestamp": millis,
+        "io.debezium.time.MicroTimestamp": Reader(int, micros, temporal_text("datetime(6)")),
+        "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(micros)),
+        "io.debezium.time.ZonedTimestamp": Reader(
+            zoned, in_utc(beyond), lambda value: beyond(far_moment, value)
+        ),
+        "org.apache.kafka.connect.data.Date": day,
+        "org.apache.kafka.connect.data.Timestamp": millis,
+    }
+
+
 _BY_TYPE: Mapping[str, Reader] = {
     **dict.fromkeys(("int8", "int16", "int32", "int64"), Reader(int, None, _integer_other)),
     "float": Reader(float, single, _float_text),
@@ -261,18 +287,18 @@ def bits_of(field: Field) -> int:
     return int(length) if length.isdecimal() and len(length) <= _LENGTH_DIGITS else _LONGEST_BITS
 
 
-def connect_reader(field: Field) -> Reader:
+def connect_reader(field: Field, beyond: Beyond = as_told) -> Reader:
     """How a column with this schema is read. What the schema leaves open stays as JSON has it."""
     if field.name == "io.debezium.data.Bits" and bits_of(field) > _LONGEST_BITS:
         return Reader(bytes)
-    reader = _BY_MEANING.get(field.name or "")
+    reader = _BY_MEANING.get(field.name or "") or _of_calendar(beyond).get(field.name or "")
     if reader is not None:
         return reader
-    if field.name == "org.apache.kafka.connect.data.Decimal" and field.type == "bytes":
+    if field.name == DECIMAL and field.type == "bytes":
         return _decimal(field)
     if field.name in ("io.debezium.data.Enum", "io.debezium.data.EnumSet"):
         labels = unquoted_list(field.parameter("allowed") or "")
         return (enum_of if field.name.endswith("Enum") else set_of)(labels)
     if field.type == "array" and field.items is not None:
-        return array_of(connect_reader(field.items))
+        return array_of(connect_reader(field.items, beyond))
     return _BY_TYPE.get(field.type, AS_IT_IS)

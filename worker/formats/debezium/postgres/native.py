@@ -6,12 +6,12 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 from __future__ import annotations
 
 from handlers.native_types import NativeType
+from worker.formats.debezium.connect.meanings import SOURCE, types_of
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
 __all__ = ["native_text", "source_type", "with_native"]
 
-_SOURCE = "__debezium.source.column."
 _OWN = frozenset(
     (
         *("jsonb", "hstore", "citext", "ltree", "inet", "cidr", "macaddr", "macaddr8", "xml", "tsvector"),
@@ -26,31 +26,6 @@ _MOST_SIZED = 1000
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
 """The connector's length of what has none."""
-_MEANINGS = {
-    "io.debezium.time.Date": "date",
-    "io.debezium.time.Time": "time",
-    "io.debezium.time.MicroTime": "time",
-    "io.debezium.time.ZonedTime": "timetz",
-    "io.debezium.time.Timestamp": "timestamp",
-    "io.debezium.time.MicroTimestamp": "timestamp",
-    "io.debezium.time.ZonedTimestamp": "timestamptz",
-    "io.debezium.time.MicroDuration": "interval",
-    "io.debezium.time.Interval": "interval",
-    "io.debezium.data.Uuid": "uuid",
-    "io.debezium.data.Json": "json",
-    "io.debezium.data.VariableScaleDecimal": "numeric",
-    "org.apache.kafka.connect.data.Decimal": "numeric",
-}
-_TYPES = {
-    "int16": "smallint",
-    "int32": "integer",
-    "int64": "bigint",
-    "float": "real",
-    "double": "double precision",
-    "boolean": "boolean",
-    "string": "text",
-    "bytes": "bytea",
-}
 
 
 def source_type(field: Field) -> str | None:
@@ -58,13 +33,13 @@ def source_type(field: Field) -> str | None:
 
     None: the schema does not tell it (`datatype.propagate.source.type`), or text is what it is."""
     item = field.items if field.type == "array" and field.items is not None else field
-    told = (field.parameter(f"{_SOURCE}type") or "").lower()
+    told = (field.parameter(f"{SOURCE}type") or "").lower()
     name = told.removeprefix("_")
     if item.type != "string" or item.name is not None or name not in _AS_TEXT:
         return None
     if item is not field:
         return f"{name}[]"
-    length, scale = (field.parameter(f"{_SOURCE}{part}") or "" for part in ("length", "scale"))
+    length, scale = (field.parameter(f"{SOURCE}{part}") or "" for part in ("length", "scale"))
     if name != "numeric" or not length.isdecimal() or not 0 < int(length[:9]) <= _MOST_SIZED:
         return name
     places = int(scale[:9]) if scale.removeprefix("-").isdecimal() else 0
@@ -101,22 +76,21 @@ def native_text(told: str, length: int | None = None) -> str | None:
 
 
 def _of_field(field: Field) -> str | None:
-    told = field.parameter(f"{_SOURCE}type")
+    told = field.parameter(f"{SOURCE}type")
     if told is not None:
-        length = field.parameter(f"{_SOURCE}length") or ""
+        length = field.parameter(f"{SOURCE}length") or ""
         # An array's type is `_int4` in PostgreSQL's catalogue.
         name = f"{told[1:]}[]" if told.startswith("_") else told
         found = native_text(name, int(length) if length.isdecimal() and len(length) <= 10 else None)
         if found is not None:
             return found
     if field.type == "array" and field.items is not None:
-        item = field.items
-        return f"{_MEANINGS[item.name] if item.name in _MEANINGS else _TYPES.get(item.type, 'text')}[]"
+        return f"{types_of(field.items).postgresql}[]"
     if field.type == "map":
         return "hstore"
     if field.name == "io.debezium.data.Bits" and field.parameter("length") == str(_LONGEST):
         return "bit varying"
-    native = _MEANINGS.get(field.name or "")
+    native = types_of(field).postgresql
     return native if native in ("interval", "time", "timetz") else None
 
 

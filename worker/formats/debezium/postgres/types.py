@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field
 
 __all__ = ["PostgresType", "postgres_type", "sized_decimal", "spelled"]
@@ -74,7 +75,6 @@ _PLAIN: Mapping[str, PostgresType] = {
         PostgresType(Field("string"), "longtext"),
     ),
 }
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _TEXT = re.compile(
     r"([a-z_][a-z_0-9 ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?((?: with(?:out)? time zone)?)"
 )
@@ -98,7 +98,7 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
         case "numeric":
             return _numeric(first, second or 0)
         case "money":
-            return PostgresType(Field("bytes", name=_DECIMAL, parameters={"scale": "2"}), "decimal(19,2)")
+            return PostgresType(Field("bytes", name=DECIMAL, parameters={"scale": "2"}), "decimal(19,2)")
         case "char" | "varchar":
             return PostgresType(Field("string"), f"{name}({first})" if first else "longtext")
         case "bit" | "bit varying":
@@ -138,7 +138,7 @@ def _numeric(precision: int | None, scale: int) -> PostgresType:
         return PostgresType(Field("struct", name="io.debezium.data.VariableScaleDecimal"), "decimal")
     # The connector counts scales in eleven bits, and forgets the sign.
     parameters = {"scale": str(scale % 2048), "connect.decimal.precision": str(precision)}
-    return PostgresType(Field("bytes", name=_DECIMAL, parameters=parameters), sized_decimal(precision, scale))
+    return PostgresType(Field("bytes", name=DECIMAL, parameters=parameters), sized_decimal(precision, scale))
 
 
 def _bits(length: int, *, is_fixed: bool) -> PostgresType:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text, decimal_from_text
 from worker.formats.debezium.connect.values import (
     AS_IT_IS,
+    Forms,
     Reader,
     array_of,
     connect_reader,
@@ -19,34 +21,32 @@ from worker.formats.debezium.postgres.types import postgres_type
 __all__ = ["postgres_reader"]
 
 _MONEY = 19  # digits
-_DECIMALS = ("org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal")
+_DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 
 
-def postgres_reader(
-    field: Field | None, type_text: str | None, *, binary: str | None, decimals: str | None
-) -> Reader:
+def postgres_reader(field: Field | None, type_text: str | None, forms: Forms) -> Reader:
     """How a column is read. `field`: its schema, if the record has one; `type_text`: its type, if it was
-    given; `binary` and `decimals`: of the configuration."""
+    given."""
     told = None if type_text is None else postgres_type(type_text)
     if told is None:
-        return AS_IT_IS if field is None else connect_reader(field)
+        return AS_IT_IS if field is None else connect_reader(field, forms.beyond)
     if told.is_bit:
         return Reader(bool, int)
-    return _reader(field, told.field, binary, decimals)
+    return _reader(field, told.field, forms)
 
 
-def _reader(field: Field | None, told: Field, binary: str | None, decimals: str | None) -> Reader:
+def _reader(field: Field | None, told: Field, forms: Forms) -> Reader:
     if told.items is not None:
         items = None if field is None else field.items
-        return array_of(_reader(items, told.items, binary, decimals))
+        return array_of(_reader(items, told.items, forms))
     if told.name in _DECIMALS:
-        return _decimal(field, told, decimals)
+        return _decimal(field, told, forms.decimals)
     if told == _BYTES and (field is None or field.type == "string"):
-        return Reader(str, bytes_from_text(binary))
+        return Reader(str, bytes_from_text(forms.binary))
     if field is None or (field.type == "string" and field.name is None):
-        reader = connect_reader(told)
+        reader = connect_reader(told, forms.beyond)
         return reader._replace(other=_interval_text) if told.name == _INTERVAL else reader
-    return connect_reader(field)
+    return connect_reader(field, forms.beyond)
 
 
 def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:

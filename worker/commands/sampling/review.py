@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from handlers import Change
 from handlers.options.faults import nearest
 from worker.column_rules.plan import ColumnPlans, RuleFault
+from worker.commands.output import table_with
 from worker.configuration import Configuration, TableRule
 from worker.observing.visible_text import visible
 
@@ -50,9 +50,11 @@ class Review:
         return visible(self._configuration.secrets.redact(text))
 
     def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
-        shown = Table(title=Text(self._clean(f"What leaves of {table}")), title_justify="left")
-        for heading in ("column", "type", "leaves as", "type", "what is done"):
-            shown.add_column(heading, overflow="fold")
+        shown = table_with(
+            ("column", "type", "leaves as", "type", "what is done"),
+            title=Text(self._clean(f"What leaves of {table}")),
+            title_justify="left",
+        )
         plans = ColumnPlans(rule.columns, None) if rule.row_rules is None else rule.row_rules.plans
         for row in _rows(plans, columns):
             shown.add_row(*(Text(self._clean(cell)) for cell in row))

@@ -17,9 +17,9 @@ from handlers.change_json import line
 from handlers.options.matching import topics_matcher
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
-from worker.commands.review import Review
-from worker.commands.unmet_rules import unmet
-from worker.commands.untold import Untold
+from worker.commands.sampling.review import Review
+from worker.commands.sampling.unmet_rules import unmet
+from worker.commands.sampling.untold import Untold
 from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats import registry

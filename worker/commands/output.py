@@ -1,0 +1,81 @@
+"""How commands begin, and what they print: without secrets, and without what a terminal would obey."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from worker.configuration import Configuration, load
+from worker.observing import logs
+from worker.observing.visible_text import visible
+
+__all__ = ["Output", "begin", "table_with", "wide_console"]
+
+_TELL_SECONDS = 5.0
+
+
+def begin(
+    command: str, config: Path, *, level: str | None = None, check_handlers: bool = True
+) -> tuple[Configuration, Output]:
+    """Load a command's configuration, and set up its log. `level`: instead of the configuration's own.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    configuration = load(config, check_handlers=check_handlers)
+    redact = configuration.secrets.redact
+    logs.configure(level or configuration.logging.level, configuration.logging.format, redact=redact)
+    return configuration, Output(command, redact)
+
+
+def wide_console(width: int = 160) -> Console:
+    """Standard output; `width`: in characters, if it is no terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=width)
+
+
+def table_with(headings: Iterable[str], **options: Any) -> Table:
+    """A table whose cells are folded."""
+    table = Table(**options)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+class Output:
+    """What one command prints."""
+
+    def __init__(self, command: str, redact: Callable[[str], str] = str) -> None:
+        self._command = command
+        self._redact = redact
+        self._told = -_TELL_SECONDS
+
+    def clean(self, text: str, *, lines: bool = False) -> str:
+        """`lines`: line breaks stay."""
+        return visible(self._redact(text), lines=lines)
+
+    def say(self, text: str) -> None:
+        """Print one line on standard error."""
+        print(self.clean(" ".join(text.split())), file=sys.stderr, flush=True)
+
+    def say_now_and_then(self, text: str) -> None:
+        """The same, unless one was printed in the last seconds."""
+        if time.monotonic() - self._told > _TELL_SECONDS:
+            self._told = time.monotonic()
+            self.say(text)
+
+    def failed(self, message: object, code: int = 1) -> int:
+        """Say what is wrong. Returns `code`."""
+        self.say(f"binlane {self._command}: {message}")
+        return code
+
+    def json(self, value: Any) -> None:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        print(self.clean(text, lines=True))

@@ -1,0 +1,1 @@
+"""`binlane check --sample`: what becomes of the records of a file."""
