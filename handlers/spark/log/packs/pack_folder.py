@@ -63,6 +63,13 @@ class PackFolder:
         entries = self._files.list(self.path)
         return {int(name[1]): each for each in entries if (name := _NAME.fullmatch(each.name)) is not None}
 
+    def counting(self) -> dict[int, Entry]:
+        """The same, without the last one that was removed: if it is there again, a worker that was frozen has
+        put it, and takes it back."""
+        found = self.found()
+        found.pop(self.removed(), None)
+        return found
+
     def removed(self) -> int:
         """Numbers up to this one may have been used, and their packs removed."""
         return max(self._names(), default=0)
