@@ -67,12 +67,13 @@ class Streams:
                 self._end(stream)
                 self._ended[stream] = read_stream(self._files, self._logs, stream)
             found = self._ended[stream].get(log, [])
-        if found and found[0][1].after > after:
+        behind = found[0][1].after if found else 0
+        if behind > after:
             raise BrokenLog(
-                f"{self._logs}/{SHARED}/{stream} has rows behind segment {found[0][1].after} of {log}, which ends "
+                f"{self._logs}/{SHARED}/{stream} has rows behind segment {behind} of {log}, and the log ends "
                 f"with {after}: {RESTORE}"
             )
-        pieces = [each for each in found if each[1].after == after]
+        pieces = found if behind == after else []
         if [piece.place for _, piece in pieces] != [*range(1, len(pieces) + 1)]:
             raise BrokenLog(
                 f"{self._logs}/{SHARED}/{stream} lacks a pack with rows of {log} that was never removed by "
