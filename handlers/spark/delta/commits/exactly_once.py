@@ -18,6 +18,7 @@ from handlers.spark.log.segments import BrokenLog, SegmentLog
 from handlers.spark.table_ref import TableRef
 
 __all__ = [
+    "STRICT",
     "LostCommit",
     "MergeConflict",
     "check_goes_on",
@@ -36,6 +37,13 @@ _NOTES_ARE_KEPT = "spark.databricks.delta.commitInfo.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """What Spark infers from comparisons and aliases doubles with each column that both speak of: a comparison of
 rows of 40 columns is never planned to its end."""
+STRICT = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+"""Whatever is configured: rows of a file that Spark passes over would be lost without a word, and the dates
+of segments are as they are."""
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
@@ -80,6 +88,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
         _USER_METADATA: note.to_json(ref.app_id, commit),
         _NOTES_ARE_KEPT: "true",
         _CONSTRAINTS: "false",
+        **STRICT,
     }
     with settings(session, confs):
         try:

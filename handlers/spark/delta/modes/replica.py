@@ -132,7 +132,7 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
         and "clustering" not in table.features
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
-        and not any(table.properties.get(name) == "true" for name in _ROWS_HAVE_AN_IDENTITY)
+        and not any(table.properties.get(name, "").lower() == "true" for name in _ROWS_HAVE_AN_IDENTITY)
     )
 
 
