@@ -151,6 +151,13 @@ class SparkOptions(BaseModel):
                 raise ValueError(f"{column} is there twice: Spark's names have no case")
         return columns
 
+    @field_validator("properties")
+    @classmethod
+    def _remembers(cls, properties: dict[str, object]) -> dict[str, object]:
+        if (forgets := "delta.setTransactionRetentionDuration") in properties:
+            raise ValueError(f"leave {forgets} out: Delta would forget which segments a table holds")
+        return properties
+
     @field_validator("shared_segments")
     @classmethod
     def _soon(cls, seconds: float) -> float:

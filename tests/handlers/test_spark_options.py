@@ -33,6 +33,10 @@ from handlers.spark import SparkHandler, SparkSection
             {"mode": "replica", "shared_segments": "1m"},
             "found 60 s; allowed: up to 5 s, as batches wait for it",
         ),
+        (
+            {"mode": "replica", "properties": {"delta.setTransactionRetentionDuration": "interval 7 days"}},
+            "Delta would forget which segments a table holds",
+        ),
     ],
 )
 def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) -> None:

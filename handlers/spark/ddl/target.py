@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
@@ -220,16 +221,11 @@ class Target:
 
     def noted(self, ref: TableRef, step: str, columns: Sequence[str], commit: Callable[[], object]) -> None:
         """Do what makes a commit, with a note of which step it is."""
-        confs = {_USER_METADATA: _noted(self.note, _Step(self.at, step, tuple(columns)))}
+        confs = {**STRICT, _USER_METADATA: _noted(self.note, _Step(self.at, step, tuple(columns)))}
         if self.fence:
             confs |= {_APP_ID: f"{self.fence}/{step}", _VERSION: "1"}
-        for name, value in confs.items():
-            self.session.conf.set(name, value)
-        try:
+        with settings(self.session, confs):
             commit()
-        finally:
-            for name in confs:
-                self.session.conf.unset(name)
         self._steps.setdefault(ref.sql, {})[step] = columns
         self.committed[step] = columns
 

@@ -95,7 +95,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     except AlreadyThere as error:
         raise MergeConflict(f"{ref}: another writer has just made it") from error
     # Spark's rename on a local disk may have taken the place of this commit.
-    found = note_of_version(files, ref.path or "", 0).note
+    found = note_of_version(files, ref.path or "", 0)
     if found is None or found.get("commit") != commit:
         raise MergeConflict(f"{ref}: another writer has just made it")
     return table_id

@@ -29,6 +29,7 @@ from handlers.spark.delta.commits.exactly_once import (
     lost,
     remember_segment,
 )
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made, make_table
 from handlers.spark.delta.plain_table import is_small, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
@@ -52,6 +53,7 @@ _MOST_ROWS = 200_000
 _MOST_MEMORY = 128 * 2**20
 """Bytes of the rows of segments, and of those of a table: what repeats itself is small in a file."""
 _ROWS_AT_ONCE = 4096
+_DIGITS_OF_DOUBLES = 15
 _CHECKPOINT_EVERY = 10
 """Versions, as Spark does it."""
 _CLEAN_EVERY = 100
@@ -73,15 +75,13 @@ class WithoutSpark:
         )
         self._makes = makes_tables and not options.properties and not options.partition_by
 
-    def apply(
-        self, ref: TableRef, segments: Sequence[Segment], shape: Shape, note: CommitNote, *, after: int
-    ) -> bool:
-        """Bring the segments into their table in one commit; False: that is for Spark to do, and nothing was
-        done. `after`: the segment up to which the table is known to hold its log.
+    def apply(self, what: Bringing) -> bool:
+        """In one commit; False: that is for Spark to do, and nothing was done.
 
         Raises MergeConflict, LostCommit, and what the store raises.
         """
-        if not self._is_on or ref.path is None or not self._suit(segments, shape):
+        ref, note = what.ref, what.note
+        if not self._is_on or ref.path is None or not self._suit(what):
             return False
         path = str(plain_path(ref.path))
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
@@ -90,10 +90,10 @@ class WithoutSpark:
             return False  # delta-rs takes a % for the escape of another path
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
         # Before the look: others of this process may commit after it.
-        known = max(after, known_segment(whose))
+        known = max(what.after, known_segment(whose))
         if not self._goes_on(ref, known, note):
             return False
-        rows = self._rows(table, segments, shape)
+        rows = self._rows(table, what)
         if rows is None:
             return False
         if table is None:
@@ -116,21 +116,18 @@ class WithoutSpark:
             raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
         return True
 
-    def _suit(self, segments: Sequence[Segment], shape: Shape) -> bool:
-        if any(segment.partial for segment in segments):
+    def _suit(self, what: Bringing) -> bool:
+        if what.is_partial or sum(segment.bytes for segment in what.segments) > _MOST_BYTES:
             return False
-        if sum(segment.bytes for segment in segments) > _MOST_BYTES:
-            return False
-        return self._mode == "changelog" or are_plain(shape)
+        return self._mode == "changelog" or are_plain(what.shape)
 
     # ---- the rows
 
-    def _rows(
-        self, table: deltalake.DeltaTable | None, segments: Sequence[Segment], shape: Shape
-    ) -> pa.Table | None:
+    def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> pa.Table | None:
         """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
         not fit, and Spark may know better."""
-        changes = self._changes(segments, shape)
+        shape = what.shape
+        changes = self._changes(what.segments, shape)
         if changes is None:
             return None
         try:
@@ -204,6 +201,7 @@ class WithoutSpark:
                 table,
                 rows,
                 mode="append" if self._mode == "changelog" else "overwrite",
+                writer_properties=_writing(rs, rows.schema),
                 commit_properties=rs.CommitProperties(
                     custom_metadata={"userMetadata": note.to_json(ref.app_id, commit)},
                     max_commit_retries=0,
@@ -227,7 +225,7 @@ class WithoutSpark:
 
     def _is_made(self, path: str, version: int, commit: str) -> bool:
         try:
-            found = note_of_version(self._files, path, version).note
+            found = note_of_version(self._files, path, version)
         except LookupError:
             return False
         return found is not None and found.get("commit") == commit
@@ -249,3 +247,23 @@ class WithoutSpark:
         """The package deltalake: half a second of import, for whoever has asked for it."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
+
+
+def _writing(rs: Any, schema: pa.Schema) -> Any:
+    """How files are written: with bounds of those columns alone of which delta-rs tells them as they are. It
+    makes doubles of decimals, and Spark passes over a file by what it tells."""
+    kept, left = (rs.ColumnProperties(statistics_enabled=each) for each in ("CHUNK", "NONE"))
+    return rs.WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=left,
+        column_properties={field.name: kept for field in schema if _has_exact_bounds(field.type)},
+    )
+
+
+def _has_exact_bounds(arrow: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_decimal(arrow):
+        return bool(arrow.precision <= _DIGITS_OF_DOUBLES)
+    return not (
+        types.is_floating(arrow) or types.is_nested(arrow)
+    )  # NaN is greater than all, and in no bounds

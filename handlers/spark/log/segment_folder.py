@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from handlers.spark.log.segment_file import BrokenLog, missing
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, is_temporary
+from handlers.spark.log.used_up import UsedUp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["BEHIND", "MissingSegment", "SegmentFolder"]
 
 _NAME = re.compile(r"(\d{20})\.parquet")
-_REMOVED = "_removed"
 BEHIND = "_behind"
 """The folder of what views do not read."""
 _LEFT_OVER_MS = 3_600_000
@@ -44,6 +44,7 @@ class SegmentFolder:
         self._files = files
         self._now = now
         self._lock = threading.Lock()  # guards all below
+        self._used_up = UsedUp(files, path)
         self._removed = 0
         self._shown: set[int] = set()
         self._hidden: set[int] = set()  # some of them shown, too
@@ -163,22 +164,17 @@ class SegmentFolder:
                     raise MissingSegment(missing(self.file(number)))
         return found
 
-    def see_removed(self) -> Sequence[int]:
-        """Look which numbers are used up; returns all that are written down."""
-        entries = self._files.list(f"{self.path}/{_REMOVED}")
-        numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
-        with self._lock:
-            self._removed = max([self._removed, *numbers])
-        return numbers
+    def see_removed(self) -> None:
+        """Look which numbers are used up."""
+        self._removed_at_least(self._used_up.last())
 
     def use_up(self, up_to: int) -> None:
         """Write down that the numbers up to and including this one are used up: their segments may go."""
-        with suppress(AlreadyThere):  # put by an earlier attempt, or by another worker
-            self._files.put(f"{self.path}/{_REMOVED}/{up_to:020d}", b"")
-        written = self.see_removed()
-        for number in written:
-            if number < max(written):
-                self._files.delete(f"{self.path}/{_REMOVED}/{number:020d}")
+        self._removed_at_least(self._used_up.tell(up_to))
+
+    def _removed_at_least(self, number: int) -> None:
+        with self._lock:
+            self._removed = max(self._removed, number)
 
     def _is_hidden(self, folder: str, entry: Entry) -> bool:
         """Whether Spark passes it over. A temporary file that a crash left is removed in passing."""

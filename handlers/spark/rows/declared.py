@@ -18,6 +18,7 @@ __all__ = ["Declared"]
 
 _NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
 """What Delta keeps as NULL in a column that a table is partitioned by."""
+_FORGETS = "delta.setTransactionRetentionDuration"
 _CHECK = "delta.constraints."
 _SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
@@ -36,6 +37,8 @@ class Declared:
     conditions: Mapping[str, str] = field(default_factory=dict)
     """What is declared -> the condition (in SQL) that must be true of each row."""
     is_append_only: bool = False
+    forgets: bool = False
+    """Whether Delta forgets after a while which segments the table holds."""
 
     @classmethod
     def of(cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str]) -> Declared:
@@ -57,10 +60,13 @@ class Declared:
             frozenset(name for name, (kind, _) in sized.items() if kind == "char"),
             checks | generated,
             properties.get("delta.appendOnly", "").lower() == "true",
+            _FORGETS in properties,
         )
 
     def unfit_for(self, shape: Shape, mode: Mode) -> str | None:
         """Why no table of such columns can be kept as the source's; None: it can."""
+        if self.forgets:
+            return f"{_FORGETS} is set, so Delta forgets which segments it holds: unset it"
         if mode == "changelog":
             return None
         if self.is_append_only:

@@ -71,9 +71,14 @@ class MortalConf:
         self._life = life
 
     def set(self, key: str, value: str) -> None:
-        """The confs are set right before each commit."""
-        self._life.step()
+        """The note is set right before each commit."""
+        if key.endswith(".userMetadata"):
+            self._life.step()
         self._conf.set(key, value)
+
+    def get(self, key: str, default: str | None) -> str | None:
+        found: str | None = self._conf.get(key, default)
+        return found
 
     def unset(self, key: str) -> None:
         self._conf.unset(key)

@@ -66,11 +66,12 @@ class Table:
         spark = spark or self.spark
         found = segments or self.log.after(self.merged)
         note = self.note(found[0].number, found[-1].number)
-        if WithoutSpark(self.options, LocalFiles()).apply(self.ref, found, self.shape, note, after=0):
+        what = Bringing(self.ref, found, self.shape, note)
+        if WithoutSpark(self.options, LocalFiles()).apply(what):
             return
         applier = applier_for(self.options)
         assert applier is not None
-        applier.apply(Bringing(spark, self.ref, found, self.shape, note))
+        applier.apply(spark, what)
 
     def note(self, first: int, last: int) -> CommitNote:
         return CommitNote("worker", "spark", first, last, 1_000 + last, {("cdc", 0): (last, 0)})

@@ -83,11 +83,11 @@ def histories(draw: st.DrawFn) -> tuple[Shape, list[list[Row]]]:
 def seen(table: Table) -> dict[str, Any]:
     there = deltalake.DeltaTable(table.path)
     protocol, notes = there.protocol(), note_of_version(LocalFiles(), table.path, there.version())
-    assert notes.note is not None
+    assert notes is not None
     return {
         "rows": list(map(repr, table.rows())),
         "columns": json.loads(there.schema().to_json()),
-        "note": {name: value for name, value in notes.note.items() if name != "commit"},
+        "note": {name: value for name, value in notes.items() if name != "commit"},
         "properties": there.metadata().configuration,
         "partitions": there.metadata().partition_columns,
         "versions": (protocol.min_reader_version, protocol.min_writer_version),

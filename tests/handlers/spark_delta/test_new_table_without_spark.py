@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
 from handlers.spark.delta.new_table import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
@@ -77,7 +78,7 @@ def bring(
     segments = table.log.segments
     small = WithoutSpark(table.options, files or LocalFiles(), makes_tables=makes_tables)
     note = table.note(segments[0].number, segments[-1].number)
-    return small.apply(table.ref, segments, table.shape, note, after=after)
+    return small.apply(Bringing(table.ref, segments, table.shape, note, after))
 
 
 def first_version(table: Table) -> dict[str, Any]:
@@ -172,9 +173,8 @@ def test_folders_whose_names_are_special(
         table.put(ORDERS, {"id": number})
         note = table.note(number + 1, number + 1)
         small = WithoutSpark(table.options, LocalFiles())
-        done = small.apply(
-            table.ref, table.log.segments[-1:], table.shape, note, after=number if expected else 0
-        )
+        after = number if expected else 0
+        done = small.apply(Bringing(table.ref, table.log.segments[-1:], table.shape, note, after))
         assert done is expected
     assert not list((tmp_path / "a b").glob("*")) or name == "a b"
     if expected:

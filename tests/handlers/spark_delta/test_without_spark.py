@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
+from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
 from handlers.spark.delta.commits.held_segments import last_note
 from handlers.spark.delta.without_spark import WithoutSpark
@@ -29,7 +30,7 @@ def bring(table: Table, first: int, *, after: int = 0) -> bool:
     segments = [each for each in table.log.segments if each.number >= first]
     note = table.note(segments[0].number, segments[-1].number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(table.ref, segments, table.shape, note, after=after)
+    return small.apply(Bringing(table.ref, segments, table.shape, note, after))
 
 
 def by_spark(table: Table) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
@@ -26,7 +27,7 @@ def bring(table: Table) -> bool:
     newest = table.log.segments[-1]
     note = table.note(newest.number, newest.number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(table.ref, [newest], table.shape, note, after=newest.number - 1)
+    return small.apply(Bringing(table.ref, [newest], table.shape, note, newest.number - 1))
 
 
 def test_a_table_that_has_become_empty_is_gone_on_with(make_table: MakeTable) -> None:

@@ -150,6 +150,15 @@ def test_a_replica_of_an_append_only_table_is_refused(make_lake: MakeLake) -> No
 
 
 @pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_table_of_which_delta_forgets_what_it_holds_is_refused(make_lake: MakeLake, mode: str) -> None:
+    lake = make_lake(mode=mode)
+    property_ = "delta.setTransactionRetentionDuration"
+    make(lake, "id int, name string", f"TBLPROPERTIES ('{property_}' = 'interval 7 days')")
+    assert property_ in str(rejected(lake, change(1, {"id": 1, "name": "a"})))
+
+
+@pytest.mark.usefixtures("told_to_merge")
 @pytest.mark.parametrize(
     ("statement", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spark_lake import MakeLake, change
@@ -78,11 +79,11 @@ def test_a_backlog_is_merged_in_commits_of_whole_segments_and_goes_on_after_a_fa
     applier = lake.handler._open._world.applier  # type: ignore[union-attr]
     apply, brought = applier.apply, []
 
-    def until_the_third(what: Bringing) -> None:
+    def until_the_third(session: Any, what: Bringing) -> None:
         brought.append([segment.number for segment in what.segments])
         if brought == [[1], [2], [3]]:
             raise RuntimeError("out of memory")
-        apply(what)
+        apply(session, what)
 
     monkeypatch.setattr(applier, "apply", until_the_third)
     with pytest.raises(SparkFailure, match="out of memory"):

@@ -131,11 +131,11 @@ def test_the_last_segment_is_never_removed(log: SegmentLog) -> None:
     assert (again.last, again.marks) == (3, log.marks)
 
 
-def test_which_numbers_are_used_up_is_kept_in_one_name(log: SegmentLog) -> None:
+def test_which_numbers_are_used_up_is_kept_in_two_names(log: SegmentLog) -> None:
     filled(log, 4)
     for number in (1, 1, 3, 2):
         log.remove(number)
-    assert names_in(f"{log.folder}/_removed") == [f"{3:020d}"]
+    assert names_in(f"{log.folder}/_removed") == [f"{1:020d}", f"{3:020d}"]
 
 
 def test_a_removal_that_stopped_midway_is_finished_by_the_next_load(log: SegmentLog) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from pack_lab import Lake, Worker, row
+from pack_lab import Fault, Lake, Worker, row
 
 from handlers import Batch, Change
 from handlers.asking_again import AskAgain
@@ -150,3 +150,43 @@ def test_two_workers_that_both_have_rows_of_a_table_do_not_go_on_ending_each_oth
     workers[0].sink("orders").load()
     workers[0].sink("orders").merge()
     assert len(lake.offsets["orders"]) == 16
+
+
+@pytest.mark.parametrize("requests", range(1, 9))
+def test_who_reads_a_log_that_goes_on_meanwhile_misses_nothing_behind_its_new_end(
+    lake: Lake, requests: int
+) -> None:
+    before = Worker(lake)
+    _began(before)
+
+    def meanwhile() -> None:
+        before.sink("orders").merge()
+        before.take_and_put("orders", row(2, 1))
+
+    after = Worker(lake, meanwhile)
+    after.files.fault, after.files.left = "freeze before", requests
+    after.sink("orders").load()
+    after.take_and_put("orders", row(3, 1))
+    after.sink("orders").merge()
+    assert lake.offsets["orders"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("fault", ["freeze before", "freeze after"])
+def test_nothing_counts_as_done_that_a_frozen_worker_puts_into_a_removed_stream(
+    lake: Lake, fault: Fault
+) -> None:
+    third = Worker(lake)
+    frozen = Worker(lake, lambda: third.take_and_put("orders", row(1, 1)))
+    frozen.take_and_put("orders", row(0, 1))
+    frozen.take_and_put("items", row(0, 1))
+    frozen.take_and_put("items", row(1, 1))
+    other = Worker(lake)
+    other.sink("items").load()
+    other.tidy("items")
+    frozen.take("orders", [row(1, 1)])
+    # Between its put and its look at which packs were removed, or right behind that look.
+    frozen.files.fault, frozen.files.left = fault, 2
+    frozen.put()
+    third.take_and_put("orders", row(2, 1))
+    third.sink("orders").merge()
+    assert lake.offsets["orders"] == [0, 1, 2]

@@ -68,14 +68,23 @@ class _Run:
             member.is_busy = False
 
     def act(self, member: _Member) -> None:
-        what = self.random.random()
-        if what < 0.25:
+        what, table = self.random.random(), self.random.choice(_TABLES)
+        with suppress(Exception):
+            if what < 0.1:
+                member.worker.sink(table).merge()
+            elif what < 0.2:
+                member.worker.sink(table).load()
+            elif what < 0.25:
+                member.worker.remove()
+            elif what < 0.35 and table in member.position:
+                member.worker.tidy(table)
+            else:
+                for _ in range(self.random.randint(1, 4)):
+                    self.go_on(member)
+
+    def go_on(self, member: _Member) -> None:
+        if self.random.random() < 0.3:
             member.worker.put()
-        elif what < 0.35:
-            table = self.random.choice(_TABLES)
-            if table in member.position:
-                with suppress(Exception):
-                    member.worker.tidy(table)
         elif member.position:
             self.take(member, self.random.choice(sorted(member.position)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,19 +13,10 @@ from handlers.spark.delta.commits.restored import Restore, check_restores, resto
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Noted", "held_in_files", "note_of_version", "notes_in_files"]
+__all__ = ["held_in_files", "note_of_version", "notes_in_files"]
 
 _MOST = 50
 """Commits that are looked into: Delta writes a checkpoint after every ten."""
-
-
-class Noted(NamedTuple):
-    """What a commit says of itself."""
-
-    note: dict[str, Any] | None
-    """None: it is not binlane's."""
-    restore: Restore | None
-    """None: it is another operation."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -52,9 +43,9 @@ class _Unknown(Exception):
     """The files do not tell: Spark is to be asked."""
 
 
-def held_in_files(files: Files, path: str, app_id: str) -> Held | None:
+def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
     """What the table at `path` holds of a log (`TableRef.app_id`); None: the newest commits' files do not
-    tell, so that Spark is to be asked.
+    tell, so that Spark is to be asked. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
     Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises.
@@ -62,7 +53,7 @@ def held_in_files(files: Files, path: str, app_id: str) -> Held | None:
     is_empty = True
     restores: list[Restore] = []
     try:
-        for version, commit in islice(_newest_first(files, path), _MOST):
+        for version, commit in islice(_newest_first(files, path, newest), _MOST):
             is_empty = False
             restores += _restores(version, commit)
             for action in _actions(commit, b'"txn"'):
@@ -72,11 +63,11 @@ def held_in_files(files: Files, path: str, app_id: str) -> Held | None:
                     return held if held is not None and held.first == action.txn.version else None
     except _Unknown:
         return None
-    return Held() if is_empty else None
+    return Held() if is_empty and newest is None else None
 
 
-def note_of_version(files: Files, path: str, version: int) -> Noted:
-    """What one commit says of itself.
+def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
+    """What one commit says of itself; None: it is not binlane's.
 
     Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises.
     """
@@ -84,7 +75,7 @@ def note_of_version(files: Files, path: str, version: int) -> Noted:
     if commit is None:
         raise LookupError(f"the file of commit {version} of {path} is gone")
     try:
-        return Noted(_note(commit), next(iter(_restores(version, commit)), None))
+        return _note(commit)
     except _Unknown as error:
         raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
 
@@ -103,9 +94,19 @@ def notes_in_files(files: Files, path: str, most: int) -> list[str] | None:
     return notes
 
 
-def _newest_first(files: Files, path: str) -> Iterator[tuple[int, bytes]]:
+def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterator[tuple[int, bytes]]:
     """The commits that Delta has not removed yet, with their versions; none without a table."""
     folder = f"{path}/_delta_log"
+    since = [] if newest is not None else _since_checkpoint(files, folder)
+    yield from reversed(since)
+    version = since[0][0] - 1 if since else -1 if newest is None else newest
+    while version >= 0 and (commit := _commit(files, folder, version)) is not None:
+        yield version, commit
+        version -= 1
+
+
+def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
+    """The commits from that of the newest checkpoint on, with their versions."""
     try:
         checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
     except FileNotFoundError:
@@ -119,11 +120,7 @@ def _newest_first(files: Files, path: str) -> Iterator[tuple[int, bytes]]:
             raise _Unknown
     if not since and files.exists(folder):
         raise _Unknown
-    yield from reversed([(checkpoint + at, each) for at, each in enumerate(since)])
-    version = checkpoint - 1
-    while version >= 0 and (commit := _commit(files, folder, version)) is not None:
-        yield version, commit
-        version -= 1
+    return [(checkpoint + at, each) for at, each in enumerate(since)]
 
 
 def _commit(files: Files, folder: str, version: int) -> bytes | None:

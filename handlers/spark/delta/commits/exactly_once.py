@@ -18,6 +18,7 @@ from handlers.spark.log.segments import BrokenLog, SegmentLog
 from handlers.spark.table_ref import TableRef
 
 __all__ = [
+    "STRICT",
     "LostCommit",
     "MergeConflict",
     "check_goes_on",
@@ -36,6 +37,13 @@ _NOTES_ARE_KEPT = "spark.databricks.delta.commitInfo.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """What Spark infers from comparisons and aliases doubles with each column that both speak of: a comparison of
 rows of 40 columns is never planned to its end."""
+STRICT = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+"""Whatever is configured: rows of a file that Spark passes over would be lost without a word, and the dates
+of segments are as they are."""
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
@@ -46,8 +54,10 @@ class MergeConflict(RuntimeError):
     """Another writer committed to the table first: look what it holds now, and go on from there."""
 
 
-_committed: dict[tuple[str, str], int] = {}
-"""(Delta's id of a table, whose log) -> the last segment that this process has seen in it."""
+Whose = tuple[str, str]
+"""Delta's id of a table, and whose log (`TableRef.app_id`)."""
+_committed: dict[Whose, int] = {}
+"""The last segment that this process has seen in a table."""
 
 
 @contextmanager
@@ -70,7 +80,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
     known = max(after, 0 if whose is None else earlier.get(whose, 0))
     if held.last < known:
         raise LostCommit(lost(ref, known, held.last))
-    _remember(whose, held.last)
+    remember_segment(whose, held.last)
     if held.last >= note.first:
         raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
     commit = uuid.uuid4().hex
@@ -80,6 +90,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
         _USER_METADATA: note.to_json(ref.app_id, commit),
         _NOTES_ARE_KEPT: "true",
         _CONSTRAINTS: "false",
+        **STRICT,
     }
     with settings(session, confs):
         try:
@@ -90,10 +101,10 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
             raise
     if not is_committed(session, ref, commit, version):
         raise MergeConflict(f"{ref}: another worker has brought segment {note.first} in, so Delta skipped it")
-    _remember(whose, note.segment)
+    remember_segment(whose, note.segment)
 
 
-def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, tuple[str, str] | None]:
+def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, Whose | None]:
     """What the table holds; its version (-1: there is no table), and its id with the log's, where they are
     known."""
     snapshot = delta_snapshot(session, ref)
@@ -120,19 +131,15 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
         raise LostCommit(lost(ref, told.last, held.last))
 
 
-def _remember(whose: tuple[str, str] | None, last: int) -> None:
+def known_segment(whose: Whose | None) -> int:
+    """The last segment that this process has seen in a table."""
+    return 0 if whose is None else _committed.get(whose, 0)
+
+
+def remember_segment(whose: Whose | None, last: int) -> None:
+    """This process has seen that the table holds this segment."""
     if whose is not None:
         _committed[whose] = max(last, _committed.get(whose, 0))
-
-
-def known_segment(whose: tuple[str, str]) -> int:
-    """The last segment that this process has seen in a table; `whose`: Delta's id of it, and whose log."""
-    return _committed.get(whose, 0)
-
-
-def remember_segment(whose: tuple[str, str], last: int) -> None:
-    """This process has seen that the table holds this segment."""
-    _remember(whose, last)
 
 
 def lost(ref: TableRef, known: int, held: int) -> str:

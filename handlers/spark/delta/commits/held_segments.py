@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.commit_files import note_of_version
+from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
 from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
 from handlers.spark.delta.statements import literal
@@ -89,23 +89,17 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
 
 def held_in_snapshot(session: SparkSession, ref: TableRef, snapshot: Any) -> Held:
     """`held_by` of a version that is known."""
+    files, version = files_for(_path(ref), AnySpark(session)), int(snapshot.version())
+    if version < 0:
+        return Held()
+    known = held_in_files(files, _path(ref), ref.app_id, version)
+    if known is not None:
+        return known
     found = snapshot.transactions().get(ref.app_id)
     if not found.isDefined():
         return Held()
-    first = int(found.get())
-    restores: list[Restore] = []
-    try:
-        files = files_for(_path(ref), AnySpark(session))
-        for version in range(snapshot.version(), max(-1, snapshot.version() - _LOOK_BACK), -1):
-            noted = note_of_version(files, _path(ref), version)
-            restores += () if noted.restore is None else (noted.restore,)
-            held = brought(noted.note, ref.app_id)
-            if held is not None and held.first == first:
-                check_restores(str(ref), version, restores)
-                return held
-    except LookupError:
-        pass
     told = _in_notes(session, ref)
+    first = int(found.get())
     return told if told is not None and told.first == first else _since(session, ref, first)
 
 
@@ -117,7 +111,7 @@ def is_committed(session: SparkSession, ref: TableRef, commit: str, since: int |
         try:
             files = files_for(_path(ref), AnySpark(session))
             versions = range(snapshot.version(), since, -1)
-            notes = (note_of_version(files, _path(ref), version).note for version in versions)
+            notes = (note_of_version(files, _path(ref), version) for version in versions)
             return any(note is not None and note.get("commit") == commit for note in notes)
         except LookupError:
             pass

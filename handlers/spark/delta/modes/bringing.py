@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.log.segment_file import Segment
+from handlers.spark.rows.added import Mode, log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["Bringing"]
+__all__ = ["NUMBER", "Bringing"]
+
+NUMBER = "_binlane_segment"
+"""The column with the segment's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bringing:
     """Consecutive segments of one shape."""
 
-    session: SparkSession
     ref: TableRef
     segments: Sequence[Segment]
     shape: Shape
@@ -31,3 +35,9 @@ class Bringing:
     def is_partial(self) -> bool:
         """Whether some row does not carry all its columns."""
         return any(segment.partial for segment in self.segments)
+
+    def rows(self, session: SparkSession, mode: Mode, prefix: str) -> DataFrame:
+        """Those of the segments, with the NUMBER of each."""
+        schema = spark_schema(log_schema(self.shape, mode=mode, prefix=prefix))
+        frame = session.read.schema(schema).parquet(*(segment.path for segment in self.segments))
+        return frame.selectExpr("*", f"bigint(left(_metadata.file_name, 20)) AS {NUMBER}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pyspark.sql import SparkSession
+
 from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.modes.changelog import Changelog
@@ -16,7 +18,7 @@ __all__ = ["Applier", "applier_for"]
 
 
 class _Mode(Protocol):
-    def bring(self, what: Bringing) -> None:
+    def bring(self, session: SparkSession, what: Bringing) -> None:
         """In one commit."""
 
 
@@ -28,10 +30,10 @@ class Applier:
         self._keyed = keyed
         self._keyless = keyless
 
-    def apply(self, what: Bringing) -> None:
+    def apply(self, session: SparkSession, what: Bringing) -> None:
         """In one commit that says so. Raises what `fenced` and Spark raise; KeyNeeded."""
-        with fenced(what.session, what.ref, what.note, after=what.after):
-            (self._keyed if what.shape.key else self._keyless).bring(what)
+        with fenced(session, what.ref, what.note, after=what.after):
+            (self._keyed if what.shape.key else self._keyless).bring(session, what)
 
 
 def applier_for(options: SparkOptions) -> Applier | None:

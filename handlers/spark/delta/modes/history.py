@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.saving import save
-from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -46,16 +44,15 @@ class History:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
 
-    def bring(self, what: Bringing) -> None:
+    def bring(self, session: SparkSession, what: Bringing) -> None:
         """The table is made if there is none. Raises KeyNeeded, and what Spark raises."""
-        session, ref, shape = what.session, what.ref, what.shape
+        ref, shape = what.ref, what.shape
         if not shape.key:
             raise KeyNeeded(
                 f"{ref}: the source table has no primary key, so nobody can tell which row became which: "
                 f"use mode changelog or replica for it"
             )
-        schema = log_schema(shape, mode="history", prefix=self._options.prefix)
-        read(session, what.segments, schema).createOrReplaceTempView(_CHANGES)
+        what.rows(session, "history", self._options.prefix).createOrReplaceTempView(_CHANGES)
         is_there = exists(session, ref)
         versions = session.sql(self._versions(ref if is_there else None, shape, partial=what.is_partial))
         if is_there:

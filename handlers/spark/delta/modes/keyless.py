@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.sql import SparkSession
+
 from handlers.logs import get_logger
 from handlers.spark.delta.evolving import schema
-from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.saving import save
-from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.statements import equal, listed
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["KeylessReplica"]
@@ -35,11 +35,10 @@ class KeylessReplica:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
 
-    def bring(self, what: Bringing) -> None:
+    def bring(self, session: SparkSession, what: Bringing) -> None:
         """The table is made if there is none. Raises what Spark raises."""
-        session, ref, shape = what.session, what.ref, what.shape
-        rows = log_schema(shape, mode="replica", prefix=self._options.prefix)
-        read(session, what.segments, rows).createOrReplaceTempView(_CHANGES)
+        ref, shape = what.ref, what.shape
+        what.rows(session, "replica", self._options.prefix).createOrReplaceTempView(_CHANGES)
         table = schema(session, ref)
         own = shape.schema.names
         columns = own if table is None else table.names

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.exactly_once import settings
-from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.modes.pruning import KeyRange, key_range
 from handlers.spark.delta.saving import save
-from handlers.spark.delta.segments_frame import NUMBER, read
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -46,11 +44,11 @@ class Replica:
         self._options = options
         self._op = quoted(f"{options.prefix}op")
 
-    def bring(self, what: Bringing) -> None:
+    def bring(self, session: SparkSession, what: Bringing) -> None:
         """The table is made if there is none. Raises what Spark raises."""
-        session, ref, shape = what.session, what.ref, what.shape
+        ref, shape = what.ref, what.shape
         with settings(session, _tuned(session)):
-            self._last_of_each_key(session, what.segments, shape).createOrReplaceTempView(_CHANGES)
+            self._last_of_each_key(session, what).createOrReplaceTempView(_CHANGES)
             table = look(session, ref)
             if table is None:
                 save(self._kept(session, shape), ref, self._options)
@@ -59,17 +57,15 @@ class Replica:
             else:
                 self._merge_or_append(session, ref, table, shape, partial=what.is_partial)
 
-    def _last_of_each_key(
-        self, session: SparkSession, segments: Sequence[Segment], shape: Shape
-    ) -> DataFrame:
+    def _last_of_each_key(self, session: SparkSession, what: Bringing) -> DataFrame:
         """A segment has each key once, so the last segment of a key has its last change."""
-        frame = read(session, segments, log_schema(shape, mode="replica", prefix=self._options.prefix))
-        if len(segments) == 1:
+        frame = what.rows(session, "replica", self._options.prefix)
+        if len(what.segments) == 1:
             return frame.drop(NUMBER)
         frame.createOrReplaceTempView(_SEGMENTS)
         columns = listed(name for name in frame.columns if name != NUMBER)
         return session.sql(
-            f"SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {listed(shape.key)} "
+            f"SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY {listed(what.shape.key)} "
             f"ORDER BY {NUMBER} DESC) AS _binlane_rank FROM {_SEGMENTS}) WHERE _binlane_rank = 1"
         )
 
@@ -132,7 +128,7 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
         and "clustering" not in table.features
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
-        and not any(table.properties.get(name) == "true" for name in _ROWS_HAVE_AN_IDENTITY)
+        and not any(table.properties.get(name, "").lower() == "true" for name in _ROWS_HAVE_AN_IDENTITY)
     )
 
 

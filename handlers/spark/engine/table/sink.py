@@ -163,10 +163,11 @@ class TableSink:
     def load(self, *, has_grown: bool = True) -> None:
         """Find what an earlier run left waiting, or another worker has put since. `has_grown`: False where
         `is_behind` has just said that none has."""
-        with self._taking:
-            if has_grown:
+        if has_grown:
+            with self._taking:
                 self._end.is_loaded = self._end.is_loaded and not self.is_behind()
-            self._end.load_once()
+        self._until_put(self._end.load_once)
+        with self._taking:
             self._end.show_on()
 
     def is_behind(self) -> bool:

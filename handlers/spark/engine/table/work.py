@@ -184,12 +184,11 @@ class TableWork:
         hold its log. Raises what `fenced` and Spark raise."""
         applier = self._world.applier
         assert applier is not None  # see `merges`
-        ref, note = self.ref, self._note(segments)
-        small = self._world.without_spark
-        if self._counted(lambda: small.apply(ref, segments, shape, note, after=after)):
+        what = Bringing(self.ref, segments, shape, self._note(segments), after)
+        if self._counted(lambda: self._world.without_spark.apply(what)):
             return
         with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
-            self._counted(lambda: applier.apply(Bringing(session, ref, segments, shape, note, after)))
+            self._counted(lambda: applier.apply(session, what))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
         """Whether it made a commit (False alone says that it did not), which then counts as a merge."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import suppress
 
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
+from handlers.spark.log.used_up import UsedUp
 
 __all__ = ["SHARED", "PackFolder", "StreamEnded", "is_stream"]
 
@@ -23,9 +23,6 @@ SHARED = "_shared"
 """The folder of all streams, in the folder of all logs."""
 _NAME = re.compile(r"(\d{20})\.pack")
 _STREAM = re.compile(r"[0-9a-f]{32}")
-_REMOVED = "_removed"
-_KEPT_NAMES = 2
-"""Of `_removed`: a listing that is made while they change holds one of them."""
 
 
 class StreamEnded(Exception):
@@ -44,6 +41,7 @@ class PackFolder:
         """`logs`: the folder of all logs."""
         self.path = f"{logs}/{SHARED}/{stream}"
         self._files = files
+        self._used_up = UsedUp(files, self.path)
 
     def place(self, number: int) -> str:
         return f"{self.path}/{number:020d}.pack"
@@ -63,23 +61,21 @@ class PackFolder:
         entries = self._files.list(self.path)
         return {int(name[1]): each for each in entries if (name := _NAME.fullmatch(each.name)) is not None}
 
+    def counting(self) -> dict[int, Entry]:
+        """The same, without the last one that was removed: if it is there again, a worker that was frozen has
+        put it, and takes it back."""
+        found = self.found()
+        found.pop(self.removed(), None)
+        return found
+
     def removed(self) -> int:
         """Numbers up to this one may have been used, and their packs removed."""
-        return max(self._names(), default=0)
+        return self._used_up.last()
 
     def remove(self, numbers: Collection[int]) -> None:
         """Nobody needs these packs any more. The last of a stream is removed only with its end."""
         if not numbers:
             return
-        names = self._names()
-        if max(numbers) > max(names, default=0):
-            with suppress(AlreadyThere):
-                self._files.put(f"{self.path}/{_REMOVED}/{max(numbers):020d}", b"")
-            for old in names[: -_KEPT_NAMES + 1]:
-                self._files.delete(f"{self.path}/{_REMOVED}/{old:020d}")
+        self._used_up.tell(max(numbers))
         for number in sorted(numbers):
             self._files.delete(self.place(number))
-
-    def _names(self) -> list[int]:
-        entries = self._files.list(f"{self.path}/{_REMOVED}")
-        return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())

@@ -30,7 +30,7 @@ def read_stream(files: Files, logs: str, stream: str) -> dict[str, list[Found]]:
     store raises."""
     folder = PackFolder(files, logs, stream)
     newest: dict[str, list[Found]] = {}
-    for number in sorted(folder.found()):
+    for number in sorted(folder.counting()):
         try:
             index = read_index(files, folder.place(number), stream, number)
         except FileNotFoundError:
@@ -67,7 +67,13 @@ class Streams:
                 self._end(stream)
                 self._ended[stream] = read_stream(self._files, self._logs, stream)
             found = self._ended[stream].get(log, [])
-        pieces = [each for each in found if each[1].after == after]
+        behind = found[0][1].after if found else 0
+        if behind > after:
+            raise BrokenLog(
+                f"{self._logs}/{SHARED}/{stream} has rows behind segment {behind} of {log}, and the log ends "
+                f"with {after}: {RESTORE}"
+            )
+        pieces = found if behind == after else []
         if [piece.place for _, piece in pieces] != [*range(1, len(pieces) + 1)]:
             raise BrokenLog(
                 f"{self._logs}/{SHARED}/{stream} lacks a pack with rows of {log} that was never removed by "
@@ -141,7 +147,7 @@ class Streams:
     def _end(self, stream: str) -> None:
         folder = PackFolder(self._files, self._logs, stream)
         for _ in range(_LOOKS):
-            found, removed = folder.found(), folder.removed()
+            found, removed = folder.counting(), folder.removed()
             last = max(found, default=0)
             if removed and last <= removed and not found:
                 return  # it was removed with its end
