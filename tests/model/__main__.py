@@ -20,9 +20,11 @@ from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
 
+from worker.local.broker import Broker
+
 from .checking import check
-from .opening import TARGETS, opened_target
 from .strategies import TOLD, WRITERS, examples
+from .targets.opening import TARGETS, opened_target
 
 _SERVERS = {
     "postgres": PostgresServer,
@@ -30,6 +32,7 @@ _SERVERS = {
     "redis_server": RedisNode,
     "clickhouse": ClickHouseServer,
     "search_node": SearchNode,
+    "broker": Broker,
 }
 _EXAMPLES = 300
 """With each seed."""

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from .run import Example, differences
-from .targets import Target
+from .targets.interface import Target
 
 __all__ = ["check"]
 

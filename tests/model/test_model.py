@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from .checking import check
-from .opening import TARGETS, opened_target
 from .rules import Rules
 from .run import Example, differences
 from .source import Step
 from .strategies import examples
+from .targets.opening import TARGETS, opened_target
 from .writers import own_json
 from .writers.maxwell import Maxwell
 from .writers.writing import Writer
@@ -20,6 +20,7 @@ from .writers.writing import Writer
 _COUNTS = {
     "clickhouse": 4,
     "duckdb": 6,
+    "elasticsearch": 3,
     "mariadb": 10,
     "mariadb-own": 10,
     "postgres": 15,

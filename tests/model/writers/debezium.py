@@ -16,7 +16,10 @@ from ..source import COLUMNS, LARGE, Event, Row, key_of
 from ..told import Empty, Move, Put, Remove, Told
 from .writing import Names, Written, compact, moves
 
-__all__ = ["MySQL", "PostgreSQL"]
+__all__ = ["IDENTITIES", "MySQL", "PostgreSQL"]
+
+Identity = Literal["default", "full"]
+IDENTITIES: tuple[Identity, ...] = ("default", "full")
 
 TIME_MS = 1_763_000_000_000
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -103,8 +106,9 @@ class PostgreSQL:
     """`identity`: the table's REPLICA IDENTITY; `ordered`: of the configuration's section `debezium`."""
 
     schemas: bool
-    identity: Literal["default", "full"]
+    identity: Identity
     ordered: bool
+    tells_gaps = True
 
     @property
     def tells_old_rows(self) -> bool:
@@ -142,11 +146,12 @@ class PostgreSQL:
         key = key_of(new, names.key)
         if not moves(names, event):
             before = old if is_full else None
-            yield made.record(names, "update", before, after, [Put(key, row, replaces=False)])
+            told = Put(key, row, replaces=False, in_parts=row.keys() != COLUMNS.keys())
+            yield made.record(names, "update", before, after, [told])
             return
         gone: Told = Remove(key_of(old, names.key))
         # What the insert lacks is known to nobody who reads it alone.
-        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys())
+        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys(), half=True)
         if self.ordered:
             come = Move(key_of(old, names.key), key, row, in_parts=row.keys() != COLUMNS.keys())
         yield made.record(
@@ -171,6 +176,7 @@ class MySQL:
 
     schemas: bool
     tells_old_rows = True
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         types = {} if self.schemas else {f"{names.database}.*": {"amount": "decimal(10,2)"}}

@@ -29,6 +29,7 @@ class Upserts:
     leaves_nulls_out: bool
     all_types: bool
     tells_old_rows = False
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         layout = {"database": f"={names.database}", "table": f"={names.table}", "key": "$key"}
@@ -60,6 +61,10 @@ class Changes:
     tells_old_rows: bool
     all_types: bool
 
+    @property
+    def tells_gaps(self) -> bool:
+        return not self.partial
+
     def format(self, names: Names) -> Format:
         layout: dict[str, Any] = {
             "database": "at.database",
@@ -84,7 +89,7 @@ class Changes:
                 if isinstance(told, Move):
                     told = Move(told.old, told.key, row or {}, in_parts=True)
                 elif isinstance(told, Put):
-                    told = Put(told.key, row or {}, replaces=False)
+                    told = Put(told.key, row or {}, replaces=False, in_parts=True)
             before = event.before
             if before is not None and not self.tells_old_rows:
                 before = names.of(before)

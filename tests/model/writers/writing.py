@@ -45,6 +45,11 @@ class Writer(Protocol):
         """Whether each update and delete tells at least the old row's columns that are not large."""
         ...
 
+    @property
+    def tells_gaps(self) -> bool:
+        """Whether its records show which columns a row lacks."""
+        ...
+
     def format(self, names: Names) -> Format:
         """A reader of its records."""
         ...
