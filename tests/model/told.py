@@ -39,11 +39,14 @@ class Put:
     replaces: bool
     in_parts: bool = False
     half: bool = False
+    tells_old: bool = True
+    """The record tells all of the old row, if there is one."""
 
 
 @dataclass(frozen=True)
 class Remove:
     key: Key
+    tells_old: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Move:
     key: Key
     row: Row
     in_parts: bool = False
+    tells_old: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Limits:
     truncates: bool = True
     """It follows a truncate; else rows stay, and examples have none."""
     holds_parts: bool = True
-    """It takes an update that tells a row in part; else the update is in an error, if its record shows that."""
+    """It takes an update that tells a row in part; else that is in an error, if its record shows it."""
     shows_gaps: bool = True
     """Those who read what it wrote can tell what a change lacks from NULL."""
     links_moves: bool = True
@@ -100,9 +104,13 @@ class Expected:
         """Whether the change may be in an error."""
         if isinstance(told, Empty):
             return self.rules.deletes == "mark" and not self.limits.marks_all
+        # A mark of a row that is not told is the key and the mark.
+        marks_parts = self.rules.deletes == "mark" and not (told.tells_old or self.limits.holds_parts)
         if isinstance(told, Remove):
-            return False
+            return marks_parts
         if self.rules.takes(told.row) is None:
+            return True
+        if marks_parts and (isinstance(told, Move) or not self.rules.takes(told.row)):
             return True
         if isinstance(told, Move):
             return told.in_parts and not self.limits.moves

@@ -43,9 +43,9 @@ class _Logged:
             if after is not None and LARGE not in event.changed:
                 after = {name: value for name, value in after.items() if name != LARGE}
                 if isinstance(told, Put):
-                    told = Put(told.key, after, told.replaces, in_parts=True)
+                    told = Put(told.key, after, told.replaces, in_parts=True, tells_old=False)
                 elif isinstance(told, Move):
-                    told = Move(told.old, told.key, after, in_parts=True)
+                    told = Move(told.old, told.key, after, in_parts=True, tells_old=False)
         return cls(event.op, _texts(before), _texts(after), told)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.formats.interface import Format
@@ -40,7 +40,7 @@ class Upserts:
             if event.op == "truncate":
                 continue  # such a writer knows none
             if event.before is not None and (event.after is None or moves(names, event)):
-                gone = Remove(key_of(event.before, names.key))
+                gone = Remove(key_of(event.before, names.key), tells_old=False)
                 yield Written([gone], None, compact(names.of(event.before)))
             if event.after is not None:
                 row = {
@@ -82,14 +82,12 @@ class Changes:
         for event in events:
             if event.op == "truncate":
                 continue
-            told, after = told_whole(names, event), event.after
+            told, after = told_whole(names, event, tells_old=self.tells_old_rows), event.after
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
                 row = event.after if self.tells_old_rows else after
-                if isinstance(told, Move):
-                    told = Move(told.old, told.key, row or {}, in_parts=True)
-                elif isinstance(told, Put):
-                    told = Put(told.key, row or {}, replaces=False, in_parts=True)
+                if isinstance(told, Move | Put):
+                    told = replace(told, row=row or {}, in_parts=True)
             before = event.before
             if before is not None and not self.tells_old_rows:
                 before = names.of(before)
