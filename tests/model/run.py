@@ -66,16 +66,15 @@ class _Run:
         self._format = example.writer.format(self.names)
         self._marks = itertools.count(1)
 
+    def hand_over(self) -> None:
+        if self.target.prepare is not None:
+            self.target.prepare(self.names)
+        self._hand_over(list(self._written()))
+
     def differences(self) -> list[str]:
-        try:
-            if self.target.prepare is not None:
-                self.target.prepare(self.names)
-            self._hand_over(list(self._written()))
-            if not self.told:
-                self.told += self.expected.differences(self.target.rows(self.names))
-        finally:
-            self.target.forget(self.names)
-        return self.told
+        """Of what the target holds now."""
+        told = self.told or self.expected.differences(self.target.rows(self.names))
+        return [f"{self.example}", *told] if told else []
 
     def _written(self) -> Iterator[Written]:
         source = Source(self.example.key)
@@ -170,6 +169,15 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
     return ([change for _, change in group] for _, group in groups)
 
 
-def differences(example: Example, target: Target) -> list[str]:
+def differences(examples: Sequence[Example], target: Target) -> list[str]:
     """Where the target differs from the model; empty: nowhere."""
-    return _Run(example, target).differences()
+    runs = [_Run(example, target) for example in examples]
+    try:
+        for run in runs:
+            run.hand_over()
+        if target.settle is not None:
+            target.settle()
+        return [line for run in runs for line in run.differences()]
+    finally:
+        for run in runs:
+            target.forget(run.names)

@@ -11,6 +11,7 @@ from .appended import files_target, kafka_target, parquet_target
 from .databases import sql_target
 from .interface import Target
 from .keyed import redis_target
+from .lake import lake_target
 from .versioned import clickhouse_target, elasticsearch_target
 
 __all__ = ["TARGETS", "Servers", "opened_target"]
@@ -45,6 +46,14 @@ TARGETS: dict[str, Callable[[Servers, Path], AbstractContextManager[Target]]] = 
     "parquet": lambda _, folder: parquet_target(folder),
     "kafka": lambda servers, _: kafka_target(servers("broker"), value="change"),
     "kafka-after": lambda servers, _: kafka_target(servers("broker"), value="after"),
+    "spark": lambda servers, folder: lake_target(servers("spark_keeper"), folder, "replica"),
+    "spark-small": lambda servers, folder: lake_target(
+        servers("spark_keeper"), folder, "replica", without_spark=True
+    ),
+    "spark-history": lambda servers, folder: lake_target(servers("spark_keeper"), folder, "history"),
+    "spark-changelog": lambda servers, folder: lake_target(
+        servers("spark_keeper"), folder, "changelog", without_spark=True
+    ),
 }
 
 
