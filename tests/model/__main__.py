@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--target", action="append", choices=TARGETS, help="only these targets")
     parser.add_argument("--tool", action="append", choices=WRITERS, help="only what these tools write")
     parser.add_argument("--no-rules", action="store_true", help="without column rules")
+    parser.add_argument("--stop", action="store_true", help="end with the first failure")
     asked = parser.parse_args()
     first = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
     broken, number = 0, first
@@ -70,18 +71,20 @@ def main() -> int:
         targets = {
             name: stack.enter_context(opened_target(name, server, folder)) for name in asked.target or TARGETS
         }
-        until = time.monotonic() + 60 * asked.minutes
-        while number == first or time.monotonic() < until:
+        began = time.monotonic()
+        until = began + 60 * asked.minutes
+        while (number == first or time.monotonic() < until) and not (broken and asked.stop):
             for name, target in targets.items():
                 made = examples(target, tools=asked.tool or TOLD, with_rules=not asked.no_rules)
-                began = time.monotonic()
+                last = time.monotonic()
                 try:
                     check(target, made, first=number, count=_SLOW.get(name, _EXAMPLES))
                 except Exception as error:
                     broken += 1
                     notes = getattr(error, "__notes__", ())
-                    print(f"seed {number}, target {name}: {error!s}", *notes, sep="\n", flush=True)
-                print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+                    found = f"seed {number}, target {name}, found after {time.monotonic() - began:.1f} s: {error!s}"
+                    print(found, *notes, sep="\n", flush=True)
+                print(f"{name}: {time.monotonic() - last:.1f} s", file=sys.stderr, flush=True)
             number += 1
     print(f"seeds {first} to {number - 1}, {len(targets)} targets: {broken} failures")
     return 1 if broken else 0

@@ -20,7 +20,7 @@ _BOOLS = (True, False)
 WRITERS: dict[str, Sequence[Writer]] = {
     "json": [
         *(own_json.Upserts(*one) for one in itertools.product(_BOOLS, _BOOLS)),
-        *(own_json.Changes(*one) for one in itertools.product(_BOOLS, _BOOLS, _BOOLS)),
+        *(own_json.Changes(*one) for one in itertools.product(_BOOLS, own_json.OLD, _BOOLS)),
     ],
     "debezium-postgres": [
         debezium.PostgreSQL(*one) for one in itertools.product(_BOOLS, debezium.IDENTITIES, _BOOLS)

@@ -57,14 +57,14 @@ _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
         ),
         pytest.param(
             ("id",),
-            own_json.Changes(partial=True, tells_old_rows=True, all_types=True),
+            own_json.Changes(partial=True, old="all", all_types=True),
             Rules(),
             [Step("put", row=_ROW), Step("move", row={"id": 2})],
             id="a key moves, and the old row tells the rest",
         ),
         pytest.param(
             ("id", "region"),
-            own_json.Changes(partial=True, tells_old_rows=False, all_types=True),
+            own_json.Changes(partial=True, old="key", all_types=True),
             Rules(filters=True, deletes="ignore"),
             [Step("put", row={**_ROW, "region": "south"}), Step("move", row={"id": 2, "note": "a"})],
             id="a key moves that the filter never took",

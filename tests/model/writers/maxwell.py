@@ -14,7 +14,7 @@ from worker.formats.interface import Format
 from worker.formats.maxwell.format import Maxwell as Reader
 
 from ..source import COLUMNS, Event, Row
-from ..told import Move
+from ..told import Move, Put
 from .writing import Names, Written, compact, told_whole
 
 __all__ = ["Maxwell"]
@@ -63,7 +63,7 @@ class Maxwell:
             key = {"database": names.database, "table": names.table}
             key |= {f"pk.{name}": row[name] for name in names.key}
             told = told_whole(names, event)
-            if isinstance(told, Move):
+            if isinstance(told, Move | Put) and event.op == "update":
                 # Whether the row is whole is not known without the table's definition.
                 told = replace(told, in_parts=not self.knows_types)
             yield Written([told], compact(value), compact(key))

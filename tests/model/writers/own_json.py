@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from worker.formats.interface import Format
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
 
-from ..source import COLUMNS, Event, key_of
+from ..source import COLUMNS, LARGE, Event, Row, key_of
 from ..told import Move, Put, Remove
 from .writing import Names, Written, compact, moves, told_whole
 
-__all__ = ["Changes", "Upserts"]
+__all__ = ["OLD", "Changes", "Upserts"]
+
+Old = Literal["all", "small", "key"]
+OLD: tuple[Old, ...] = ("all", "small", "key")
 
 
 def _typed(all_types: bool) -> dict[str, str]:
@@ -54,12 +57,16 @@ class Upserts:
 
 @dataclass(frozen=True)
 class Changes:
-    """Each record says what happened. `partial`: an update tells the key and the columns that it set;
-    `tells_old_rows`: whole, or the key alone."""
+    """Each record says what happened. `partial`: an update tells the key and the columns that it set; `old`:
+    all of the old row, all but its large value, or its key."""
 
     partial: bool
-    tells_old_rows: bool
+    old: Old
     all_types: bool
+
+    @property
+    def tells_old_rows(self) -> bool:
+        return self.old != "key"
 
     @property
     def tells_gaps(self) -> bool:
@@ -82,15 +89,12 @@ class Changes:
         for event in events:
             if event.op == "truncate":
                 continue
-            told, after = told_whole(names, event, tells_old=self.tells_old_rows), event.after
+            told, after = told_whole(names, event, tells_old=self.old == "all"), event.after
+            before = self._before(names, event.before)
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
-                row = event.after if self.tells_old_rows else after
                 if isinstance(told, Move | Put):
-                    told = replace(told, row=row or {}, in_parts=True)
-            before = event.before
-            if before is not None and not self.tells_old_rows:
-                before = names.of(before)
+                    told = replace(told, row={**(before or {}), **after}, in_parts=True)
             value = {
                 "at": {"database": names.database, "table": names.table},
                 "op": event.op,
@@ -98,3 +102,9 @@ class Changes:
                 "after": after,
             }
             yield Written([told], compact(value))
+
+    def _before(self, names: Names, row: Row | None) -> Row | None:
+        if row is None or self.old == "all":
+            return row
+        wanted = names.key if self.old == "key" else COLUMNS.keys() - {LARGE}
+        return {name: value for name, value in row.items() if name in wanted}
