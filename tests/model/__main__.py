@@ -82,8 +82,8 @@ def main() -> int:
                 except Exception as error:
                     broken += 1
                     notes = getattr(error, "__notes__", ())
-                    found = f"seed {number}, target {name}, found after {time.monotonic() - began:.1f} s: {error!s}"
-                    print(found, *notes, sep="\n", flush=True)
+                    after = f"found after {time.monotonic() - began:.1f} s"
+                    print(f"seed {number}, target {name}, {after}: {error!s}", *notes, sep="\n", flush=True)
                 print(f"{name}: {time.monotonic() - last:.1f} s", file=sys.stderr, flush=True)
             number += 1
     print(f"seeds {first} to {number - 1}, {len(targets)} targets: {broken} failures")
