@@ -199,8 +199,11 @@ class KafkaHandler(Handler):
             self._log.warning("change_ignored", table=batch.table, op=change.op, sql=shown(change.sql))
             return None
         if change.after is not None:
-            if change.lacks:
-                which = ", ".join(sorted(change.lacks))
+            is_untold = change.lacks is None and not change.before_is_whole
+            if is_untold and change.after.keys() <= set(change.key_columns or ()):
+                return None  # it tells no value
+            if change.lacks or is_untold:
+                which = ", ".join(sorted(change.lacks or ())) or "all columns"
                 raise ValueError(
                     f"the source does not send the row's value of {which}, and value: after cannot say so: "
                     "use value: change, or let the source send whole rows"

@@ -188,6 +188,16 @@ def test_a_row_that_lacks_a_value_is_no_whole_row(broker: Broker, topic: str) ->
     assert caught.value.at == 1
 
 
+def test_a_mark_of_a_row_that_is_not_told_is_no_whole_row(broker: Broker, topic: str) -> None:
+    key = {"before": {"id": 1}, "op": "update", "lacks": None, "before_is_whole": False}
+    with opened(handler_of(broker, topic, value="after")) as handler:
+        handler.handle(orders({"id": 1, "n": 1}))
+        with pytest.raises(Rejected, match="does not send the row's value of all columns"):
+            handler.handle(orders({**key, "after": {"id": 1, "deleted_at": 7}}))
+        handler.handle(orders({**key, "after": {"id": 1}}))  # of a row that got another key and stays
+    assert [seen.value for seen in read(broker.bootstrap_servers, topic)] == [{"id": 1, "n": 1}]
+
+
 def test_a_row_that_lacks_its_key_is_rejected(broker: Broker, topic: str) -> None:
     with opened(handler_of(broker, topic)) as handler, pytest.raises(Rejected, match="lacks id") as caught:
         handler.handle(orders({"id": 1}, {"name": "x"}))

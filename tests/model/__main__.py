@@ -19,10 +19,13 @@ from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
 from servers.search_node import SearchNode
+from spark_sessions import SparkKeeper
+
+from worker.local.broker import Broker
 
 from .checking import check
-from .opening import TARGETS, opened_target
 from .strategies import TOLD, WRITERS, examples
+from .targets.opening import TARGETS, opened_target
 
 _SERVERS = {
     "postgres": PostgresServer,
@@ -30,9 +33,12 @@ _SERVERS = {
     "redis_server": RedisNode,
     "clickhouse": ClickHouseServer,
     "search_node": SearchNode,
+    "broker": Broker,
 }
 _EXAMPLES = 300
 """With each seed."""
+_SLOW = {"spark": 8, "spark-small": 8, "spark-history": 8, "spark-changelog": 8, "elasticsearch": 60}
+"""Target -> examples with each seed. Those of Spark are many histories each."""
 
 
 def main() -> int:
@@ -42,6 +48,7 @@ def main() -> int:
     parser.add_argument("--target", action="append", choices=TARGETS, help="only these targets")
     parser.add_argument("--tool", action="append", choices=WRITERS, help="only what these tools write")
     parser.add_argument("--no-rules", action="store_true", help="without column rules")
+    parser.add_argument("--stop", action="store_true", help="end with the first failure")
     asked = parser.parse_args()
     first = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
     broken, number = 0, first
@@ -52,6 +59,10 @@ def main() -> int:
 
         @cache
         def server(kind: str) -> Any:
+            if kind == "spark_keeper":
+                keeper = SparkKeeper(folder / "spark")
+                stack.callback(keeper.stop)
+                return keeper
             made = _SERVERS[kind]()
             stack.callback(made.close)
             made.start()
@@ -60,20 +71,22 @@ def main() -> int:
         targets = {
             name: stack.enter_context(opened_target(name, server, folder)) for name in asked.target or TARGETS
         }
-        until = time.monotonic() + 60 * asked.minutes
-        while number == first or time.monotonic() < until:
+        began = time.monotonic()
+        until = began + 60 * asked.minutes
+        while (number == first or time.monotonic() < until) and not (broken and asked.stop):
             for name, target in targets.items():
                 made = examples(target, tools=asked.tool or TOLD, with_rules=not asked.no_rules)
-                began = time.monotonic()
+                last = time.monotonic()
                 try:
-                    check(target, made, first=number, count=_EXAMPLES)
+                    check(target, made, first=number, count=_SLOW.get(name, _EXAMPLES))
                 except Exception as error:
                     broken += 1
                     notes = getattr(error, "__notes__", ())
-                    print(f"seed {number}, target {name}: {error!s}", *notes, sep="\n", flush=True)
-                print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+                    after = f"found after {time.monotonic() - began:.1f} s"
+                    print(f"seed {number}, target {name}, {after}: {error!s}", *notes, sep="\n", flush=True)
+                print(f"{name}: {time.monotonic() - last:.1f} s", file=sys.stderr, flush=True)
             number += 1
-    print(f"seeds {first} to {number - 1}, {_EXAMPLES} examples of {len(targets)} targets: {broken} failures")
+    print(f"seeds {first} to {number - 1}, {len(targets)} targets: {broken} failures")
     return 1 if broken else 0
 
 

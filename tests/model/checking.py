@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from .run import Example, differences
-from .targets import Target
+from .targets.interface import Target
 
 __all__ = ["check"]
 
@@ -23,9 +23,9 @@ def check(target: Target, examples: st.SearchStrategy[Example], *, first: int, c
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(example=examples)
-    def holds(example: Example) -> None:
-        wrong = differences(example, target)
-        assert not wrong, "\n".join([f"{example}", *wrong])
+    @given(together=st.lists(examples, min_size=1, max_size=target.at_once))
+    def holds(together: list[Example]) -> None:
+        wrong = differences(together, target)
+        assert not wrong, "\n".join(wrong)
 
     holds()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from .rules import DELETES, Rules
 from .run import Example
 from .source import KEYS, steps
-from .targets import Target
+from .targets.interface import Target
 from .writers import canal, debezium, dts, maxwell, own_json
 from .writers.writing import Writer
 
@@ -20,11 +20,10 @@ _BOOLS = (True, False)
 WRITERS: dict[str, Sequence[Writer]] = {
     "json": [
         *(own_json.Upserts(*one) for one in itertools.product(_BOOLS, _BOOLS)),
-        *(own_json.Changes(*one) for one in itertools.product(_BOOLS, _BOOLS, _BOOLS)),
+        *(own_json.Changes(*one) for one in itertools.product(_BOOLS, own_json.OLD, _BOOLS)),
     ],
     "debezium-postgres": [
-        debezium.PostgreSQL(schemas, identity, ordered)
-        for schemas, identity, ordered in itertools.product(_BOOLS, ("default", "full"), _BOOLS)
+        debezium.PostgreSQL(*one) for one in itertools.product(_BOOLS, debezium.IDENTITIES, _BOOLS)
     ],
     "debezium-mysql": [debezium.MySQL(schemas) for schemas in _BOOLS],
     "canal": [canal.Flat(without_blobs=False), canal.Packets(without_blobs=False)],
@@ -44,13 +43,14 @@ def examples(
         writer
         for tool in tools
         for writer in WRITERS[tool]
-        if writer.tells_old_rows or not target.needs_old_rows
+        if (writer.tells_old_rows or not target.limits.needs_old_rows)
+        and (writer.tells_gaps or target.limits.holds_parts)
     ]
     rules = st.builds(
         Rules,
         st.booleans(),
-        st.just(False) if target.needs_old_rows else st.booleans(),
-        st.just("apply") if target.needs_old_rows else st.sampled_from(DELETES),
+        st.just(False) if target.limits.needs_old_rows else st.booleans(),
+        st.just("apply") if target.limits.needs_old_rows else st.sampled_from(DELETES),
     )
     none = st.just(Rules())
     return st.builds(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from .rules import GONE, Rules
 from .source import COLUMNS, Row, key_of
 
-__all__ = ["ANY", "OWN", "UNKNOWN", "Empty", "Expected", "Move", "Put", "Remove", "Told"]
+__all__ = ["ANY", "OWN", "UNKNOWN", "Empty", "Expected", "Limits", "Move", "Put", "Remove", "Told"]
 
 Key = tuple[Any, ...]
 OWN = "handled_by"
@@ -31,28 +31,34 @@ UNKNOWN: Final = _Any()
 @dataclass(frozen=True)
 class Put:
     """A row. `replaces`: an insert, a snapshot or an upsert, which sets what it does not tell to NULL.
-    `in_parts`: its old key was in another record, and `row` holds more than its own record tells."""
+    `in_parts`: the record's new row lacks columns, or may; those that its old row tells are in `row`. `half`:
+    its old key was in another record, and what the new row lacks is in none; `row` is what the source has."""
 
     key: Key
     row: Row
     replaces: bool
     in_parts: bool = False
+    half: bool = False
+    tells_old: bool = True
+    """The record tells all of the old row, if there is one."""
 
 
 @dataclass(frozen=True)
 class Remove:
     key: Key
+    tells_old: bool = True
 
 
 @dataclass(frozen=True)
 class Move:
-    """A row gets another key. What `row` does not tell stays as it was under the old one. `in_parts`: the
-    record's new row lacks columns; those that its old row tells are in `row`."""
+    """A row gets another key. What `row` does not tell stays as it was under the old one. `in_parts`: as of
+    `Put`."""
 
     old: Key
     key: Key
     row: Row
     in_parts: bool = False
+    tells_old: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,26 +69,59 @@ class Empty:
 Told = Put | Remove | Move | Empty
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a target cannot do, as its page says."""
+
+    moves: bool = False
+    """It moves a row that a record tells in part; else the change is in an error."""
+    marks_all: bool = False
+    """It can mark the rows of a truncate; else the truncate is in an error."""
+    truncates: bool = True
+    """It follows a truncate; else rows stay, and examples have none."""
+    holds_parts: bool = True
+    """It takes an update that tells a row in part; else that is in an error, if its record shows it."""
+    shows_gaps: bool = True
+    """Those who read what it wrote can tell what a change lacks from NULL."""
+    links_moves: bool = True
+    """Those who read what it wrote can tell which row got another key, also if the old one stays."""
+    needs_old_rows: bool = False
+    """Each update and delete must tell the old row, and rows that are deleted must go."""
+    keeps_own: bool = False
+    """Its tables have a column of its own."""
+
+
 @dataclass
 class Expected:
-    """The target's rows. `keeps_own`: its table has a column of its own."""
+    """The target's rows."""
 
     key: tuple[str, ...]
     rules: Rules
-    keeps_own: bool = False
-    marks_all: bool = False
-    """Whether the target can mark the rows of a truncate."""
+    limits: Limits
     rows: dict[Key, Any] = field(default_factory=dict)
 
-    def may_fail(self, told: Told, *, moves: bool) -> bool:
-        """Whether the change may be in an error. `moves`: the target moves rows that are told in part."""
+    def may_fail(self, told: Told) -> bool:
+        """Whether the change may be in an error."""
         if isinstance(told, Empty):
-            return self.rules.deletes == "mark" and not self.marks_all
-        if isinstance(told, Put | Move) and self.rules.takes(told.row) is None:
+            return self.rules.deletes == "mark" and not self.limits.marks_all
+        # A mark of a row that is not told is the key and the mark.
+        marks_parts = self.rules.deletes == "mark" and not (told.tells_old or self.limits.holds_parts)
+        if isinstance(told, Remove):
+            return marks_parts
+        if self.rules.takes(told.row) is None:
             return True
-        if isinstance(told, Put):
-            return told.in_parts
-        return isinstance(told, Move) and told.in_parts and not moves
+        if marks_parts and (isinstance(told, Move) or not self.rules.takes(told.row)):
+            return True
+        if isinstance(told, Move):
+            return told.in_parts and not self.limits.moves
+        return told.in_parts and (told.half or not self.limits.holds_parts or self._moves_region(told))
+
+    def _moves_region(self, told: Put) -> bool:
+        """Whether the row gets another key in a target whose keys have the region."""
+        old = self.rows.get(told.key)
+        return self.limits.needs_old_rows and (
+            old is None or old is UNKNOWN or old["region"] != told.row["region"]
+        )
 
     def lose(self, told: Told) -> None:
         """A change is in an error."""
@@ -92,6 +131,14 @@ class Expected:
             self.rows[told.key] = UNKNOWN
 
     def apply(self, told: Told) -> None:
+        lost = (
+            {key for key, row in self.rows.items() if row is UNKNOWN} if self.limits.needs_old_rows else set()
+        )
+        self._apply(told)
+        # It may still be under the target's key that a change in an error would have given up.
+        self.rows |= dict.fromkeys(lost, UNKNOWN)
+
+    def _apply(self, told: Told) -> None:
         match told:
             case Empty():
                 self._empty()
@@ -112,7 +159,16 @@ class Expected:
 
     def _blank(self) -> Row:
         blank = dict.fromkeys(self.rules.names())
-        return blank | {OWN: None} if self.keeps_own else blank
+        return blank | {OWN: None} if self.limits.keeps_own else blank
+
+    def _upon(self, old: Row | None, new: Row, *, is_known: bool = True) -> Row:
+        """What a row is that was told in part. `is_known`: readers can tell what it was before."""
+        if not (self.limits.shows_gaps and is_known):
+            return dict.fromkeys(self.rules.names(), ANY) | new
+        return (self._blank() if old is None else old) | new
+
+    def _of_key(self, key: Key) -> Row:
+        return dict(zip(self.key, key, strict=True))
 
     def _put(self, key: Key, row: Row, replaces: bool) -> None:
         takes, old = self.rules.takes(row), self.rows.get(key)
@@ -125,11 +181,16 @@ class Expected:
         new = self.rules.form(row)
         if replaces:
             self.rows[key] = self._blank() | new
-            if self.keeps_own and old is not None:
+            if self.limits.keeps_own and old is not None:
                 self.rows[key][OWN] = ANY
-        elif old is not UNKNOWN:
-            row = self.rows[key] = {**(self._blank() if old is None else old), **new}
-            if self.keeps_own and old is not None and self.rules.filters and self.rules.deletes != "apply":
+        elif old is not UNKNOWN or not self.limits.shows_gaps:
+            row = self.rows[key] = self._upon(old, new)
+            if (
+                self.limits.keeps_own
+                and old is not None
+                and self.rules.filters
+                and self.rules.deletes != "apply"
+            ):
                 # A row that the filter takes again is an insert (docs/columns.md), and its old one stayed.
                 row[OWN] = ANY
 
@@ -145,10 +206,11 @@ class Expected:
             is_whole = COLUMNS.keys() <= told.row.keys()
             self.rows[told.key] = self._blank() | new if is_whole else UNKNOWN
         else:
-            self.rows[told.key] = {**(self._blank() if old is None else old), **new}
+            is_linked = self.limits.links_moves or self.rules.deletes == "apply"
+            self.rows[told.key] = self._upon(old, new, is_known=is_linked)
         row = self.rows[told.key]
         if (
-            self.keeps_own
+            self.limits.keeps_own
             and row is not UNKNOWN
             and (stale is not None or old is UNKNOWN or self.rules.deletes != "apply")
         ):
@@ -161,7 +223,10 @@ class Expected:
             case "mark":
                 row = self.rows.get(key)
                 # Of a row that the filter never took, the key and the mark may come to stand.
-                self.rows[key] = UNKNOWN if row is None or row is UNKNOWN else row | {GONE: "marked"}
+                is_known = row is not None and row is not UNKNOWN
+                self.rows[key] = (
+                    self._upon(row, self._of_key(key) | {GONE: "marked"}) if is_known else UNKNOWN
+                )
 
     def _empty(self) -> None:
         match self.rules.deletes:
@@ -177,8 +242,10 @@ class Expected:
         there: dict[Key, list[Row]] = {}
         for row in found:
             there.setdefault(key_of(row, self.key), []).append(row)
-        told = [f"two rows have the key {key}" for key, rows in there.items() if len(rows) > 1]
-        for key, expected in self._as_text().items():
+        wanted = self._as_text()
+        several = (key for key, rows in there.items() if len(rows) > 1 and wanted.get(key) is not UNKNOWN)
+        told = [f"two rows have the key {key}" for key in several]
+        for key, expected in wanted.items():
             rows = there.pop(key, [])
             if expected is UNKNOWN:
                 continue

@@ -43,9 +43,9 @@ class _Logged:
             if after is not None and LARGE not in event.changed:
                 after = {name: value for name, value in after.items() if name != LARGE}
                 if isinstance(told, Put):
-                    told = Put(told.key, after, told.replaces)
+                    told = Put(told.key, after, told.replaces, in_parts=True, tells_old=False)
                 elif isinstance(told, Move):
-                    told = Move(told.old, told.key, after, in_parts=True)
+                    told = Move(told.old, told.key, after, in_parts=True, tells_old=False)
         return cls(event.op, _texts(before), _texts(after), told)
 
     @property
@@ -73,6 +73,10 @@ class Flat:
     @property
     def tells_old_rows(self) -> bool:
         """Not if nothing but a large value changed."""
+        return not self.without_blobs
+
+    @property
+    def tells_gaps(self) -> bool:
         return not self.without_blobs
 
     def format(self, names: Names) -> Format:
@@ -128,6 +132,7 @@ class Packets:
 
     without_blobs: bool
     tells_old_rows = True
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         return Canal()

@@ -14,9 +14,12 @@ from worker.formats.interface import Format
 
 from ..source import COLUMNS, LARGE, Event, Row, key_of
 from ..told import Empty, Move, Put, Remove, Told
-from .writing import Names, Written, compact, moves
+from .writing import Names, Written, compact, is_more, moves
 
-__all__ = ["MySQL", "PostgreSQL"]
+__all__ = ["IDENTITIES", "MySQL", "PostgreSQL"]
+
+Identity = Literal["default", "full"]
+IDENTITIES: tuple[Identity, ...] = ("default", "full")
 
 TIME_MS = 1_763_000_000_000
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -103,8 +106,9 @@ class PostgreSQL:
     """`identity`: the table's REPLICA IDENTITY; `ordered`: of the configuration's section `debezium`."""
 
     schemas: bool
-    identity: Literal["default", "full"]
+    identity: Identity
     ordered: bool
+    tells_gaps = True
 
     @property
     def tells_old_rows(self) -> bool:
@@ -122,7 +126,7 @@ class PostgreSQL:
                 yield made.record(names, "truncate", None, None, [Empty()])
             elif event.op == "delete":
                 assert event.before is not None
-                gone = Remove(key_of(event.before, names.key))
+                gone = Remove(key_of(event.before, names.key), self._tells(names, event.before))
                 yield made.record(names, "delete", self._old(names, event.before), None, [gone])
                 yield made.tombstone(names, event.before)
             elif event.op == "update":
@@ -142,18 +146,25 @@ class PostgreSQL:
         key = key_of(new, names.key)
         if not moves(names, event):
             before = old if is_full else None
-            yield made.record(names, "update", before, after, [Put(key, row, replaces=False)])
+            in_parts = row.keys() != COLUMNS.keys()
+            told = Put(key, row, replaces=False, in_parts=in_parts, tells_old=self._tells(names, old))
+            yield made.record(names, "update", before, after, [told])
             return
-        gone: Told = Remove(key_of(old, names.key))
+        gone: Told = Remove(key_of(old, names.key), self._tells(names, old))
         # What the insert lacks is known to nobody who reads it alone.
-        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys())
+        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys(), half=True)
         if self.ordered:
-            come = Move(key_of(old, names.key), key, row, in_parts=row.keys() != COLUMNS.keys())
+            in_parts = row.keys() != COLUMNS.keys()
+            come = Move(key_of(old, names.key), key, row, in_parts=in_parts, tells_old=False)
         yield made.record(
             names, "delete", self._old(names, old), None, [] if self.ordered else [gone], (_NEW_KEY, new)
         )
         yield made.tombstone(names, old)
         yield made.record(names, "insert", None, after, [come], (_OLD_KEY, old))
+
+    def _tells(self, names: Names, old: Row) -> bool:
+        """Whether a record shows that it has all of the old row: a value that is no filler (NULL, '')."""
+        return self.identity == "full" and any(old[name] for name in COLUMNS if name not in names.key)
 
     def _old(self, names: Names, row: Row) -> Row:
         """Of a delete: what the log holds, and NULL for what it does not."""
@@ -171,6 +182,7 @@ class MySQL:
 
     schemas: bool
     tells_old_rows = True
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         types = {} if self.schemas else {f"{names.database}.*": {"amount": "decimal(10,2)"}}
@@ -186,12 +198,13 @@ class MySQL:
             old, new = event.before, event.after
             if old is not None and (new is None or moves(names, event)):
                 headers = () if new is None else ((_NEW_KEY, new),)
-                gone = Remove(key_of(old, names.key))
+                gone = Remove(key_of(old, names.key), is_more(names, old))
                 yield made.record(names, "delete", old, None, [gone], *headers)
                 yield made.tombstone(names, old)
                 if new is not None:
                     come = Put(key_of(new, names.key), new, replaces=True)
                     yield made.record(names, "insert", None, new, [come], (_OLD_KEY, old))
             elif new is not None:
-                told = Put(key_of(new, names.key), new, replaces=event.op != "update")
+                tells_old = old is None or is_more(names, old)
+                told = Put(key_of(new, names.key), new, event.op != "update", tells_old=tells_old)
                 yield made.record(names, event.op, old, new, [told])

@@ -26,6 +26,7 @@ class DTS:
     """With whole rows."""
 
     tells_old_rows = True
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         return READER()

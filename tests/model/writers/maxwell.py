@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from worker.formats.interface import Format
 from worker.formats.maxwell.format import Maxwell as Reader
 
 from ..source import COLUMNS, Event, Row
+from ..told import Move, Put
 from .writing import Names, Written, compact, told_whole
 
 __all__ = ["Maxwell"]
@@ -32,6 +33,7 @@ class Maxwell:
 
     knows_types: bool
     tells_old_rows = True
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         made = Reader()
@@ -60,7 +62,11 @@ class Maxwell:
                 value["old"] = _numbers({name: old[name] for name in COLUMNS if name in event.changed})
             key = {"database": names.database, "table": names.table}
             key |= {f"pk.{name}": row[name] for name in names.key}
-            yield Written([told_whole(names, event)], compact(value), compact(key))
+            told = told_whole(names, event)
+            if isinstance(told, Move | Put) and event.op == "update":
+                # Whether the row is whole is not known without the table's definition.
+                told = replace(told, in_parts=not self.knows_types)
+            yield Written([told], compact(value), compact(key))
 
     def _definition(self, names: Names) -> CapturedRecord:
         columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from worker.formats.interface import Format
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
 
-from ..source import COLUMNS, Event, key_of
+from ..source import COLUMNS, LARGE, Event, Row, key_of
 from ..told import Move, Put, Remove
 from .writing import Names, Written, compact, moves, told_whole
 
-__all__ = ["Changes", "Upserts"]
+__all__ = ["OLD", "Changes", "Upserts"]
+
+Old = Literal["all", "small", "key"]
+OLD: tuple[Old, ...] = ("all", "small", "key")
 
 
 def _typed(all_types: bool) -> dict[str, str]:
@@ -29,6 +32,7 @@ class Upserts:
     leaves_nulls_out: bool
     all_types: bool
     tells_old_rows = False
+    tells_gaps = True
 
     def format(self, names: Names) -> Format:
         layout = {"database": f"={names.database}", "table": f"={names.table}", "key": "$key"}
@@ -39,7 +43,7 @@ class Upserts:
             if event.op == "truncate":
                 continue  # such a writer knows none
             if event.before is not None and (event.after is None or moves(names, event)):
-                gone = Remove(key_of(event.before, names.key))
+                gone = Remove(key_of(event.before, names.key), tells_old=False)
                 yield Written([gone], None, compact(names.of(event.before)))
             if event.after is not None:
                 row = {
@@ -53,12 +57,20 @@ class Upserts:
 
 @dataclass(frozen=True)
 class Changes:
-    """Each record says what happened. `partial`: an update tells the key and the columns that it set;
-    `tells_old_rows`: whole, or the key alone."""
+    """Each record says what happened. `partial`: an update tells the key and the columns that it set; `old`:
+    all of the old row, all but its large value, or its key."""
 
     partial: bool
-    tells_old_rows: bool
+    old: Old
     all_types: bool
+
+    @property
+    def tells_old_rows(self) -> bool:
+        return self.old != "key"
+
+    @property
+    def tells_gaps(self) -> bool:
+        return not self.partial
 
     def format(self, names: Names) -> Format:
         layout: dict[str, Any] = {
@@ -77,17 +89,12 @@ class Changes:
         for event in events:
             if event.op == "truncate":
                 continue
-            told, after = told_whole(names, event), event.after
+            told, after = told_whole(names, event, tells_old=self.old == "all"), event.after
+            before = self._before(names, event.before)
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
-                row = event.after if self.tells_old_rows else after
-                if isinstance(told, Move):
-                    told = Move(told.old, told.key, row or {}, in_parts=True)
-                elif isinstance(told, Put):
-                    told = Put(told.key, row or {}, replaces=False)
-            before = event.before
-            if before is not None and not self.tells_old_rows:
-                before = names.of(before)
+                if isinstance(told, Move | Put):
+                    told = replace(told, row={**(before or {}), **after}, in_parts=True)
             value = {
                 "at": {"database": names.database, "table": names.table},
                 "op": event.op,
@@ -95,3 +102,9 @@ class Changes:
                 "after": after,
             }
             yield Written([told], compact(value))
+
+    def _before(self, names: Names, row: Row | None) -> Row | None:
+        if row is None or self.old == "all":
+            return row
+        wanted = names.key if self.old == "key" else COLUMNS.keys() - {LARGE}
+        return {name: value for name, value in row.items() if name in wanted}

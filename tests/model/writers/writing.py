@@ -13,7 +13,7 @@ from worker.formats.interface import Format
 from ..source import Event, Row, key_of
 from ..told import Empty, Move, Put, Remove, Told
 
-__all__ = ["Names", "Writer", "Written", "compact", "moves", "told_whole"]
+__all__ = ["Names", "Writer", "Written", "compact", "is_more", "moves", "told_whole"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Writer(Protocol):
         """Whether each update and delete tells at least the old row's columns that are not large."""
         ...
 
+    @property
+    def tells_gaps(self) -> bool:
+        """Whether its records show which columns a row lacks."""
+        ...
+
     def format(self, names: Names) -> Format:
         """A reader of its records."""
         ...
@@ -70,13 +75,19 @@ def moves(names: Names, event: Event) -> bool:
     return key_of(event.before, names.key) != key_of(event.after, names.key)
 
 
-def told_whole(names: Names, event: Event) -> Told:
-    """What a record tells that holds all of the row."""
+def is_more(names: Names, row: Row) -> bool:
+    """Whether an old row can be told from its key alone."""
+    return any(value is not None for name, value in row.items() if name not in names.key)
+
+
+def told_whole(names: Names, event: Event, *, tells_old: bool = True) -> Told:
+    """What a record tells that holds all of the row, and of the old one."""
+    tells_old = tells_old and (event.before is None or is_more(names, event.before))
     if event.op == "truncate":
         return Empty()
     if event.after is None:
-        return Remove(key_of(event.before or {}, names.key))
+        return Remove(key_of(event.before or {}, names.key), tells_old)
     key = key_of(event.after, names.key)
     if event.op == "update" and moves(names, event):
-        return Move(key_of(event.before or {}, names.key), key, event.after)
-    return Put(key, event.after, event.op != "update")
+        return Move(key_of(event.before or {}, names.key), key, event.after, tells_old=tells_old)
+    return Put(key, event.after, event.op != "update", tells_old=tells_old)

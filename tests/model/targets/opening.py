@@ -7,7 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from .targets import Target, clickhouse_target, redis_target, sql_target
+from .appended import files_target, kafka_target, parquet_target
+from .databases import sql_target
+from .interface import Target
+from .keyed import redis_target
+from .lake import lake_target
+from .versioned import clickhouse_target, elasticsearch_target
 
 __all__ = ["TARGETS", "Servers", "opened_target"]
 
@@ -36,6 +41,19 @@ TARGETS: dict[str, Callable[[Servers, Path], AbstractContextManager[Target]]] = 
         servers("mariadb").new_database("model"), folder, owns=True
     ),
     "clickhouse": lambda servers, _: clickhouse_target(servers("clickhouse")),
+    "elasticsearch": lambda servers, _: elasticsearch_target(servers("search_node")),
+    "files": lambda _, folder: files_target(folder),
+    "parquet": lambda _, folder: parquet_target(folder),
+    "kafka": lambda servers, _: kafka_target(servers("broker"), value="change"),
+    "kafka-after": lambda servers, _: kafka_target(servers("broker"), value="after"),
+    "spark": lambda servers, folder: lake_target(servers("spark_keeper"), folder, "replica"),
+    "spark-small": lambda servers, folder: lake_target(
+        servers("spark_keeper"), folder, "replica", without_spark=True
+    ),
+    "spark-history": lambda servers, folder: lake_target(servers("spark_keeper"), folder, "history"),
+    "spark-changelog": lambda servers, folder: lake_target(
+        servers("spark_keeper"), folder, "changelog", without_spark=True
+    ),
 }
 
 

@@ -1,0 +1,58 @@
+"""Tables of ClickHouse, and indexes of OpenSearch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from handlers.clickhouse import ClickHouseHandler
+from handlers.elasticsearch import ElasticsearchHandler
+from handlers.testing import opened
+
+from ..source import Row
+from ..writers.writing import Names
+from .interface import Target, texts
+
+__all__ = ["clickhouse_target", "elasticsearch_target"]
+
+
+@contextmanager
+def clickhouse_target(server: Any) -> Iterator[Target]:
+    prefix = server.new_name()
+
+    def rows(names: Names) -> list[Row]:
+        place = f"{prefix}_{names.database}"
+        found = server.query(
+            f"SELECT count() FROM system.tables WHERE database = '{place}' AND name = '{names.table}'"
+        )
+        if found.strip() == "0":
+            return []
+        return [texts(row) for row in server.rows(f"{place}.{names.table}")]
+
+    def forget(names: Names) -> None:
+        server.query(f"DROP DATABASE IF EXISTS {prefix}_{names.database}")
+
+    with opened(ClickHouseHandler(**server.options, database=f"{prefix}_{{database}}")) as handler:
+        yield Target("clickhouse", handler, rows, forget)
+
+
+@contextmanager
+def elasticsearch_target(node: Any) -> Iterator[Target]:
+    prefix = node.new_name()
+
+    def rows(names: Names) -> list[Row]:
+        index = f"{prefix}_{names.database}.{names.table}"
+        if not node.call("GET", f"/_cat/indices/{index}*?format=json"):
+            return []
+        found = node.documents(index, Decimal)
+        for name, row in found.items():
+            assert name == ":".join(str(row[part]) for part in names.key)
+        return [texts(row) for row in found.values()]
+
+    def forget(names: Names) -> None:
+        node.remove(f"{prefix}_{names.database}.*")
+
+    with opened(ElasticsearchHandler(url=node.url, index=f"{prefix}_{{database}}.{{table}}")) as handler:
+        yield Target("elasticsearch", handler, rows, forget)
