@@ -57,7 +57,7 @@ class FunctionCalls:
         self._function = load_function(options.function, context.folder, ARGUMENTS)
         self._name = options.function
         self._prefix = options.prefix
-        self._overrides = {column: override(text) for column, text in options.columns.items()}
+        self._overrides = {column.lower(): override(text) for column, text in options.columns.items()}
         section = SparkSection.model_validate(dict(context.spark))
         self._spark = acquire(
             section, context.folder, context.worker, context.stop_worker, within=context.start_timeout

@@ -67,9 +67,7 @@ def converted(column: str, old: str, new: str, source_type: str) -> str | None:
 # ---- numbers
 
 
-def _to_number(  # noqa: PLR0911 - one return for each kind
-    column: str, old: str, new: str, _: MySQLType
-) -> str | None:
+def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
     kind = kind_of(old)
     whole = kind_of(new) == "integer"
     if kind == "labels":
@@ -82,14 +80,9 @@ def _to_number(  # noqa: PLR0911 - one return for each kind
         form = "yyyyMMdd" if kind == "date" else "yyyyMMddHHmmss"
         return f"try_cast(date_format({column}, '{form}') AS {new})"
     if kind in ("string", "binary"):
-        text = _trusted_text(column) if kind == "binary" else column
-        if kind_of(new) == "float":
-            return f"try_cast({text} AS {new})"
-        # Digits as they are; of `1e3`, which is no decimal, what a double makes of it.
-        digits = "decimal(38, 12)"
-        column = f"coalesce(try_cast({text} AS {digits}), try_cast(try_cast({text} AS double) AS {digits}))"
-        if new == "decimal(38,0)":
-            return f"coalesce(try_cast({text} AS {new}), try_cast({column} AS {new}))"
+        column = _trusted_text(column) if kind == "binary" else column
+        if whole:  # as many digits to be rounded as leave room for those of a bigint
+            column = f"try_cast({column} AS decimal(38, 18))"
     elif kind != "decimal":
         return None
     return f"try_cast({f'round({column})' if whole else column} AS {new})"

@@ -62,7 +62,7 @@ class Surroundings:
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Table properties of a new table."""
     overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Column -> its type, whatever the source says."""
+    """Column in lower case -> its type, whatever the source says."""
 
 
 @dataclass(slots=True)
@@ -88,6 +88,8 @@ class Target:
     look_again: Callable[[], None] = lambda: None
     """With `fence`: called right before each commit. Raises when another worker has followed the statement:
     what comes behind it may be followed, too, and to change columns a second time would undo that."""
+    keeps_dropped: bool = False
+    """Whether columns stay that the source drops."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What an earlier attempt committed, as was written down when it failed."""
     committed: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -134,7 +136,7 @@ class Target:
 
     def type_of(self, column: Column) -> str:
         """A column's type, as Spark spells it."""
-        arrow = self.around.overrides.get(column.name)
+        arrow = self.around.overrides.get(column.name.lower())
         if arrow is None:
             arrow = column_type(column.type).arrow
         return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()

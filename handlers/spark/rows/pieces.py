@@ -83,7 +83,7 @@ def pieces(
 ) -> Iterator[Piece]:
     """The changes of one table as pieces, in order.
 
-    `overrides`: column -> type, wins over what the source tells; a name's case does not matter. `known`: the
+    `overrides`: column in lower case -> type, wins over what the source tells. `known`: the
     shape of the log; None for a new one. `table`: for messages. `declared`: by the table that they come into.
 
     All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
@@ -91,7 +91,6 @@ def pieces(
     without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
     apart.
     """
-    lowered = {name.lower(): arrow for name, arrow in overrides.items()}
     made: list[Piece] = []
     start = 0
     for (is_alone, types, key), group in groupby(changes, _cut):
@@ -99,7 +98,7 @@ def pieces(
         if is_alone:
             made.extend(AlonePiece(one, start + n, start + n + 1, mode, prefix) for n, one in enumerate(run))
         else:
-            rows = Run(run, start, types or {}, key, known, lowered, table, declared)
+            rows = Run(run, start, types or {}, key, known, overrides, table, declared)
             piece = _Cutter(mode, prefix).piece(rows)
             known = piece.shape
             made.append(piece)

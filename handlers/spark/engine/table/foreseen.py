@@ -170,7 +170,7 @@ class Foreseen:
         place = _place(fields, name)
         if place is None or _place(fields, new) is not None or self._is_reserved(new):
             return None
-        if name in self.overrides or new in self.overrides or self.mode == "history":
+        if {name.lower(), new.lower()} & self.overrides.keys() or self.mode == "history":
             return None
         return [*fields[:place], pa.field(new, fields[place].type), *fields[place + 1 :]]
 
@@ -187,7 +187,7 @@ class Foreseen:
         return name.lower() in reserved_names(self.mode, self.prefix)
 
     def _type(self, column: Column) -> pa.DataType:
-        return self.overrides.get(column.name, column_type(column.type).arrow)
+        return self.overrides.get(column.name.lower(), column_type(column.type).arrow)
 
 
 def _columns_of(operation: Operation) -> tuple[str, ...]:
