@@ -6,18 +6,16 @@ https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from handlers.mysql.types import MySQLType, read_type
 from handlers.spark.ddl.filling import typed
+from handlers.spark.rows.widening import DECIMAL, INTEGERS
 
-__all__ = ["can_widen", "converted", "kind_of"]
+__all__ = ["converted", "kind_of"]
 
-_INTEGERS = {"tinyint": 0, "smallint": 1, "int": 2, "bigint": 3}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _KINDS = {
-    **dict.fromkeys(_INTEGERS, "integer"),
+    **dict.fromkeys(INTEGERS, "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     "array<string>": "labels",
     "timestamp": "moment",
@@ -29,28 +27,6 @@ def kind_of(spark_type: str) -> str:
     """`integer`, `decimal`, `float`, `string`, `binary`, `labels`, `date`, `moment` (with a zone or without),
     or the type itself."""
     return _KINDS.get(spark_type, spark_type.partition("(")[0])
-
-
-def can_widen(old: str, new: str) -> bool:  # noqa: PLR0911 - one return for each kind
-    """Whether Delta makes a column of one Spark type one of the other without a rewrite.
-
-    https://docs.delta.io/delta-type-widening/#supported-type-changes
-    """
-    if old in _INTEGERS and new in _INTEGERS:
-        return _INTEGERS[old] < _INTEGERS[new]
-    if (old, new) in (("float", "double"), ("date", "timestamp_ntz")):
-        return True
-    if new == "double":
-        return old in ("tinyint", "smallint", "int")
-    wide, narrow = _DECIMAL.fullmatch(new), _DECIMAL.fullmatch(old)
-    if wide is None:
-        return False
-    digits, scale = int(wide[1]), int(wide[2])
-    if old in _INTEGERS:
-        return digits - scale >= (20 if old == "bigint" else 10)
-    if narrow is None:
-        return False
-    return digits - scale >= int(narrow[1]) - int(narrow[2]) and scale >= int(narrow[2]) and old != new
 
 
 def converted(column: str, old: str, new: str, source_type: str) -> str | None:
@@ -123,7 +99,7 @@ def _digits(column: str, old: str, source: MySQLType) -> str:
     text = f"CAST({column} AS string)"
     if source.name != "decimal":
         return text
-    found = _DECIMAL.fullmatch(old)
+    found = DECIMAL.fullmatch(old)
     scale, wanted = int(found[2]) if found else 0, source.sizes[1] if len(source.sizes) > 1 else 0
     if wanted <= scale:
         return f"CAST(CAST({column} AS decimal(38, {wanted})) AS string)" if wanted < scale else text

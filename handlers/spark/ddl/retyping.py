@@ -9,9 +9,11 @@ from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ModifyColumn, TableName
 from handlers.mysql.types import read_type
-from handlers.spark.ddl.conversions import can_widen, converted
+from handlers.spark.ddl.conversions import converted
 from handlers.spark.ddl.replacing import write_anew
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.state import look
+from handlers.spark.rows.widening import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["check_values", "modify_columns"]
@@ -20,6 +22,8 @@ log = get_logger("handlers.spark")
 
 # Their values are texts in Spark that say what the type was: the type may change though Spark's does not.
 _SPELLED = ("time", "set", "binary")
+_GENERATED = ("delta.generationExpression", "delta.identity.")
+"""Begin what Delta notes of a column that it fills by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,16 @@ def _checked(
                 f"{found[f'lost{number}']} of its values in the Delta table have no place in it, such as "
                 f"{str(found[f'example{number}'])[:60]!r}"
             )
-    return [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
+    changed = [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
+    there = look(target.session, ref) if changed else None
+    for field in () if there is None else there.columns.fields:
+        if any(key.startswith(_GENERATED) for key in field.metadata or ()):
+            raise Rejected(
+                f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}: "
+                f"the table has to be written anew, and {field.name} would be GENERATED no more. Change the "
+                f"type by hand, or make {field.name} a plain column"
+            )
+    return changed
 
 
 def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], step: str) -> None:

@@ -156,3 +156,16 @@ def test_columns_are_given_a_type_whatever_their_case(make_lake: MakeLake) -> No
     lake.put("t", "id int", "1")
     lake.follow("ALTER TABLE t ADD Price double DEFAULT 1.5", mortal=False)
     assert lake.columns()["Price"] == "decimal(12,2)"
+
+
+def test_a_table_that_computes_a_column_is_not_written_anew(lake: DDLLake) -> None:
+    lake.session.sql(
+        f"CREATE TABLE {lake.sql_of('t')} (id int, n int, twice int GENERATED ALWAYS AS (n * 2)) USING delta"
+    )
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (1, 2)")
+    with pytest.raises(
+        Rejected, match=r"column id of db\.t cannot become .*, and twice would be GENERATED no"
+    ):
+        lake.follow("ALTER TABLE t MODIFY id varchar(9)", mortal=False)
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (2, 3)")
+    assert lake.rows() == [(1, 2, 4), (2, 3, 6)]

@@ -23,13 +23,13 @@ from handlers.mysql.ddl import (
 )
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.types import read_type
-from handlers.spark.ddl.conversions import can_widen
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.delta.state import TableState
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.rows.added import Mode, log_schema, reserved_names
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.widening import can_widen
 
 __all__ = ["Foreseen", "SeenTable"]
 
