@@ -14,9 +14,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -156,7 +158,7 @@ class Target:
 
     def source_columns(self, ref: TableRef) -> dict[str, str]:
         """Without those that binlane adds."""
-        added = {self.added(name) for name in _OF_HISTORY} if self.is_history else set()
+        added = {self.added(name) for name in HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
     def properties(self, ref: TableRef) -> dict[str, str]:
@@ -259,11 +261,6 @@ class Target:
         self.done.append(sql)
 
 
-_OF_HISTORY = (
-    "valid_from", "valid_to", "current", "op", "topic", "partition", "offset", "index",
-)  # fmt: skip
-
-
 def find(columns: Iterable[str], name: str) -> str | None:
     """The column in the table's spelling (MySQL's names know no case, as Spark's); None: there is none."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
@@ -275,14 +272,6 @@ class _Step(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class _Binlane(msgspec.Struct, frozen=True):
-    ddl: _Step | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    binlane: _Binlane | None = None
-
-
 def _noted(note: str, step: _Step) -> str:
     metadata = msgspec.json.decode(note)
     metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)
@@ -290,9 +279,10 @@ def _noted(note: str, step: _Step) -> str:
 
 
 def _step(metadata: str | None, at: Collection[Place]) -> _Step | None:
+    """None: it is somebody else's commit, or one of rows."""
+    told = (read_note(metadata) or {}).get("ddl")
     try:
-        found = msgspec.json.decode(metadata or "null", type=_Metadata | None)
-    except msgspec.DecodeError:
-        return None  # a commit of somebody else
-    step = None if found is None or found.binlane is None else found.binlane.ddl
+        step = None if told is None else msgspec.convert(told, _Step)
+    except msgspec.ValidationError:
+        return None
     return step if step is not None and step.at in at else None
