@@ -158,6 +158,22 @@ class Batch:
             self._positions = self._positions()
         return self._positions
 
+    def part(self, first: int, end: int) -> Batch:
+        """The changes from `first` up to `end` as a batch of their own."""
+        changes = self.changes[first:end]
+        return Batch(
+            self.table,
+            changes,
+            database=self.database,
+            name=self.name,
+            attempt=self.attempt,
+            positions=lambda: positions_of(changes),
+            records=len({(change.topic, change.partition, change.offset) for change in changes}),
+            shard=self.shard,
+            topic_ids=self.topic_ids,
+            replay_of=self.replay_of,
+        )
+
     @property
     def is_traced(self) -> bool:
         """Whether the worker traces, so that `trace_headers` may have something to tell."""
@@ -177,6 +193,16 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self.table}, {self.records} records, attempt {self.attempt})"
+
+
+def positions_of(changes: Sequence[Change]) -> Positions:
+    """As `Batch.positions`, of changes in source order."""
+    positions: dict[tuple[str, int], tuple[int, int]] = {}
+    for change in changes:
+        partition = (change.topic, change.partition)
+        first, _ = positions.get(partition, (change.offset, 0))
+        positions[partition] = (first, change.offset)
+    return positions
 
 
 class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from handlers.api import Batch, Change, HandlerContext, PartialFailure, Rejected, StopWorker
+from handlers.api import Batch, HandlerContext, PartialFailure, Rejected, StopWorker
 from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import load_function
 from handlers.spark.options import SparkOptions
@@ -57,7 +57,7 @@ class FunctionCalls:
         self._function = load_function(options.function, context.folder, ARGUMENTS)
         self._name = options.function
         self._prefix = options.prefix
-        self._overrides = {column: override(text) for column, text in options.columns.items()}
+        self._overrides = {column.lower(): override(text) for column, text in options.columns.items()}
         section = SparkSection.model_validate(dict(context.spark))
         self._spark = acquire(
             section, context.folder, context.worker, context.stop_worker, within=context.start_timeout
@@ -74,7 +74,7 @@ class FunctionCalls:
         shape = _NO_COLUMNS
         for piece in self._pieces(batch):
             whole = piece.start == 0 and piece.stop == len(batch.changes)
-            part = batch if whole else _part(batch, batch.changes[piece.start : piece.stop])
+            part = batch if whole else batch.part(piece.start, piece.stop)
             if isinstance(piece, AlonePiece):
                 rows = piece.table(shape)
             else:
@@ -87,6 +87,12 @@ class FunctionCalls:
                 if piece.start == 0:
                     raise
                 raise _moved(error, piece.start) from error
+
+    def start(self) -> None:
+        """Nothing goes on beside the calls."""
+
+    def release(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Nothing waits."""
 
     def status(self) -> Mapping[str, Any]:
         return {"spark": self._spark.status()}
@@ -140,24 +146,6 @@ class FunctionCalls:
             yield session
         finally:
             self._idle.append(session)
-
-
-def _part(batch: Batch, changes: Sequence[Change]) -> Batch:
-    positions: dict[tuple[str, int], tuple[int, int]] = {}
-    for change in changes:
-        place = (change.topic, change.partition)
-        first, last = positions.get(place, (change.offset, change.offset))
-        positions[place] = (min(first, change.offset), max(last, change.offset))
-    return Batch(
-        batch.table,
-        changes,
-        database=batch.database,
-        name=batch.name,
-        attempt=batch.attempt,
-        positions=positions,
-        records=len({(change.topic, change.partition, change.offset) for change in changes}),
-        shard=batch.shard,
-    )
 
 
 def _moved(error: Exception, start: int) -> PartialFailure:

@@ -38,21 +38,23 @@ class SparkHandler(Handler):
         Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, RuntimeError
         when Spark does not start, and FilesError for a store that would let workers overwrite each other.
         """
+        opened = self._made(context)
+        try:
+            opened.start()
+        except BaseException:
+            opened.close()
+            raise
+        self._open = opened
+
+    def _made(self, context: HandlerContext) -> Lake | FunctionCalls:
         # Spark's modules take a second to import, which `binlane check` need not pay.
         if self._options.mode == "function":
             from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see above)
 
-            self._open = FunctionCalls(self._options, context)
-        else:
-            from handlers.spark.engine.lake import Lake  # noqa: PLC0415 (see above)
+            return FunctionCalls(self._options, context)
+        from handlers.spark.engine.lake import Lake  # noqa: PLC0415 (see above)
 
-            lake = Lake(self._options, context)
-            try:
-                lake.start()
-            except BaseException:
-                lake.close()
-                raise
-            self._open = lake
+        return Lake(self._options, context)
 
     def handle(self, batch: Batch) -> None:
         """Put the batch beside its table, or call the function.
@@ -70,8 +72,8 @@ class SparkHandler(Handler):
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
         """Leave what waits of tables whose records all come to other workers now to these; a commit that runs
         is waited for."""
-        if self._open is not None and self._options.mode != "function":
-            self._open.release(partitions)  # type: ignore[union-attr]  # only FunctionCalls has none
+        if self._open is not None:
+            self._open.release(partitions)
 
     def close(self) -> None:
         """Bring in what waits, as far as `merge.at_close` allows; stop Spark, if no other handler uses it."""
@@ -81,15 +83,7 @@ class SparkHandler(Handler):
 
     def check(self, context: HandlerContext) -> None:
         """Start Spark, or reach its server, and ask the file system that the tables are on."""
-        checked: FunctionCalls | Lake
-        if self._options.mode == "function":
-            from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see open)
-
-            checked = FunctionCalls(self._options, context)
-        else:
-            from handlers.spark.engine.lake import Lake  # noqa: PLC0415 (see open)
-
-            checked = Lake(self._options, context)
+        checked = self._made(context)
         try:
             checked.check()
         finally:

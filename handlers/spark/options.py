@@ -195,6 +195,8 @@ class SparkOptions(BaseModel):
             raise ValueError("format parquet has a path, not a table")
         if self.path is not None and self.table is not None:
             raise ValueError("give path or table, not both")
+        if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
+            raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
         if (self.mode == "function") != (self.function is not None):
             raise ValueError("mode function and the key function belong together")
         return self

@@ -17,7 +17,7 @@ from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.rights import check_rights
-from handlers.sql.runs import part, parts
+from handlers.sql.runs import parts
 from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
@@ -200,7 +200,7 @@ class SqlHandler(Handler):
         )
         if failed.place == 0:
             raise error from failed.error
-        self._handle(part(batch, 0, failed.place))
+        self._handle(batch.part(0, failed.place))
         raise PartialFailure(failed.place, error) from failed.error
 
     def _tell(self, batch: Batch, done: Pending) -> None:

@@ -11,7 +11,7 @@ from handlers.api import Batch, Change
 from handlers.native_types import SchemaTypes
 from handlers.rows import is_move
 
-__all__ = ["ChangeFailed", "Run", "has_ddl", "part", "parts", "runs"]
+__all__ = ["ChangeFailed", "Run", "has_ddl", "parts", "runs"]
 
 _DDL = frozenset(("ddl", "truncate"))
 _op = attrgetter("op")
@@ -68,19 +68,5 @@ def parts(batch: Batch) -> Iterator[tuple[int, Batch]]:
     changes = batch.changes
     for _, group in groupby(changes, lambda one: id(one.types) if isinstance(one.types, SchemaTypes) else 0):
         count = len(list(group))
-        yield place, batch if count == len(changes) else part(batch, place, place + count)
+        yield place, batch if count == len(changes) else batch.part(place, place + count)
         place += count
-
-
-def part(batch: Batch, first: int, end: int) -> Batch:
-    """The changes from `first` to `end` as a batch of their own."""
-    return Batch(
-        batch.table,
-        batch.changes[first:end],
-        database=batch.database,
-        name=batch.name,
-        attempt=batch.attempt,
-        shard=batch.shard,
-        topic_ids=batch.topic_ids,
-        replay_of=batch.replay_of,
-    )

@@ -27,6 +27,7 @@ from handlers.spark import SparkHandler, SparkSection
             {"mode": "changelog", "path": "{tabel}"},
             r"{tabel} is unknown in a path; allowed: {database}, {table}",
         ),
+        ({"mode": "replica", "partition_by": ["a.b"]}, "a column with . or ` in its name"),
         ({"mode": "changelog", "path": "all"}, r"a path needs {table}"),
         ({"mode": "changelog", "path": "{table"}, "is no template"),
         (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handlers import Batch, Handler, Rejected
-from handlers.sql.runs import part
 
 __all__ = ["rejections"]
 
@@ -15,10 +14,10 @@ def rejections(handler: Handler, batch: Batch) -> Iterator[Rejected]:
     first, end = 0, len(batch.changes)
     while first < end:
         try:
-            handler.handle(part(batch, first, end))
+            handler.handle(batch.part(first, end))
         except Rejected as error:
             rejected = first + (error.at or 0)
-            yield from rejections(handler, part(batch, first, rejected))
+            yield from rejections(handler, batch.part(first, rejected))
             yield error
             first = rejected + 1
         else:

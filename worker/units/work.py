@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Change
+from handlers.api import positions_of
 from handlers.rows import with_own_rows
 from worker.attempts.indivisible import borders
 from worker.attempts.retry_and_split import HandlerRun
@@ -209,7 +210,7 @@ class Work:
             database=table.database,
             name=table.name,
             attempt=attempt,
-            positions=self._positions if whole else _positions_of(changes),
+            positions=self._positions if whole else positions_of(changes),
             records=self.records if whole else len({(c.topic, c.partition, c.offset) for c in changes}),
             shard=self.unit.shard,
             topic_ids=self._topic_ids(),
@@ -292,12 +293,3 @@ def _show_alike(chunk: Chunk, table: Table) -> bool:
     before = chunk.table
     # A statement goes by the rules of all tables.
     return before is not None and not chunk.alone and table.rule.shows_as(before.rule)
-
-
-def _positions_of(changes: Sequence[Change]) -> dict[tuple[str, int], tuple[int, int]]:
-    positions: dict[tuple[str, int], tuple[int, int]] = {}
-    for change in changes:
-        partition = (change.topic, change.partition)
-        known = positions.get(partition)
-        positions[partition] = (known[0] if known else change.offset, change.offset)
-    return positions

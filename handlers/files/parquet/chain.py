@@ -28,6 +28,7 @@ from handlers.files.table_file import safe_name
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Place
 from handlers.progress.topic_ids import TopicId
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.rows.parquet_files import writing
 
 __all__ = ["BrokenFile", "Chain", "Source", "encoded", "find", "sources_below"]
 
@@ -103,7 +104,7 @@ def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
     """A file with these rows; `chain`: as it is with it."""
     footer = _Footer(_VERSION, chain.last, chain.generation, *chain.topic_id, chain.key)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(sink, rows.schema, compression="zstd", **writing(rows.schema)) as writer:
         writer.write_table(rows)
         writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
     return sink.getvalue()

@@ -21,12 +21,11 @@ _ASIDE = "_binlane_aside"
 
 
 def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str) -> None:
-    """In a history they stay: its older versions have their values."""
     columns = target.columns(ref)
     own = [found for name in names if (found := find(columns, name)) is not None]
     if not own or step in target.steps(ref):
         return
-    if target.is_history:
+    if target.keeps_dropped:
         keep_dropped(target, ref, step, gone=own)
         return
     if len(own) == len(columns):
@@ -54,15 +53,25 @@ def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str)
         _rename(target, ref, own, _ASIDE, f"{step}.aside")
         own = _ASIDE
     elif taken is not None:
-        if not target.is_history:
+        if not target.is_history and not _is_dropped(target, ref, taken, step):
             log.warning("ddl_column_not_renamed", table=str(ref), column=own, to=new, because="it exists")
             return False
-        # A column that the source has dropped, kept for the older versions.
-        kept = _old_name(taken, columns)
-        keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[taken])
-        _rename(target, ref, taken, kept, f"{step}.kept")
+        _make_way(target, ref, taken, step)
     _rename(target, ref, own, new, step)
     return True
+
+
+def _is_dropped(target: Target, ref: TableRef, name: str, step: str) -> bool:
+    """Whether the source has dropped this column, or another of its name for which it makes way."""
+    return f"{step}.dropped" in target.steps(ref) or find(dropped_columns(target, ref), name) is not None
+
+
+def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
+    """Give a column that the source has dropped another name."""
+    target.map_names(ref)
+    kept = _old_name(name, target.columns(ref))
+    keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[name])
+    _rename(target, ref, name, kept, f"{step}.kept")
 
 
 def _rename(target: Target, ref: TableRef, name: str, new: str, step: str) -> None:
@@ -88,6 +97,12 @@ def add_columns(
     """
     ref = target.ref(table)
     columns = target.columns(ref)
+    if not target.is_history:
+        for one in operations:
+            own = find(columns, one.column.name)
+            if own is not None and _is_dropped(target, ref, own, f"{step}.{own}"):
+                _make_way(target, ref, own, f"{step}.{own}")
+                columns = target.columns(ref)
     step_add = f"{step}.add"
     if step_add in target.steps(ref):
         added = list(target.steps(ref)[step_add])
@@ -100,7 +115,7 @@ def add_columns(
             clauses = ", ".join(_clauses(target, ref, new))
             target.run(ref, step_add, f"ALTER TABLE {ref.sql} ADD COLUMNS ({clauses})", added)
     there = [one for one in operations if one.column.name not in added]
-    dropped = dropped_columns(target, ref) if there else []
+    dropped = dropped_columns(target, ref) if there and target.is_history else []
     back = [one for one in there if find(dropped, one.column.name) is not None]
     if back:
         again = [ModifyColumn(table, one.column) for one in back]

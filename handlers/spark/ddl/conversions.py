@@ -6,18 +6,16 @@ https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from handlers.mysql.types import MySQLType, read_type
 from handlers.spark.ddl.filling import typed
+from handlers.spark.rows.widening import DECIMAL, INTEGERS
 
-__all__ = ["can_widen", "converted", "kind_of"]
+__all__ = ["converted", "kind_of"]
 
-_INTEGERS = {"tinyint": 0, "smallint": 1, "int": 2, "bigint": 3}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _KINDS = {
-    **dict.fromkeys(_INTEGERS, "integer"),
+    **dict.fromkeys(INTEGERS, "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     "array<string>": "labels",
     "timestamp": "moment",
@@ -29,28 +27,6 @@ def kind_of(spark_type: str) -> str:
     """`integer`, `decimal`, `float`, `string`, `binary`, `labels`, `date`, `moment` (with a zone or without),
     or the type itself."""
     return _KINDS.get(spark_type, spark_type.partition("(")[0])
-
-
-def can_widen(old: str, new: str) -> bool:  # noqa: PLR0911 - one return for each kind
-    """Whether Delta makes a column of one Spark type one of the other without a rewrite.
-
-    https://docs.delta.io/delta-type-widening/#supported-type-changes
-    """
-    if old in _INTEGERS and new in _INTEGERS:
-        return _INTEGERS[old] < _INTEGERS[new]
-    if (old, new) in (("float", "double"), ("date", "timestamp_ntz")):
-        return True
-    if new == "double":
-        return old in ("tinyint", "smallint", "int")
-    wide, narrow = _DECIMAL.fullmatch(new), _DECIMAL.fullmatch(old)
-    if wide is None:
-        return False
-    digits, scale = int(wide[1]), int(wide[2])
-    if old in _INTEGERS:
-        return digits - scale >= (20 if old == "bigint" else 10)
-    if narrow is None:
-        return False
-    return digits - scale >= int(narrow[1]) - int(narrow[2]) and scale >= int(narrow[2]) and old != new
 
 
 def converted(column: str, old: str, new: str, source_type: str) -> str | None:
@@ -67,9 +43,7 @@ def converted(column: str, old: str, new: str, source_type: str) -> str | None:
 # ---- numbers
 
 
-def _to_number(  # noqa: PLR0911 - one return for each kind
-    column: str, old: str, new: str, _: MySQLType
-) -> str | None:
+def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
     kind = kind_of(old)
     whole = kind_of(new) == "integer"
     if kind == "labels":
@@ -82,14 +56,9 @@ def _to_number(  # noqa: PLR0911 - one return for each kind
         form = "yyyyMMdd" if kind == "date" else "yyyyMMddHHmmss"
         return f"try_cast(date_format({column}, '{form}') AS {new})"
     if kind in ("string", "binary"):
-        text = _trusted_text(column) if kind == "binary" else column
-        if kind_of(new) == "float":
-            return f"try_cast({text} AS {new})"
-        # Digits as they are; of `1e3`, which is no decimal, what a double makes of it.
-        digits = "decimal(38, 12)"
-        column = f"coalesce(try_cast({text} AS {digits}), try_cast(try_cast({text} AS double) AS {digits}))"
-        if new == "decimal(38,0)":
-            return f"coalesce(try_cast({text} AS {new}), try_cast({column} AS {new}))"
+        column = _trusted_text(column) if kind == "binary" else column
+        if whole:  # as many digits to be rounded as leave room for those of a bigint
+            column = f"try_cast({column} AS decimal(38, 18))"
     elif kind != "decimal":
         return None
     return f"try_cast({f'round({column})' if whole else column} AS {new})"
@@ -130,7 +99,7 @@ def _digits(column: str, old: str, source: MySQLType) -> str:
     text = f"CAST({column} AS string)"
     if source.name != "decimal":
         return text
-    found = _DECIMAL.fullmatch(old)
+    found = DECIMAL.fullmatch(old)
     scale, wanted = int(found[2]) if found else 0, source.sizes[1] if len(source.sizes) > 1 else 0
     if wanted <= scale:
         return f"CAST(CAST({column} AS decimal(38, {wanted})) AS string)" if wanted < scale else text

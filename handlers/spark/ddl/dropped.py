@@ -1,4 +1,4 @@
-"""Columns that the source has dropped, which a history keeps for its older versions."""
+"""Columns that the source has dropped and that stay: in a history, and where `drop_columns` is off."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ _PROPERTY = "binlane.dropped_columns"
 
 
 def dropped_columns(target: Target, ref: TableRef) -> list[str]:
-    """Empty for other tables than histories."""
-    if not target.is_history:
-        return []
+    """Empty where none stay."""
     value = target.properties(ref).get(_PROPERTY)
     return [] if value is None else msgspec.json.decode(value, type=list[str])
 

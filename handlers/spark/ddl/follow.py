@@ -107,6 +107,7 @@ def follow(
         also_at=places[1:],
         fence=fence,
         look_again=look_again,
+        keeps_dropped=mode == "history" or not rules.drop_columns,
         kept=kept.look(),
     )
     work = _Work(target, {} if key is None else {own: key})
@@ -132,7 +133,8 @@ def _follow(work: _Work, statement: list[Operation], change: Change, rules: DDLR
             first = replace(first, like=target.named(first.like))
         if switch := rules.switch_off(first):
             log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
-            continue
+            if not isinstance(first, DropColumn):
+                continue  # a column that stays is another one if it is added again
         refusal = reach.refusal(first, ours, rules)
         if refusal:
             log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))

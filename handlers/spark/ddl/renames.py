@@ -9,7 +9,7 @@ from __future__ import annotations
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.spark.ddl.progress import Progress
-from handlers.spark.ddl.replacing import overwriting
+from handlers.spark.ddl.replacing import clustering, overwriting
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.delta.statements import literal
@@ -106,4 +106,7 @@ def _rename(target: Target, old: TableRef, new: TableRef) -> None:
     writer.saveAsTable(new.sql)
     if others:
         session.sql(f"ALTER TABLE {new.sql} SET TBLPROPERTIES ({', '.join(others)})")
+    again = clustering(new, target.columns(new), detail.clusteringColumns or ())
+    if again:
+        session.sql(again)
     session.sql(f"DROP TABLE {old.sql}")

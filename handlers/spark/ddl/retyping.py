@@ -9,9 +9,11 @@ from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import ModifyColumn, TableName
 from handlers.mysql.types import read_type
-from handlers.spark.ddl.conversions import can_widen, converted
-from handlers.spark.ddl.replacing import overwriting, save
+from handlers.spark.ddl.conversions import converted
+from handlers.spark.ddl.replacing import write_anew
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.state import look
+from handlers.spark.rows.widening import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["check_values", "modify_columns"]
@@ -20,6 +22,8 @@ log = get_logger("handlers.spark")
 
 # Their values are texts in Spark that say what the type was: the type may change though Spark's does not.
 _SPELLED = ("time", "set", "binary")
+_GENERATED = ("delta.generationExpression", "delta.identity.")
+"""Begin what Delta notes of a column that it fills by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,15 @@ def modify_columns(target: Target, table: TableName, operations: Sequence[Modify
     ref = target.ref(table)
     columns = target.columns(ref)
     wider, conversions = _changes(target, table, columns, operations, {})
-    changed = _checked(target, ref, table, conversions)
-    if changed:
+    convert = f"{step}.convert"
+    is_converted = convert in target.steps(ref)
+    changed = [] if is_converted else _checked(target, ref, table, conversions)
+    if changed or is_converted:
         every = {one.column: one.expression for one in changed}
         every |= {name: f"CAST({quoted(name)} AS {type_})" for name, type_ in wider.items()}
-        _rewrite(target, ref, columns, every, f"{step}.convert")
+        listed = [f"{every.get(name, quoted(name))} AS {quoted(name)}" for name in columns]
+        sql = f"SELECT {', '.join(listed)} FROM {ref.sql}"
+        write_anew(target, ref, lambda: target.session.sql(sql), convert, columns=True, told=sql)
     elif wider:
         target.widen_types(ref)
         clauses = ", ".join(f"{quoted(name)} TYPE {type_}" for name, type_ in wider.items())
@@ -77,7 +85,9 @@ def _changes(
         if own is None:
             continue
         old, new = columns[own], target.type_of(operation.column)
-        if old == new and (read_type(type_text).name not in _SPELLED or name in target.around.overrides):
+        if old == new and (
+            read_type(type_text).name not in _SPELLED or name.lower() in target.around.overrides
+        ):
             continue
         if can_widen(old, new):
             wider[own] = new
@@ -121,19 +131,16 @@ def _checked(
                 f"{found[f'lost{number}']} of its values in the Delta table have no place in it, such as "
                 f"{str(found[f'example{number}'])[:60]!r}"
             )
-    return [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
-
-
-def _rewrite(
-    target: Target, ref: TableRef, columns: Mapping[str, str], values: Mapping[str, str], step: str
-) -> None:
-    if step in target.steps(ref):
-        return
-    listed = [f"{values.get(name, quoted(name))} AS {quoted(name)}" for name in columns]
-    sql = f"SELECT {', '.join(listed)} FROM {ref.sql}"
-    writer = overwriting(target.session.sql(sql), target.detail(ref), columns=True)
-    target.noted(ref, step, (), lambda: save(writer, ref))
-    target.done.append(f"overwrite {ref.sql}: {sql}")
+    changed = [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
+    there = look(target.session, ref) if changed else None
+    for field in () if there is None else there.columns.fields:
+        if any(key.startswith(_GENERATED) for key in field.metadata or ()):
+            raise Rejected(
+                f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}: "
+                f"the table has to be written anew, and {field.name} would be GENERATED no more. Change the "
+                f"type by hand, or make {field.name} a plain column"
+            )
+    return changed
 
 
 def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], step: str) -> None:

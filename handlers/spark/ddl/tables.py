@@ -16,8 +16,10 @@ from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.delta.statements import literal
+from handlers.spark.delta.statements import new_table
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.rows.added import HISTORY
+from handlers.spark.rows.column_types import spark_name
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = [
@@ -32,17 +34,6 @@ __all__ = [
 ]
 
 log = get_logger("handlers.spark")
-
-_OF_HISTORY = {
-    "valid_from": "timestamp",
-    "valid_to": "timestamp",
-    "current": "boolean",
-    "op": "string",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "index": "int",
-}
 
 
 def create_table(target: Target, table: TableName, operation: CreateTable, step: str) -> bool:
@@ -66,29 +57,20 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
         if not columns:
             return False
         if target.is_history:
-            columns |= {target.added(name): type_ for name, type_ in _OF_HISTORY.items()}
+            columns |= {target.added(name): spark_name(type_) for name, type_ in HISTORY.items()}
     _create(target, ref, columns, step)
     return True
 
 
 def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str) -> None:
     around = target.around
-    properties = of_new_table(columns, around.properties) | MADE
-    partitions = [quoted(found) for name in around.partition_by if (found := find(columns, name)) is not None]
     if ref.path is not None:
         make_room(around.files, ref.path)
     else:
         make_schema(target, ref)
-    parts = [
-        f"CREATE TABLE {ref.sql} ({', '.join(f'{quoted(name)} {type_}' for name, type_ in columns.items())})",
-        "USING delta",
-    ]
-    if partitions:
-        parts.append(f"PARTITIONED BY ({', '.join(partitions)})")
-    if properties:
-        listed = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        parts.append(f"TBLPROPERTIES ({', '.join(listed)})")
-    target.make(ref, step, " ".join(parts))
+    listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
+    properties = of_new_table(columns, around.properties) | MADE
+    target.make(ref, step, f"CREATE {new_table(ref, columns, listed, around.partition_by, properties)}")
 
 
 def make_room(files: Files, path: str) -> None:

@@ -14,10 +14,12 @@ from pyspark.sql.pandas.types import from_arrow_type
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.delta.commits.commit_files import notes_in_files
+from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -63,7 +65,7 @@ class Surroundings:
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Table properties of a new table."""
     overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Column -> its type, whatever the source says."""
+    """Column in lower case -> its type, whatever the source says."""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,8 @@ class Target:
     look_again: Callable[[], None] = lambda: None
     """With `fence`: called right before each commit. Raises when another worker has followed the statement:
     what comes behind it may be followed, too, and to change columns a second time would undo that."""
+    keeps_dropped: bool = False
+    """Whether columns stay that the source drops."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What an earlier attempt committed, as was written down when it failed."""
     committed: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -135,7 +139,7 @@ class Target:
 
     def type_of(self, column: Column) -> str:
         """A column's type, as Spark spells it."""
-        arrow = self.around.overrides.get(column.name)
+        arrow = self.around.overrides.get(column.name.lower())
         if arrow is None:
             arrow = column_type(column.type).arrow
         return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
@@ -155,7 +159,7 @@ class Target:
 
     def source_columns(self, ref: TableRef) -> dict[str, str]:
         """Without those that binlane adds."""
-        added = {self.added(name) for name in _OF_HISTORY} if self.is_history else set()
+        added = {self.added(name) for name in HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
     def properties(self, ref: TableRef) -> dict[str, str]:
@@ -253,11 +257,6 @@ class Target:
         self.done.append(sql)
 
 
-_OF_HISTORY = (
-    "valid_from", "valid_to", "current", "op", "topic", "partition", "offset", "index",
-)  # fmt: skip
-
-
 def find(columns: Iterable[str], name: str) -> str | None:
     """The column in the table's spelling (MySQL's names know no case, as Spark's); None: there is none."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
@@ -269,14 +268,6 @@ class _Step(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class _Binlane(msgspec.Struct, frozen=True):
-    ddl: _Step | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    binlane: _Binlane | None = None
-
-
 def _noted(note: str, step: _Step) -> str:
     metadata = msgspec.json.decode(note)
     metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)
@@ -284,9 +275,10 @@ def _noted(note: str, step: _Step) -> str:
 
 
 def _step(metadata: str | None, at: Collection[Place]) -> _Step | None:
+    """None: it is somebody else's commit, or one of rows."""
+    told = (read_note(metadata) or {}).get("ddl")
     try:
-        found = msgspec.json.decode(metadata or "null", type=_Metadata | None)
-    except msgspec.DecodeError:
-        return None  # a commit of somebody else
-    step = None if found is None or found.binlane is None else found.binlane.ddl
+        step = None if told is None else msgspec.convert(told, _Step)
+    except msgspec.ValidationError:
+        return None
     return step if step is not None and step.at in at else None

@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, DecimalType, StructField, StructType
 
 from handlers.logs import get_logger
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
+from handlers.spark.rows.widening import can_widen
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -111,7 +112,7 @@ def _compare(
 def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
     if kept == field.dataType or _holds(kept, field.dataType):
         return False
-    if _holds(field.dataType, kept):
+    if can_widen(kept.simpleString(), field.dataType.simpleString()):
         return True
     raise IncompatibleColumn(
         f"column {field.name!r} is {kept.simpleString()} in {ref}, but the source's type is now kept as "
@@ -121,10 +122,7 @@ def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
 
 
 def _holds(wide: DataType, narrow: DataType) -> bool:
-    """True when every value of `narrow` is one of `wide`, and Delta can widen a column so.
-
-    https://docs.delta.io/delta-type-widening/
-    """
+    """Whether every value of `narrow` is one of `wide`."""
     pair = (narrow.typeName(), wide.typeName())
     if pair in (("float", "double"), ("date", "timestamp_ntz")):
         return True

@@ -17,6 +17,7 @@ from handlers.spark.delta.properties import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.rows.added import Mode
 from handlers.spark.rows.column_types import USUAL
+from handlers.spark.rows.parquet_files import writing
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     schema = _schema(rows.schema)
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="snappy")
+    pq.write_table(rows, sink, compression="snappy", **writing(rows.schema))
     data = sink.getvalue()
     files.put(f"{ref.path}/{name}", data)
     first = {

@@ -9,7 +9,7 @@ from handlers.api import Rejected
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.delta.statements import listed, literal
+from handlers.spark.delta.statements import new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
@@ -41,16 +41,9 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
         session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     made = MADE if options.mode == "replica" else {}
     properties = of_new_table(frame.columns, options.properties) | made
-    there = {name.casefold(): name for name in frame.columns}
-    partitions = [there[name.casefold()] for name in options.partition_by if name.casefold() in there]
-    parts = [f"TABLE {ref.sql} USING delta"]
-    if partitions:
-        parts.append(f"PARTITIONED BY ({listed(partitions)})")
-    if properties:
-        each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        parts.append(f"TBLPROPERTIES ({', '.join(each)})")
     frame.createOrReplaceTempView(_FIRST)
-    sql = f"{' '.join(parts)} AS SELECT * FROM {_FIRST}"
+    table = new_table(ref, frame.columns, "", options.partition_by, properties)
+    sql = f"{table} AS SELECT * FROM {_FIRST}"
     try:
         session.sql(f"CREATE {sql}")
     except AnalysisException as error:

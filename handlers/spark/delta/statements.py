@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from handlers.spark.table_ref import quoted
+from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["equal", "listed", "literal"]
+__all__ = ["equal", "listed", "literal", "new_table"]
 
 
 def listed(names: Iterable[str], alias: str = "") -> str:
@@ -24,3 +24,23 @@ def equal(names: Iterable[str], left: str, right: str, *, null_safe: bool = Fals
 def literal(value: str) -> str:
     """A string as SQL writes it."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def new_table(
+    ref: TableRef,
+    names: Iterable[str],
+    columns: str,
+    partition_by: Iterable[str],
+    properties: Mapping[str, str],
+) -> str:
+    """What stands behind CREATE. `names`: of the columns; `columns`: with their types, empty where a query
+    tells them; `partition_by`: those that the table does not have are left out."""
+    there = {name.casefold(): name for name in names}
+    partitions = [there[name.casefold()] for name in partition_by if name.casefold() in there]
+    parts = [f"TABLE {ref.sql} ({columns})" if columns else f"TABLE {ref.sql}", "USING delta"]
+    if partitions:
+        parts.append(f"PARTITIONED BY ({listed(partitions)})")
+    if properties:
+        each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(each)})")
+    return " ".join(parts)

@@ -70,7 +70,7 @@ class Tables:
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
-            overrides={name: override(text) for name, text in options.columns.items()},
+            overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,
             databases_of=self._databases_of,

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from handlers.spark.log.marks import Marks, UnreadableMarks
 from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.rows.parquet_files import writing
 
 __all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head", "source_times"]
 
@@ -137,7 +138,8 @@ def encoded(
     )
     schema = table.schema.remove_metadata()
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
+    options = {**writing(schema), "use_dictionary": False}
+    with pq.ParquetWriter(sink, schema, compression="zstd", **options) as writer:
         writer.write_table(table.replace_schema_metadata(None))
         # Not as the schema's metadata, which Arrow would write a second time, in base64.
         writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["TIME", "Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
+__all__ = ["HISTORY", "TIME", "Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
 
 Mode = Literal["replica", "history", "changelog", "function"]
 
@@ -18,6 +18,8 @@ TIME = pa.timestamp("us", tz="UTC")
 _OP = {"op": pa.string(), "source_time": TIME}
 _PLACE = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "index": pa.int32()}
 _ROW = {"row": pa.int32()}
+HISTORY = {"valid_from": TIME, "valid_to": TIME, "current": pa.bool_(), "op": pa.string(), **_PLACE}
+"""Of the table of a history."""
 _ABSENT = {"absent": pa.list_(pa.string())}
 _CHANGELOG = {**_OP, **_PLACE, "sql": pa.string()}
 _KEYED: Mapping[Mode, Mapping[str, pa.DataType]] = {
@@ -30,7 +32,7 @@ _BEFORE = "before"
 # What else takes a name: a struct in segments, the columns of a history's table.
 _OTHERS: Mapping[Mode, tuple[str, ...]] = {
     "replica": ("row",),
-    "history": ("valid_from", "valid_to", "current"),
+    "history": tuple(HISTORY),
     "changelog": (_BEFORE,),
     "function": (_BEFORE,),
 }

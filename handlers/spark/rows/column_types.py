@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 
-from handlers.mysql.types import read_type
+from handlers.mysql.types import BYTES, SHAPES, SYNONYMS, read_type
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, text, time_text
 from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
 
@@ -33,25 +33,23 @@ def _signed(own: ColumnType, unsigned: ColumnType) -> tuple[ColumnType, ColumnTy
 
 # Signed and unsigned; the next wider type holds what the unsigned one can.
 _INTEGERS: Mapping[str, tuple[ColumnType, ColumnType]] = {
-    **dict.fromkeys(("tinyint", "int1", "bool"), _signed(_TINYINT, _SMALLINT)),
-    **dict.fromkeys(("smallint", "int2"), _signed(_SMALLINT, _INT)),
-    **dict.fromkeys(("mediumint", "middleint", "int3"), (_INT, _INT)),
-    **dict.fromkeys(("int", "integer", "int4"), _signed(_INT, _BIGINT)),
-    **dict.fromkeys(("bigint", "int8"), _signed(_BIGINT, _LONG_DECIMAL)),
+    **dict.fromkeys(("tinyint", "bool"), _signed(_TINYINT, _SMALLINT)),
+    "smallint": _signed(_SMALLINT, _INT),
+    "mediumint": (_INT, _INT),
+    "int": _signed(_INT, _BIGINT),
+    "bigint": _signed(_BIGINT, _LONG_DECIMAL),
 }
 
 _PLAIN: Mapping[str, ColumnType] = {
     "boolean": _BOOLEAN,
     "serial": _LONG_DECIMAL,
     "year": _SMALLINT,
-    **dict.fromkeys(("double", "double precision", "real", "float8"), fitting(pa.float64())),
+    "double": fitting(pa.float64()),
     "date": fitting(pa.date32()),
     "datetime": fitting(pa.timestamp("us")),
     "timestamp": fitting(pa.timestamp("us", tz="UTC")),
     "set": fitting(pa.list_(pa.string())),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BINARY),
-    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), _BINARY),
-    **dict.fromkeys(("multipolygon", "geometrycollection", "geomcollection", "vector"), _BINARY),
+    **dict.fromkeys((*BYTES, *SHAPES, "vector"), _BINARY),
 }
 
 
@@ -59,7 +57,7 @@ _PLAIN: Mapping[str, ColumnType] = {
 def column_type(type_text: str) -> ColumnType:
     """The type of a column whose source type is written so: `decimal(10,2) unsigned`."""
     mysql_type = read_type(type_text)
-    name, sizes = mysql_type.name, mysql_type.sizes
+    name, sizes = SYNONYMS.get(mysql_type.name, mysql_type.name), mysql_type.sizes
     if name in _INTEGERS:
         return _INTEGERS[name][mysql_type.unsigned]
     if name in _SIZED:
@@ -94,8 +92,8 @@ def _time(sizes: tuple[int, ...]) -> ColumnType:
 
 
 _SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
-    **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), _decimal),
-    **dict.fromkeys(("float", "float4"), _float),
+    "decimal": _decimal,
+    "float": _float,
     "bit": _bit,
     "time": _time,
 }

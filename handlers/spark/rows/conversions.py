@@ -78,12 +78,17 @@ def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 
 
 def time_text(value: Any, digits: int) -> str:
-    """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold."""
+    """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold.
+
+    `digits`: of the fraction; more where the value has more, because not every source tells how many.
+    """
     if not isinstance(value, timedelta):
         return text(value)
     microseconds = value // timedelta(microseconds=1)
     sign = "-" if microseconds < 0 else ""
     seconds, microseconds = divmod(abs(microseconds), 1_000_000)
+    if microseconds % 10 ** (6 - digits):
+        digits = 6
     fraction = f".{microseconds:06d}"[: digits + 1] if digits else ""
     return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
@@ -104,7 +109,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
     (datetime, date, time): lambda value: value.isoformat(),
     Decimal: digits,
-    timedelta: lambda value: time_text(value, 6 if value.microseconds else 0),
+    timedelta: lambda value: time_text(value, 0),
     tuple: lambda value: ",".join(map(text, value)),
     (bool, dict, list): _json,
 }
@@ -166,9 +171,7 @@ _TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": 
 
 def _boolean(value: Any) -> bool:
     if isinstance(value, str):
-        value = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(
-            value.lower()
-        )
+        value = _TRUTHS.get(value.lower())
     if isinstance(value, bool | int | float | Decimal) and value in (0, 1):
         return bool(value)
     raise ValueError("it is neither true nor false")

@@ -1,12 +1,12 @@
 """The row changes of a batch as what they come to: of each key the last change, in one row.
 
-What `handlers.sql.folding` does for statements is done here for whole columns: where every row carries all
-its columns, no row is looked at.
+What `handlers.sql.folding` does for statements is done here for whole columns: where no row lacks a column,
+no row is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,11 @@ class Folded:
     """Of each key that is not there afterwards, where its last change is."""
 
 
-def fold(
-    images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], columns: frozenset[str] | None
-) -> Folded:
+def fold(images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], lacking: Collection[int]) -> Folded:
     """What the changes come to.
 
     `images`: the row after each change (before it, for a delete); `keys`: of each the key, hashable;
-    `columns`: what a whole row has, None if all rows that are not deleted are known to be whole.
+    `lacking`: places of the updates without some column.
 
     An update without some column adds to what the batch tells of the row before. A row that was inserted in
     the batch is whole, and so is one that was deleted in it and came again: what they lack is null.
@@ -51,18 +49,12 @@ def fold(
     are_new = [ops[first[keys[place]]] == "insert" for place in places]
     deleted = [place for place in last.values() if ops[place] == "delete"]
     rows = [images[place] for place in places]
-    if columns is None:
-        return Folded(rows, places, are_new, frozenset(), deleted)
-    lacking = {
-        keys[place]: number
-        for number, place in enumerate(places)
-        if ops[place] == "update" and not columns <= images[place].keys()
-    }
+    wanted = {keys[place]: number for number, place in enumerate(places) if place in lacking}
     partial = set()
-    for key, (row, is_whole) in _merged(images, ops, keys, lacking.keys(), columns).items():
-        rows[lacking[key]] = row
+    for key, (row, is_whole) in _merged(images, ops, keys, wanted.keys(), lacking).items():
+        rows[wanted[key]] = row
         if not is_whole:
-            partial.add(lacking[key])
+            partial.add(wanted[key])
     return Folded(rows, places, are_new, frozenset(partial), deleted)
 
 
@@ -71,18 +63,18 @@ def _merged(
     ops: Sequence[str],
     keys: Sequence[Any],
     wanted: Any,
-    columns: frozenset[str],
+    lacking: Collection[int],
 ) -> dict[Any, tuple[Row, bool]]:
     """Of the wanted keys: what the batch tells of the row, and whether that is all of it."""
     merged: dict[Any, tuple[Row, bool]] = {}
     if not wanted:
         return merged
-    for image, op, key in zip(images, ops, keys, strict=True):
+    for place, (image, op, key) in enumerate(zip(images, ops, keys, strict=True)):
         if key not in wanted:
             continue
         if op == "delete":
             merged[key] = ({}, True)
-        elif op != "update" or columns <= image.keys():
+        elif place not in lacking:
             merged[key] = (image, True)
         else:
             row, is_whole = merged.get(key, ({}, False))

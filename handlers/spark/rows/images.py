@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from handlers.api import Row
@@ -10,6 +11,9 @@ from handlers.rows import ValueUntold, check_told
 from handlers.spark.rows.source_columns import Columns, Run, values_of
 
 __all__ = ["image_of", "images_of", "keys_of"]
+
+_EQUAL_IN_PART = frozenset((float, datetime))
+"""Types with values that are one key and not equal in Python: NaN, a time with a zone and one without."""
 
 
 def images_of(run: Run) -> list[Row]:
@@ -49,10 +53,16 @@ def _key_part(run: Run, columns: Columns, name: str, images: Sequence[Row]) -> S
         raise run.rejected(place, lambda where: _without_key(name, where, is_there=is_there))
     kept = columns.kept(name, values)
     types = set(map(type, values))
-    if kept is None or (len(types) == 1 and types <= kept.natives):
+    if kept is None or (len(types) == 1 and types <= kept.natives - _EQUAL_IN_PART):
         return values
-    converted = columns.array(name, values, kept, range(len(values))).to_pylist()
-    return [tuple(value) if isinstance(value, list) else value for value in converted]
+    return list(map(_hashable, columns.array(name, values, kept, range(len(values))).to_pylist()))
+
+
+def _hashable(value: Any) -> Any:
+    """NaN is a key like any other."""
+    if isinstance(value, list):
+        return tuple(value)
+    return value if value == value else "NaN"  # noqa: PLR0124 - NaN alone is not
 
 
 def _without_key(name: str, where: str, *, is_there: bool) -> str:

@@ -83,7 +83,7 @@ def pieces(
 ) -> Iterator[Piece]:
     """The changes of one table as pieces, in order.
 
-    `overrides`: column -> type, wins over what the source tells; a name's case does not matter. `known`: the
+    `overrides`: column in lower case -> type, wins over what the source tells. `known`: the
     shape of the log; None for a new one. `table`: for messages. `declared`: by the table that they come into.
 
     All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
@@ -91,7 +91,6 @@ def pieces(
     without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
     apart.
     """
-    lowered = {name.lower(): arrow for name, arrow in overrides.items()}
     made: list[Piece] = []
     start = 0
     for (is_alone, types, key), group in groupby(changes, _cut):
@@ -99,7 +98,7 @@ def pieces(
         if is_alone:
             made.extend(AlonePiece(one, start + n, start + n + 1, mode, prefix) for n, one in enumerate(run))
         else:
-            rows = Run(run, start, types or {}, key, known, lowered, table, declared)
+            rows = Run(run, start, types or {}, key, known, overrides, table, declared)
             piece = _Cutter(mode, prefix).piece(rows)
             known = piece.shape
             made.append(piece)
@@ -151,7 +150,7 @@ class _Cutter:
         alive = [image for image, op in zip(images, ops, strict=True) if op != "delete"]
         columns = self._columns(run, alive or images)
         keys = keys_of(run, columns, images)
-        folded = fold(images, ops, keys, None if columns.are_all_whole else columns.wanted)
+        folded = fold(images, ops, keys, columns.lacking(images))
         names = ["insert" if is_new else "upsert" for is_new in folded.are_new]
         return _Rows(
             columns,
@@ -164,22 +163,21 @@ class _Cutter:
         )
 
     def _doubled(self, run: Run) -> _Rows:
-        """Of an update: the old row deleted, the new one inserted."""
+        """Of an update: the old row deleted, the new one inserted. It keeps what it does not tell."""
         rows, places, ops = [], [], []
         for place, change in enumerate(run.changes):
+            before, after = change.before or {}, change.after or {}
+            if change.op in ("update", "delete") and not (before and change.before_is_whole):
+                raise run.rejected(place, _without_old_row)
             if change.op == "update":
-                if change.before is None:
-                    raise run.rejected(place, _without_old_row)
-                rows += [change.before, change.after or {}]
+                rows += [before, after if change.is_whole else {**before, **after}]
                 places += [place, place]
                 ops += ["delete", "insert"]
             else:
                 rows.append(image_of(run, place))
                 places.append(place)
                 ops.append("delete" if change.op == "delete" else "insert")
-        columns = self._columns(run, rows)
-        sources = [run.changes[place].op for place in places]
-        return _Rows(columns, rows, places, ops, columns.lacking(rows, sources))
+        return _Rows(self._columns(run, rows), rows, places, ops)
 
     def _listed(self, run: Run) -> RowPiece:
         """One row for each change."""
@@ -189,7 +187,7 @@ class _Cutter:
             keys_of(run, columns, images)  # that they are there
         ops = [change.op for change in run.changes]
         places = range(len(images))
-        return self._piece(run, _Rows(columns, images, places, ops, columns.lacking(images, ops)), places)
+        return self._piece(run, _Rows(columns, images, places, ops, columns.lacking(images)), places)
 
     def _changelog(self, run: Run) -> RowPiece:
         """One row for each change, with the row before an update."""
@@ -273,6 +271,6 @@ def _added(changes: Sequence[Change], mode: Mode, prefix: str) -> dict[str, pa.A
 
 def _without_old_row(where: str) -> str:
     return (
-        f"the update at {where} does not tell the old row, and its table has no primary key: nobody can tell "
-        f"which row it was. Let the source send old rows, or give the table a key"
+        f"the change at {where} does not tell the whole old row, and its table has no primary key: nobody "
+        f"can tell which row it was. Let the source send whole old rows, or give the table a key"
     )

@@ -116,16 +116,15 @@ class Columns:
         )
         return self._run.rejected(place, lambda where: f"{what} ({where})")
 
-    def lacking(self, images: Sequence[Row], ops: Sequence[str]) -> frozenset[int]:
-        """Which rows do not carry all columns. One that was inserted does: what it lacks is null; and of a
-        deleted one the key is enough, if there is one."""
+    def lacking(self, images: Sequence[Row]) -> frozenset[int]:
+        """Places of the run's updates that do not carry all columns. Where the source says that a row is
+        whole, what it does not have is null."""
         if self.are_all_whole:
             return frozenset()
-        kinds = ("update",) if self._run.key else ("update", "delete")
         return frozenset(
-            number
-            for number, (image, op) in enumerate(zip(images, ops, strict=True))
-            if op in kinds and not self.wanted <= image.keys()
+            place
+            for place, (image, change) in enumerate(zip(images, self._run.changes, strict=True))
+            if change.op == "update" and not change.is_whole and not self.wanted <= image.keys()
         )
 
     # ---- types

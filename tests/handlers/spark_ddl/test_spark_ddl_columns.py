@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from spark_ddl_lab import IN_ONE_LIFE, DDLLake
 
+from handlers.mysql.ddl.rules import DDLRules
+
 NEW_COLUMNS: list[tuple[str, Any]] = [
     ("int NOT NULL DEFAULT 18", 18),
     ("int NULL DEFAULT NULL", None),
@@ -91,6 +93,17 @@ def test_columns_are_renamed_swapped_and_spelled_anew(lake: DDLLake) -> None:
     lake.follow("ALTER TABLE t RENAME COLUMN a TO c2, RENAME COLUMN b TO a, RENAME COLUMN c2 TO b")
     lake.follow("ALTER TABLE t RENAME COLUMN nothing TO a, RENAME COLUMN a TO C")
     assert lake.rows("b, a") == [(3, 2)]
+
+
+def test_a_dropped_column_that_stays_gives_way_to_a_new_one_of_its_name(lake: DDLLake) -> None:
+    keeps = DDLRules.model_validate({"drop_columns": False})
+    lake.put("t", "id int; a int; b int; c string", "1, 10, 20, 'x'")
+    lake.follow("ALTER TABLE t DROP b, DROP c", rules=keeps)
+    assert lake.rows() == [(1, 10, 20, "x")]
+    lake.follow("ALTER TABLE t RENAME COLUMN a TO b, ADD c int DEFAULT 5", rules=keeps)
+    types = {"id": "int", "b": "int", "b_old": "int", "c_old": "string", "c": "int"}
+    assert lake.columns() == types
+    assert lake.rows("id, b, b_old, c_old, c") == [(1, 10, 20, "x", 5)]
 
 
 @pytest.mark.soak

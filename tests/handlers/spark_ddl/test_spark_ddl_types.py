@@ -40,6 +40,8 @@ RETYPED: list[tuple[str, str, str, Any]] = [
     ("string", "'18446744073709551615'", "bigint unsigned", Decimal(2**64 - 1)),
     ("string", "'2.5'", "decimal(6,2)", Decimal("2.50")),
     ("string", "'1e2'", "decimal(6,2)", Decimal("100.00")),
+    ("string", "'0.4999999999999999'", "int", 0),
+    ("string", "' 0.12345678901234567890 '", "decimal(30,20)", Decimal("0.12345678901234567890")),
     ("string", "'2.5'", "double", 2.5),
     ("string", "'abc'", "text", "abc"),
     ("string", "'é'", "blob", "é".encode()),
@@ -131,3 +133,39 @@ def test_a_rewritten_table_keeps_its_partitions_and_properties(make_lake: MakeLa
     assert detail.partitionColumns == ["day"]
     assert detail.properties["delta.enableDeletionVectors"] == "true"
     assert detail.properties["lake.owner"] == "it's me"
+
+
+def clustered_by(lake: DDLLake) -> list[str]:
+    found: list[str] = lake.session.sql(f"DESCRIBE DETAIL {lake.sql_of('t')}").collect()[0].clusteringColumns
+    return found
+
+
+def test_a_clustered_table_stays_clustered_wherever_a_worker_dies(lake: DDLLake) -> None:
+    lake.put("t", "id int; n string; `a.b` int", "1, '7', 3")
+    lake.session.sql(f"ALTER TABLE {lake.sql_of('t')} CLUSTER BY (n, `a.b`)")
+    lake.follow("ALTER TABLE t MODIFY n int, MODIFY `a.b` varchar(9)")
+    assert lake.rows() == [(1, 7, "3")]
+    assert clustered_by(lake) == ["n", "`a.b`"]
+    lake.follow("ALTER TABLE t MODIFY n varbinary(9)")
+    assert lake.rows() == [(1, b"7", "3")]
+    assert clustered_by(lake) == ["`a.b`"]
+
+
+def test_columns_are_given_a_type_whatever_their_case(make_lake: MakeLake) -> None:
+    lake = make_lake(overrides={"price": pa.decimal128(12, 2)})
+    lake.put("t", "id int", "1")
+    lake.follow("ALTER TABLE t ADD Price double DEFAULT 1.5", mortal=False)
+    assert lake.columns()["Price"] == "decimal(12,2)"
+
+
+def test_a_table_that_computes_a_column_is_not_written_anew(lake: DDLLake) -> None:
+    lake.session.sql(
+        f"CREATE TABLE {lake.sql_of('t')} (id int, n int, twice int GENERATED ALWAYS AS (n * 2)) USING delta"
+    )
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (1, 2)")
+    with pytest.raises(
+        Rejected, match=r"column id of db\.t cannot become .*, and twice would be GENERATED no"
+    ):
+        lake.follow("ALTER TABLE t MODIFY id varchar(9)", mortal=False)
+    lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (2, 3)")
+    assert lake.rows() == [(1, 2, 4), (2, 3, 6)]

@@ -94,6 +94,8 @@ def test_types_that_no_column_can_become_are_told(make_table: MakeTable) -> None
     assert "extra" not in table.types()
     with pytest.raises(IncompatibleColumn, match="'u' is bigint"):
         evolved(table, u=pa.float64())
+    with pytest.raises(IncompatibleColumn, match="'n' is smallint"):  # though it would hold the values
+        evolved(table, n=pa.decimal128(6, 0))
 
 
 def test_a_table_of_somebody_else_that_needs_other_columns_is_told(make_table: MakeTable) -> None:

@@ -25,7 +25,7 @@ def rejected(lake: Lake, *changes: Any) -> Rejected:
 
 
 @pytest.mark.usefixtures("told_to_merge")
-@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", "a\0b"])
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", "a\0b", "é" * 125, "%" * 83])
 @pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
 def test_what_delta_does_not_keep_of_a_partition_column_is_rejected(
     make_lake: MakeLake, mode: str, value: str
@@ -89,6 +89,35 @@ def test_a_table_in_which_rows_would_be_compared_by_char_is_refused(
     told = rejected(lake, change(1, row, types, op="update", key=key, before=old))
     assert "is CHAR" in str(told)
     assert "rtrim" in str(told)
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_value_as_long_as_a_folders_name_is_kept_by_a_partition(make_lake: MakeLake) -> None:
+    lake = make_lake(partition_by=["region"])
+    texts = ["x" * 248, "é" * 124, "%" * 82, "\x7f ^\\{[]?*:=/'\"#\x01"]
+    for number, text in enumerate(texts):
+        lake.take(change(number, {"id": number, "region": text, "n": 1}, REGIONS))
+        lake.sink().merge()
+    assert {region for (region,) in lake.rows("region")} == set(texts)
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_table_that_numbers_a_column_of_the_source_itself_is_refused(
+    make_lake: MakeLake, mode: str
+) -> None:
+    lake = make_lake(mode=mode)
+    make(lake, "id bigint GENERATED ALWAYS AS IDENTITY, name string")
+    assert "GENERATED ALWAYS AS IDENTITY" in str(rejected(lake, change(1, {"id": 5, "name": "a"})))
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("mode", ["replica", "history", "changelog"])
+def test_a_column_may_be_called_as_what_spark_tells_of_files(make_lake: MakeLake, mode: str) -> None:
+    lake = make_lake(mode=mode)
+    lake.take(change(1, {"id": 1, "_metadata": "a"}, {"id": "int", "_metadata": "text"}))
+    lake.sink().merge()
+    assert lake.rows("_metadata") == [("a",)]
 
 
 @pytest.mark.usefixtures("told_to_merge")

@@ -90,6 +90,17 @@ def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lake: 
     assert left(lake) == []
 
 
+def test_a_clustered_table_stays_clustered(lake: Lake) -> None:
+    lake.take(*rows(0, 3))
+    lake.sink().merge()
+    lake.sql("ALTER TABLE {t} CLUSTER BY (name)")
+    with reloading(lake) as reload:
+        reload.apply(batch(*rows(0, 3)))
+        reload.take_over({PLACE: 3})
+    assert lake.rows() == model(3)
+    assert lake.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns == ["name"]
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["history", "changelog"])
 @pytest.mark.usefixtures("told_to_merge")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from piece_lab import MOMENT, Row, change, cut, one_piece, rows_of, types_of
@@ -133,6 +134,33 @@ def test_keys_are_the_same_when_what_is_kept_of_them_is() -> None:
     assert [each["id"] for each in rows_of(sets)] == [["a"]]
 
 
+@pytest.mark.parametrize(
+    ("type_", "first", "second"),
+    [
+        ("double", float("nan"), float("nan")),
+        ("float", 0.0, -0.0),
+        ("timestamp", datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)),
+        ("datetime", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)),
+    ],
+)
+def test_keys_that_spark_takes_for_one_are_one(type_: str, first: Any, second: Any) -> None:
+    types = {"id": type_, "n": "int"}
+    piece = one_piece(
+        change(0, "insert", {"id": first, "n": 1}, types=types),
+        change(1, "update", {"id": second, "n": 2}, types=types),
+    )
+    assert [each["n"] for each in rows_of(piece)] == [2]
+
+
+@pytest.mark.parametrize("mode", ["replica", "history"])
+def test_what_a_whole_update_does_not_have_is_null(mode: Any) -> None:
+    known = one_piece(change(0, "insert", {"id": 1, "a": 1, "b": 5}), mode=mode).shape
+    update = change(1, "update", {"id": 1, "a": 2})
+    assert rows_of(one_piece(update, mode=mode, known=known))[0]["_absent"] == ["b"]
+    whole = one_piece(msgspec.structs.replace(update, lacks=frozenset()), mode=mode, known=known)
+    assert not whole.partial
+
+
 # ---- replicas without a key
 
 
@@ -151,19 +179,27 @@ def test_without_a_key_an_update_is_the_old_row_deleted_and_the_new_one_inserted
     assert not piece.partial
 
 
-def test_without_a_key_a_row_tells_which_columns_it_does_not_carry() -> None:
-    piece = one_piece(
-        typed(0, "insert", {"id": 1}, key=()),
-        typed(1, "update", {"id": 1, "name": "b"}, {"id": 1, "size": 2}, key=()),
-        typed(2, "delete", None, {"id": 1}, key=()),
-    )
-    assert [each["_absent"] for each in rows_of(piece)] == [None, ["name"], None, ["name", "size"]]
-    assert piece.partial
+def test_without_a_key_an_update_keeps_what_it_does_not_tell() -> None:
+    known = one_piece(typed(0, "insert", row(1, "a", 2), key=())).shape
+    update = typed(1, "update", row(1, "b"), row(1, "a", 2), key=())
+    update = msgspec.structs.replace(update, after={"name": "b"}, lacks=frozenset({"size"}))
+    piece = one_piece(update, known=known)
+    assert [(each["id"], each["name"], each["size"]) for each in rows_of(piece)] == [(1, "a", 2), (1, "b", 2)]
+    assert not piece.partial
 
 
-def test_an_update_that_tells_neither_key_nor_old_row_is_rejected() -> None:
-    with pytest.raises(Rejected, match=r"the update at cdc\[3\] offset 1 does not tell the old row") as told:
-        cut(typed(0, "insert", row(1), key=()), typed(1, "update", row(1, "b"), key=()))
+@pytest.mark.parametrize(
+    "change_",
+    [
+        typed(1, "update", row(1, "b"), key=()),
+        msgspec.structs.replace(typed(1, "update", row(1, "b"), {"id": 1}, key=()), before_is_whole=False),
+        msgspec.structs.replace(typed(1, "delete", None, {"id": 1}, key=()), before_is_whole=False),
+    ],
+    ids=["no old row", "update", "delete"],
+)
+def test_a_change_that_tells_neither_key_nor_whole_old_row_is_rejected(change_: Any) -> None:
+    with pytest.raises(Rejected, match=r"offset 1 does not tell the whole old row") as told:
+        cut(typed(0, "insert", row(1), key=()), change_)
     assert told.value.at == 1
 
 
@@ -191,7 +227,6 @@ def test_a_history_has_every_change_in_order_and_of_a_delete_the_old_row() -> No
 
 def test_of_a_deleted_row_a_history_needs_the_key_alone() -> None:
     assert not one_piece(typed(0, "delete", None, {"id": 1}), mode="history").partial
-    assert one_piece(typed(0, "delete", None, {"id": 1}, key=()), mode="history").partial
 
 
 def test_a_changelog_has_the_row_before_an_update_beside_the_row_after_it() -> None:

@@ -237,6 +237,16 @@ def test_a_decimal_beyond_38_digits_that_sends_all_of_them_is_a_string() -> None
     assert rows_of(piece)[0]["v"] == "1." + "0" * 30
 
 
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [("time", "00:00:01.500000"), ("time(1)", "00:00:01.5"), ("time(3)", "00:00:01.500")],
+)
+def test_a_time_keeps_its_digits_whatever_its_type_tells(type_: str, expected: str) -> None:
+    types = {"id": "int", "v": type_}
+    piece = one_piece(change(0, "insert", {"id": 1, "v": timedelta(seconds=1.5)}, types=types))
+    assert rows_of(piece)[0]["v"] == expected
+
+
 def test_boolean_is_what_its_values_are() -> None:
     types = {"id": "int", "v": "boolean"}
 

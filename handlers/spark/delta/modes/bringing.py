@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import left, lit
 
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.evolving import spark_schema
@@ -40,4 +41,6 @@ class Bringing:
         """Those of the segments, with the NUMBER of each."""
         schema = spark_schema(log_schema(self.shape, mode=mode, prefix=prefix))
         frame = session.read.schema(schema).parquet(*(segment.path for segment in self.segments))
-        return frame.selectExpr("*", f"bigint(left(_metadata.file_name, 20)) AS {NUMBER}")
+        # The source may have a column `_metadata`, too.
+        name = frame.metadataColumn("_metadata").getField("file_name")
+        return frame.select("*", left(name, lit(20)).cast("bigint").alias(NUMBER))

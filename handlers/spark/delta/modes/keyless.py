@@ -29,7 +29,7 @@ class KeylessReplica:
 
     Two rows are the same when all columns of the source are equal: null equals null, NaN equals NaN, 0.0
     equals -0.0. A deleted row takes one of its equals away, whether it was there or was inserted before it in
-    the same segments; where there is none, that is logged and passed over. What a row does not carry is null.
+    the same segments; where there is none, that is logged and passed over.
     """
 
     def __init__(self, options: SparkOptions) -> None:

@@ -23,13 +23,13 @@ from handlers.mysql.ddl import (
 )
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.types import read_type
-from handlers.spark.ddl.conversions import can_widen
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.delta.state import TableState
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.rows.added import Mode, log_schema, reserved_names
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.widening import can_widen
 
 __all__ = ["Foreseen", "SeenTable"]
 
@@ -170,7 +170,7 @@ class Foreseen:
         place = _place(fields, name)
         if place is None or _place(fields, new) is not None or self._is_reserved(new):
             return None
-        if name in self.overrides or new in self.overrides or self.mode == "history":
+        if {name.lower(), new.lower()} & self.overrides.keys() or self.mode == "history":
             return None
         return [*fields[:place], pa.field(new, fields[place].type), *fields[place + 1 :]]
 
@@ -187,7 +187,7 @@ class Foreseen:
         return name.lower() in reserved_names(self.mode, self.prefix)
 
     def _type(self, column: Column) -> pa.DataType:
-        return self.overrides.get(column.name, column_type(column.type).arrow)
+        return self.overrides.get(column.name.lower(), column_type(column.type).arrow)
 
 
 def _columns_of(operation: Operation) -> tuple[str, ...]:

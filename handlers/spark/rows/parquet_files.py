@@ -1,0 +1,36 @@
+"""How Parquet files are written, so that Spark finds every value in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["floating_columns", "writing"]
+
+
+def writing(schema: pa.Schema) -> dict[str, Any]:
+    """Options for pyarrow: floating-point columns have neither statistics nor dictionaries.
+
+    Spark passes over rows by these. Statistics leave out NaN, which is the greatest number for Spark, and a
+    dictionary has -0.0 and 0.0 as two values, which are equal.
+    """
+    if not floating_columns(schema):
+        return {}
+    exact = [path for path, type_ in _leaves(schema) if not pa.types.is_floating(type_)]
+    return {"write_statistics": exact or False, "use_dictionary": exact or False}
+
+
+def floating_columns(schema: pa.Schema) -> list[str]:
+    """Their paths: `before.price` is in a struct."""
+    return [path for path, type_ in _leaves(schema) if pa.types.is_floating(type_)]
+
+
+def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        path = f"{inside}{field.name}"
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{path}.")
+        else:
+            yield (f"{path}.list.element" if pa.types.is_list(field.type) else path), field.type
