@@ -37,7 +37,6 @@ from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.parquet_files import floating_columns
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 
@@ -211,7 +210,6 @@ class WithoutSpark:
                 post_commithook_properties=rs.PostCommitHookProperties(
                     create_checkpoint=False, cleanup_expired_logs=False
                 ),
-                writer_properties=self._writing(rows.schema),
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
@@ -224,16 +222,6 @@ class WithoutSpark:
             raise MergeConflict(f"{ref}: another writer has made version {before + 1}")
         self._keep_house(table, before + 1)
         return True
-
-    def _writing(self, schema: pa.Schema) -> Any:
-        """As `writing` has it. A column of a struct cannot be named: then no column has what one must not."""
-        rs, paths = self._delta_rs, floating_columns(schema)
-        bare = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-        own = {path: bare for path in paths if path in schema.names}
-        all_bare = len(own) < len(paths)
-        return rs.WriterProperties(
-            column_properties=own or None, default_column_properties=bare if all_bare else None
-        )
 
     def _is_made(self, path: str, version: int, commit: str) -> bool:
         try:
@@ -263,8 +251,10 @@ class WithoutSpark:
 
 def _writing(rs: Any, schema: pa.Schema) -> Any:
     """How files are written: with bounds of those columns alone of which delta-rs tells them as they are. It
-    makes doubles of decimals, and Spark passes over a file by what it tells."""
-    kept, left = (rs.ColumnProperties(statistics_enabled=each) for each in ("CHUNK", "NONE"))
+    makes doubles of decimals, and Spark passes over a file by what it tells. By a dictionary Spark passes
+    over -0.0 where 0.0 is asked for."""
+    kept = rs.ColumnProperties(statistics_enabled="CHUNK")
+    left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     return rs.WriterProperties(
         compression="SNAPPY",
         default_column_properties=left,

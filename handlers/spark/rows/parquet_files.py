@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["floating_columns", "writing"]
+__all__ = ["writing"]
 
 
 def writing(schema: pa.Schema) -> dict[str, Any]:
@@ -16,15 +16,11 @@ def writing(schema: pa.Schema) -> dict[str, Any]:
     Spark passes over rows by these. Statistics leave out NaN, which is the greatest number for Spark, and a
     dictionary has -0.0 and 0.0 as two values, which are equal.
     """
-    if not floating_columns(schema):
+    leaves = list(_leaves(schema))
+    exact = [path for path, type_ in leaves if not pa.types.is_floating(type_)]
+    if len(exact) == len(leaves):
         return {}
-    exact = [path for path, type_ in _leaves(schema) if not pa.types.is_floating(type_)]
     return {"write_statistics": exact or False, "use_dictionary": exact or False}
-
-
-def floating_columns(schema: pa.Schema) -> list[str]:
-    """Their paths: `before.price` is in a struct."""
-    return [path for path, type_ in _leaves(schema) if pa.types.is_floating(type_)]
 
 
 def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
