@@ -28,6 +28,7 @@ __all__ = [
     "RowsDecoder",
     "TiDB",
     "read_shape",
+    "refuse_statement",
 ]
 
 Rows = TypeVar("Rows")
@@ -182,6 +183,13 @@ class RowsDecoder:
             return None
         read = self._read
         return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
+
+
+def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
+    """Raises UndecodableRecord for a statement with rows, or without a text that it needs."""
+    if has_rows or is_empty:
+        held = "rows" if has_rows else "no `sql`"
+        raise UndecodableRecord(f"no {what}: `isDdl` is true, and it holds {held}")
 
 
 def _refuse_null(text: bytes) -> None:
