@@ -182,8 +182,13 @@ def _read_as_text(read: Callable[[str], Any]) -> Converter:
     return Converter(str, read, finish=read)
 
 
+_OTHER_SPACE = re.compile(r"[\t\r\n]")
+
+
 def compact_json(text: str) -> str:
     """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is."""
+    if " " not in text and not _OTHER_SPACE.search(text):
+        return text
     try:
         return msgspec.json.format(text, indent=-1)
     except (msgspec.DecodeError, RecursionError):

@@ -170,9 +170,9 @@ def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: P
         case "Paren":
             return _condition(tree.this, own)
         case "And":
-            return _and(_condition(tree.this, own), _condition(tree.expression, own))
+            return _joined(_condition(tree.this, own), _condition(tree.expression, own), decides=False)
         case "Or":
-            return _or(_condition(tree.this, own), _condition(tree.expression, own))
+            return _joined(_condition(tree.this, own), _condition(tree.expression, own), decides=True)
         case "Not":
             return _not(_condition(tree.this, own))
         case "Is":
@@ -185,7 +185,7 @@ def _plain_condition(tree: Any, own: Mapping[str, str]) -> Condition:  # noqa: P
             return _in(_value(tree.this, own), [_value(one, own) for one in tree.expressions])
         case "Between":
             value, low, high = (_value(tree.args[name], own) for name in ("this", "low", "high"))
-            return _and(_comparison(">=", value, low), _comparison("<=", value, high))
+            return _joined(_comparison(">=", value, low), _comparison("<=", value, high), decides=False)
         case "Like":
             value, pattern = _value(tree.this, own), _value(tree.expression, own)
             return lambda row: like(value(row), pattern(row))
@@ -236,26 +236,17 @@ def _comparison(sign: str, left: Value, right: Value) -> Condition:
     return lambda row: compared(sign, left(row), right(row))
 
 
-def _and(left: Condition, right: Condition) -> Condition:
-    def both(row: Row) -> bool | None:
+def _joined(left: Condition, right: Condition, *, decides: bool) -> Condition:
+    """AND, which one False decides; or OR, which one True decides."""
+
+    def joined(row: Row) -> bool | None:
         first = left(row)
-        if first is False:
-            return False
+        if first is decides:
+            return decides
         second = right(row)
-        return second if second is False or first is True else None
+        return second if second is decides or first is not None else None
 
-    return both
-
-
-def _or(left: Condition, right: Condition) -> Condition:
-    def either(row: Row) -> bool | None:
-        first = left(row)
-        if first is True:
-            return True
-        second = right(row)
-        return second if second is True or first is False else None
-
-    return either
+    return joined
 
 
 def _not(inner: Condition) -> Condition:

@@ -7,6 +7,7 @@ or a snapshot, the row may be in the target: a delete by its key removes it, and
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -26,8 +27,7 @@ class Leaving:
 
     def __init__(self, filter_: Filter) -> None:
         self._filter = filter_
-        # By a row's columns: the condition; None: the row lacks one of its columns.
-        self._known: dict[tuple[str, ...], Condition | None] = {}
+        self._on = lru_cache(_MOST_SHAPES)(self._made)
 
     def kept(self, change: Change) -> Change | None:
         """What the change is to who sees the filter's rows alone; None: nothing.
@@ -74,7 +74,7 @@ class Leaving:
         )
 
     def _takes(self, change: Change, row: Row) -> bool:
-        condition = self._of(row)
+        condition = self._on(tuple(row))
         if condition is None:
             lacking = ", ".join(self._filter.missing_of(row))
             raise RuleFault(
@@ -89,18 +89,12 @@ class Leaving:
         # Rows without a key are found by all their columns: what the source sends is whole.
         if row is None or not (change.before_is_whole or not change.key_columns):
             return None
-        condition = self._of(row)
+        condition = self._on(tuple(row))
         return None if condition is None else condition(row) is True
 
-    def _of(self, row: Row) -> Condition | None:
-        columns = tuple(row)
-        if columns in self._known:
-            return self._known[columns]
-        if len(self._known) >= _MOST_SHAPES:
-            self._known.clear()
-        made = None if self._filter.missing_of(columns) else self._filter.on(columns)
-        self._known[columns] = made
-        return made
+    def _made(self, columns: tuple[str, ...]) -> Condition | None:
+        """The condition for rows with these columns; None: they lack one of its columns."""
+        return None if self._filter.missing_of(columns) else self._filter.on(columns)
 
 
 def _by_key(change: Change) -> Change:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -100,8 +101,11 @@ class ColumnPlans:
         self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
         self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
         self._given = {name.casefold(): f"{name}, which is added" for name in (*self.added, *reserved)}
-        self._forms: dict[tuple[str, ...], Form] = {}
-        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
+        """What makes the row that leaves of one with these columns, in their order. Raises RuleFault."""
+        self.key: Callable[[tuple[str, ...]], tuple[str, ...]] = lru_cache(_MOST_SHAPES)(self._key)
+        """The names of these key columns as they leave. Raises RuleFault for a key that does not leave, or of
+        which different ones would become the same."""
 
     # ---- one column
 
@@ -142,15 +146,8 @@ class ColumnPlans:
 
     # ---- rows
 
-    def form(self, columns: tuple[str, ...]) -> Form:
-        """What makes the row that leaves of one with these columns, in their order. Raises RuleFault."""
-        known = self._forms.get(columns)
-        if known is not None:
-            return known
-        if len(self._forms) >= _MOST_SHAPES:
-            self._forms.clear()
-        made = self._forms[columns] = _form(self.leaving(columns))
-        return made
+    def _form(self, columns: tuple[str, ...]) -> Form:
+        return _form(self.leaving(columns))
 
     def leaving(self, columns: Iterable[str]) -> list[Treatment]:
         """Of these columns, those that leave. Raises RuleFault where two would have one name, in upper or
@@ -167,12 +164,7 @@ class ColumnPlans:
             taken[low] = f"column {one.name}"
         return kept
 
-    def key(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of these key columns as they leave. Raises RuleFault for a key that does not leave, or
-        of which different ones would become the same."""
-        known = self._keys.get(columns)
-        if known is not None:
-            return known
+    def _key(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         names = []
         for column in columns:
             one = self.treatment(column)
@@ -192,10 +184,7 @@ class ColumnPlans:
                     "types different rows could get one key"
                 )
             names.append(one.to)
-        if len(self._keys) >= _MOST_SHAPES:
-            self._keys.clear()
-        made = self._keys[columns] = tuple(names)
-        return made
+        return tuple(names)
 
     def types(self, types: Mapping[str, str]) -> dict[str, str]:
         """Those of the columns that leave. Raises RuleFault."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -19,18 +18,12 @@ __all__ = ["broker"]
 _LOOK_SECONDS = 0.5
 
 
-def broker(
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keeps the data here between runs. Default: a temporary folder, removed at the end."
-        ),
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Listens here on 127.0.0.1. Default: any free port.")
-    ] = None,
-) -> None:
-    """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM."""
+def broker(directory: Path | None = None, port: int | None = None) -> None:
+    """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM.
+
+    `directory` keeps the data between runs; without it there is a temporary folder. `port`: by default a free
+    one.
+    """
     logs.configure()
     # Both said outright: a shell's background job begins with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -17,6 +17,7 @@ from pydantic import (
 
 from handlers.options.matching import PatternError, topic_matcher
 from handlers.options.values import not_allowed, text
+from worker.formats import registry
 
 __all__ = [
     "FORMATS",
@@ -32,7 +33,7 @@ __all__ = [
     "TopicPattern",
 ]
 
-FORMATS = ("canal", "debezium", "maxwell", "dts", "json")
+FORMATS = registry.names()
 StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""
 

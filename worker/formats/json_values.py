@@ -14,12 +14,23 @@ import msgspec
 
 from handlers.decimals import bounded
 
-__all__ = ["DECODE_ERRORS", "JSON_ERRORS", "compact", "number", "plain", "read_json", "text_of"]
+__all__ = [
+    "DECODE_ERRORS",
+    "JSON_ERRORS",
+    "READ_ERRORS",
+    "compact",
+    "number",
+    "plain",
+    "read_json",
+    "text_of",
+]
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
 JSON_ERRORS = (*DECODE_ERRORS, ArithmeticError)
 """The same, and a number beyond any bound."""
+READ_ERRORS = (*JSON_ERRORS, ValueError)
+"""The same, and what a value of another type than its column's raises."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import Message, Row, RowShape, TiDB
+from worker.formats.canal.rows import Message, Row, RowShape, TiDB, refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
@@ -73,14 +73,12 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
 
 
 def _statement(message: Message[Any], rows: list[Row] | None, record: Record) -> list[Change]:
-    if rows or not (message.type == "TRUNCATE" or (message.sql or "").strip()):
-        raise UndecodableRecord(
-            "no Canal message: `isDdl` is true, and it holds " + ("rows" if rows else "no `sql`")
-        )
+    truncates, sql = message.type == "TRUNCATE", message.sql or ""
+    refuse_statement("Canal message", has_rows=bool(rows), is_empty=not (truncates or sql.strip()))
     return statement_from(
-        message.sql or "",
+        sql,
         record,
-        truncates=message.type == "TRUNCATE",
+        truncates=truncates,
         time_ms=message.es,
         transaction=message.gtid or None,
     )

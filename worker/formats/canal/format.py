@@ -167,7 +167,11 @@ class Canal:
                             message.mysql_type == known.mysql_type
                             and message.primary_key == known.primary_key
                         ):
-                            shape, rows = known.shape, known.rows(message.data, value)
+                            shape, data = known.shape, message.data
+                            if data is not None and len(data) == 1:  # as most are
+                                rows = [known.row(data[0], value)]
+                            else:
+                                rows = known.rows(data, value)
                     except REFUSALS:
                         rows = None
                 if rows is None:

@@ -28,6 +28,7 @@ __all__ = [
     "RowsDecoder",
     "TiDB",
     "read_shape",
+    "refuse_statement",
 ]
 
 Rows = TypeVar("Rows")
@@ -165,12 +166,13 @@ class RowShape:
 class RowsDecoder:
     """Reads messages of one shape in one pass. Never changed."""
 
-    __slots__ = ("_read", "decode", "mysql_type", "primary_key", "shape")
+    __slots__ = ("decode", "mysql_type", "primary_key", "row", "shape")
 
     def __init__(self, shape: RowShape, struct: Any) -> None:
         self.shape = shape
         self.mysql_type, self.primary_key = shape.mysql_type, shape.primary_key
-        self._read = struct.reader(_refuse_null)
+        self.row: Callable[[Any, bytes], Row] = struct.reader(_refuse_null)
+        """Makes a row of what `decode` read from a text. Raises one of REFUSALS."""
         self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
             cast(Any, Message)[list[struct.type]], strict=False
         ).decode
@@ -178,10 +180,14 @@ class RowsDecoder:
 
     def rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
         """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
-        if data is None:
-            return None
-        read = self._read
-        return [read(data[0], text)] if len(data) == 1 else [read(row, text) for row in data]
+        return None if data is None else [self.row(row, text) for row in data]
+
+
+def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
+    """Raises UndecodableRecord for a statement with rows, or without a text that it needs."""
+    if has_rows or is_empty:
+        held = "rows" if has_rows else "no `sql`"
+        raise UndecodableRecord(f"no {what}: `isDdl` is true, and it holds {held}")
 
 
 def _refuse_null(text: bytes) -> None:

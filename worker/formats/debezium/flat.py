@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from handlers.api import Operation
-from worker.formats.debezium.source import POSTGRESQL, Row, Source, refuse_others
+from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.strangers import hint_of
@@ -29,7 +29,6 @@ _HINT = (
     "add.headers; of PostgreSQL schema instead of db) and "
     "delete.tombstone.handling.mode=rewrite-with-tombstone"
 )
-_OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "snapshot", "u": "update", "d": "delete"}
 _ADDED = ("table", "db", "schema", "source_ts_ms", "source_table", "source_db", "source_schema", "source_lsn")
 _CONTEXT = "debezium.context."
 _MOST_DIGITS = 20
@@ -85,7 +84,7 @@ def _operation(told: Mapping[str, Any]) -> Operation:
     if op is None:
         return "update"  # an insert or an update: which of both nobody said
     try:
-        return _OPERATIONS[op]
+        return ROWS[op]
     except KeyError:
         raise UndecodableRecord(f"a flattened record with the operation {op!r}") from None
 
@@ -96,7 +95,7 @@ def _refuse_other_prefix(row: Row) -> None:
         prefix = name.removesuffix("op")
         if (
             isinstance(value, str)
-            and value in _OPERATIONS
+            and value in ROWS
             and prefix not in ("", name)
             and any(prefix + one in row for one in _ADDED)
         ):

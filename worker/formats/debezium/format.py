@@ -19,16 +19,17 @@ from worker.formats.debezium.keys import Keys
 from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
-from worker.formats.debezium.rows import ENDLESS, Message, ReadRows, RowShape, Sure
+from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
 from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.source import (
     REFUSALS,
+    ROWS,
     Row,
     Source,
     log_position,
     refuse_others,
 )
-from worker.formats.images import Image, changes_from, lacking
+from worker.formats.images import NOTHING, Image, changes_from, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
@@ -40,13 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "Debezium"]
 
-OPERATIONS: Mapping[str, Operation] = {
-    "c": "insert",
-    "r": "snapshot",
-    "u": "update",
-    "d": "delete",
-    "t": "truncate",
-}
+OPERATIONS: Mapping[str, Operation] = {**ROWS, "t": "truncate"}
 _MAX_TOPICS = 10_000
 
 
@@ -149,7 +144,7 @@ class Debezium:
                         and self._is_of(shape, message.source)
                         and not (shape.may_lack_values and lacks_values(payload))
                     ):
-                        into.extend(self._changes(message, ReadRows(*decoder.rows(message)), shape, record))
+                        into.extend(self._changes(message, decoder.rows(message), shape, record))
                         return
                 except REFUSALS:
                     pass
@@ -201,21 +196,25 @@ class Debezium:
         if len(self._recent) >= _MAX_TOPICS:
             self._recent.clear()
         self._recent[record.topic()] = shape
-        return self._changes(*shape.read(payload), shape, record)
+        message, rows, lacks = shape.read(payload)
+        return self._changes(message, rows, shape, record, lacks=lacks)
 
     def _changes(
-        self, message: Message[Any], rows: ReadRows, shape: RowShape, record: Record
+        self,
+        message: Message[Any],
+        rows: Rows,
+        shape: RowShape,
+        record: Record,
+        *,
+        lacks: frozenset[str] | None = NOTHING,
     ) -> tuple[Change, ...]:
         source = message.source
         op = OPERATIONS[message.op]
-        before, after = rows.before, rows.after
-        lacks: frozenset[str] | None = rows.lacks
+        before, after = rows
         key_columns, types, is_whole = None, None, True
         if op != "truncate":
-            key_columns, types = (
-                self._keys.columns(record.key(), record.topic(), shape.definition),
-                shape.types,
-            )
+            key_columns = self._keys.columns(record.key(), record.topic(), shape.definition)
+            types = shape.types
             if op == "delete":
                 after, before = None, self._row_of_key(record, shape) if before is None else before
             elif after is None:
@@ -243,7 +242,7 @@ class Debezium:
             lacks,
             is_whole,
         )
-        if key_columns is None or op == "update" or not record.headers():
+        if key_columns is None or op == "update":
             return (change,)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 

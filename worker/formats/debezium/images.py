@@ -21,7 +21,7 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
     if op == "delete" and before is not None:
         if postgresql is not None and key:
             before = postgresql.deleted(before, key)
-        return deleted(before, key, shape.columns | lacks)
+        return deleted(before, key, shape.columns | lacks if lacks else shape.columns)
     if op != "update" or after is None:
         return sent
     if postgresql is not None:

@@ -13,16 +13,14 @@ import msgspec
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes
+from worker.formats.debezium.keys import plain_object
 from worker.formats.debezium.rows import RowShape
-from worker.formats.debezium.source import Row
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Record
-from worker.formats.json_values import DECODE_ERRORS
 
 __all__ = ["of_moved_row"]
 
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
-_read_key = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def of_moved_row(
@@ -32,11 +30,12 @@ def of_moved_row(
 
     A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
     """
-    rows, key = shape.postgresql, change.key_columns
+    rows, key, headers = shape.postgresql, change.key_columns, record.headers()
     # A flattened record without an operation is an update, whatever happened.
-    if not key or (change.op == "update" and change.before is not None) or not record.headers():
+    if not headers or not key or (change.op == "update" and change.before is not None):
         return (change,)
-    found = _header(record, _NEW_KEY if change.op == "delete" else _OLD_KEY, envelopes)
+    wanted = _NEW_KEY if change.op == "delete" else _OLD_KEY
+    found = plain_object(next((value for name, value in headers if name == wanted), None), envelopes)
     if found is None:
         return (change,)
     after, lacks = change.after, change.lacks or NOTHING
@@ -57,13 +56,3 @@ def of_moved_row(
         change, op="delete", before=old, after=None, lacks=NOTHING, before_is_whole=False
     )
     return gone, msgspec.structs.replace(change, index=1)
-
-
-def _header(record: Record, name: str, envelopes: Envelopes) -> Row | None:
-    raw = next((value for header, value in record.headers() or () if header == name), None)
-    if raw is None:
-        return None
-    try:
-        return _read_key(envelopes.split(raw).payload)
-    except DECODE_ERRORS:
-        return None

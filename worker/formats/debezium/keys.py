@@ -11,7 +11,7 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "plain_object"]
 
 _MAX_TOPICS = 10_000
 _SHOWN = 40
@@ -81,7 +81,12 @@ class Keys:
 
     def values(self, key: bytes | None) -> dict[str, Any] | None:
         """The key's columns with plain JSON values; None where there are none."""
-        try:
-            return None if key is None else _read_values(self._envelopes.split(key).payload)
-        except DECODE_ERRORS:
-            return None
+        return plain_object(key, self._envelopes)
+
+
+def plain_object(value: bytes | None, envelopes: Envelopes) -> dict[str, Any] | None:
+    """What a key, or a header, holds; None: it is no JSON object."""
+    try:
+        return None if value is None else _read_values(envelopes.split(value).payload)
+    except DECODE_ERRORS:
+        return None

@@ -9,7 +9,7 @@ import msgspec
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
-from worker.formats.debezium.source import Payload, Row, refuse_others
+from worker.formats.debezium.source import ROWS, Payload, Row, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
 from worker.formats.strangers import stranger
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Router", "undecodable"]
 
-_ROWS = ("c", "u", "d", "r")
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5
 _NOTIFICATION = frozenset(("id", "aggregate_type", "type", "additional_data"))
@@ -91,9 +90,9 @@ class Router:
     def of_envelope(payload: Payload) -> Route:
         envelope = _read_envelope(payload)
         source = envelope.source
-        if envelope.op in _ROWS and source.schema is None:
+        if envelope.op in ROWS and source.schema is None:
             return source
-        if envelope.op in _ROWS or envelope.op == "t":
+        if envelope.op in ROWS or envelope.op == "t":
             return PlainRoute(source.schema or source.database, source.table, envelope.op == "t")
         raise _NoRowError
 

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
-__all__ = ["ENDLESS", "Message", "ReadRows", "RowShape", "Sure"]
+__all__ = ["ENDLESS", "Message", "RowShape", "Rows", "Sure"]
 
 RowType = TypeVar("RowType")
 
+Rows = tuple[Row | None, Row | None]
+"""(before, after)"""
 ENDLESS = 1 << 63
 """Beyond all positions."""
 
@@ -55,15 +57,6 @@ class Message(msgspec.Struct, Generic[RowType], gc=False):
 
 
 _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Row], float_hook=number).decode
-
-
-class ReadRows(NamedTuple):
-    """The rows of a message."""
-
-    before: Row | None
-    after: Row | None
-    lacks: frozenset[str] = NOTHING
-    """The columns for which the newer of the two has a placeholder."""
 
 
 class Sure(NamedTuple):
@@ -90,7 +83,7 @@ class RowsDecoder:
             cast(Any, Message)[struct.type], float_hook=number
         ).decode
 
-    def rows(self, message: Message[Any]) -> tuple[Row | None, Row | None]:
+    def rows(self, message: Message[Any]) -> Rows:
         """(before, after) of a message that `decode` read. Raises one of REFUSALS."""
         before, after = message.before, message.after
         if before is not None and after is not None:
@@ -169,8 +162,9 @@ class RowShape:
         head = self.head
         return value if head is None else head.payload(value)
 
-    def read(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
-        """A message of this shape with its rows, by whichever way reads them.
+    def read(self, payload: Payload) -> tuple[Message[Any], Rows, frozenset[str]]:
+        """A message of this shape; its rows, by whichever way reads them; and the columns for which the newer
+        of the two has a placeholder.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
         column's type.
@@ -181,13 +175,13 @@ class RowShape:
         if decoder is not None:
             try:
                 message = decoder.decode(payload)
-                return message, ReadRows(*decoder.rows(message))
+                return message, decoder.rows(message), NOTHING
             except REFUSALS:
                 self.practice.refused()
-        message, rows = self._read_columns(payload)
-        if sample := message.after or message.before:
+        found = self._read_columns(payload)
+        if sample := found[0].after or found[0].before:
             self.practice.met(tuple(sample))
-        return message, rows
+        return found
 
     def typed(self, row: Row) -> Row:
         """A row of plain JSON values, with typed ones. Raises UndecodableRecord."""
@@ -206,12 +200,12 @@ class RowShape:
                 raise wrong_value(column, (self.types or {}).get(column), repr(value), error) from None
         return typed
 
-    def _read_columns(self, payload: Payload) -> tuple[Message[Any], ReadRows]:
+    def _read_columns(self, payload: Payload) -> tuple[Message[Any], Rows, frozenset[str]]:
         message = _read_plain(payload)
         before = None if message.before is None else self.typed(message.before)
         after = None if message.after is None else self.typed(message.after)
         sent, row = (message.before, before) if after is None else (message.after, after)
-        return message, ReadRows(before, after, lacking((sent or {}).keys(), row or {}))
+        return message, (before, after), lacking((sent or {}).keys(), row or {})
 
     def _decoder(self, names: tuple[str, ...]) -> RowsDecoder:
         readers = [(name, self.readers.get(name, AS_IT_IS)) for name in names]

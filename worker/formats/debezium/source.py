@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from handlers.api import Operation
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
@@ -15,6 +17,7 @@ __all__ = [
     "MYSQL",
     "POSTGRESQL",
     "REFUSALS",
+    "ROWS",
     "Payload",
     "Row",
     "Source",
@@ -31,6 +34,8 @@ REFUSALS = (*DECODE_ERRORS, ValueError, TypeError, ArithmeticError)
 """What reading a value raises that is not of its column's type."""
 
 _MOST_DIGITS = 18
+ROWS: Mapping[str, Operation] = {"c": "insert", "r": "snapshot", "u": "update", "d": "delete"}
+"""What an envelope's `op` says of a row."""
 MYSQL = ("mysql", "mariadb")
 POSTGRESQL = "postgresql"
 """Values of `source.connector`."""

@@ -14,6 +14,7 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.history import (
     ROW_TYPES,
     TABLE_DDL,
@@ -22,7 +23,7 @@ from worker.formats.maxwell.history import (
     log_position_of,
     read_statement,
 )
-from worker.formats.maxwell.rows import DECODE_ERRORS, Header, Message, Row, RowShape
+from worker.formats.maxwell.rows import Header, Message, Row, RowShape
 from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Shapes
 from worker.formats.strangers import hint_at, stranger
@@ -96,7 +97,7 @@ class Maxwell:
             if header.type in TABLE_DDL:
                 statement = read_statement(value)
                 return PlainRoute(*statement.name_after, True)
-        except DECODE_ERRORS as error:
+        except READ_ERRORS as error:
             raise _undecodable(value, error) from None
         if header.type not in ROW_TYPES:
             hint = hint_at(value, "maxwell")
@@ -109,7 +110,7 @@ class Maxwell:
         """The time of the binlog event, `ts`."""
         try:
             return _time_ms(_read_header(record.value() or b""))
-        except DECODE_ERRORS:
+        except READ_ERRORS:
             return None
 
     def decode(self, record: Record, into: list[Change]) -> None:
@@ -126,13 +127,13 @@ class Maxwell:
                 if self._shapes.get(self._shape_key(message, record)[0]) is recent:
                     into.extend(_changes(message, decoder.row(message.data), recent, record))
                     return
-            except DECODE_ERRORS:
+            except READ_ERRORS:
                 pass
         try:
             into.extend(self._read(value, record))
         except UndecodableRecord:
             raise
-        except DECODE_ERRORS as error:
+        except READ_ERRORS as error:
             raise _undecodable(value, error) from None
 
     def _read(self, value: bytes, record: Record) -> Sequence[Change]:
@@ -176,7 +177,7 @@ def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
         return None
     try:
         found = _read_key(key)
-    except DECODE_ERRORS:
+    except READ_ERRORS:
         return None
     if isinstance(found, tuple):
         return tuple(name for column in found[2] for name in column) or None
@@ -218,6 +219,6 @@ def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     try:
         if _read_envelope(value).encrypted is not msgspec.UNSET:
             return UndecodableRecord("the record is encrypted; set Maxwell's encrypt = none")
-    except DECODE_ERRORS:
+    except READ_ERRORS:
         pass
     return stranger(value, "Maxwell record", error, "maxwell")

@@ -9,7 +9,8 @@ from functools import lru_cache
 import msgspec
 
 from worker.formats.interface import LogPosition, Record
-from worker.formats.maxwell.rows import DECODE_ERRORS, Header
+from worker.formats.json_values import READ_ERRORS
+from worker.formats.maxwell.rows import Header
 from worker.formats.maxwell.tables import MaxwellTable, definition_of, template_of
 from worker.formats.table_history import TableDefinition, TableHistory
 
@@ -58,7 +59,7 @@ def log_position_of(record: Record) -> LogPosition | None:
     """By the binlog position. Without one, and for rows of a bootstrap, Kafka's time counts."""
     try:
         found = _read_logged(record.value() or b"")
-    except DECODE_ERRORS:
+    except READ_ERRORS:
         return None
     if found.type in ROW_TYPES:
         return LogPosition(_STREAM, _order_of(found.position), barrier=False)
@@ -85,7 +86,7 @@ class MaxwellHistory:
                 for clock, order in _clocks(statement, record):
                     self._learn(clock, order, statement)
                 self._learned.add(place)
-        except DECODE_ERRORS:
+        except READ_ERRORS:
             return
 
     def find(self, row: Header, record: Record) -> TableDefinition | None:

@@ -14,18 +14,15 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from worker.formats.interface import UndecodableRecord, wrong_value
-from worker.formats.json_values import number
-from worker.formats.maxwell.values import COLUMN_ERRORS, UNTYPED, Column, column_of
+from worker.formats.json_values import READ_ERRORS, number
+from worker.formats.maxwell.values import UNTYPED, Column, column_of
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
 
-__all__ = ["DECODE_ERRORS", "Header", "Message", "Row", "RowShape"]
+__all__ = ["Header", "Message", "Row", "RowShape"]
 
 Data = TypeVar("Data")
-
-DECODE_ERRORS = COLUMN_ERRORS
-"""What `RowShape.read` and the decoders raise for a record that is not as it should be."""
 
 _NULL = msgspec.Raw(b"null")
 
@@ -80,7 +77,7 @@ class RowDecoder:
         ).decode
 
     def row(self, data: Any) -> Row:
-        """The row of a record that `decode` read. Raises one of DECODE_ERRORS."""
+        """The row of a record that `decode` read. Raises one of READ_ERRORS."""
         row = self._read(data)
         if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
             raise ValueError("an object or an array, which is to be read as text")
@@ -108,13 +105,13 @@ class RowShape:
         self.practice = Practice(self._decoder)
 
     def read(self, value: bytes) -> tuple[Message[Any], Row]:
-        """A record of this shape and its row, by whichever way reads them. Raises one of DECODE_ERRORS."""
+        """A record of this shape and its row, by whichever way reads them. Raises one of READ_ERRORS."""
         decoder = self.practice.decoder
         if decoder is not None:
             try:
                 typed = decoder.decode(value)
                 return typed, decoder.row(typed.data)
-            except DECODE_ERRORS:
+            except READ_ERRORS:
                 # Columns come and go where Maxwell leaves out what is null.
                 self.practice.refused()
         message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
@@ -140,7 +137,7 @@ class RowShape:
                 column = self._columns[name] = self._column_of(name)
             try:
                 row[name] = column.read(raw)
-            except DECODE_ERRORS as error:
+            except READ_ERRORS as error:
                 held = bytes(raw).decode(errors="replace")
                 raise wrong_value(name, (self.types or {}).get(name), held, error) from None
         return row

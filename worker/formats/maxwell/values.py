@@ -13,10 +13,10 @@ import msgspec
 
 from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
 from handlers.mysql.values import converter_of
-from worker.formats.json_values import JSON_ERRORS, compact, plain, text_of
+from worker.formats.json_values import compact, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
-__all__ = ["COLUMN_ERRORS", "UNTYPED", "Column", "column_of"]
+__all__ = ["UNTYPED", "Column", "column_of"]
 
 
 class Column(NamedTuple):
@@ -25,7 +25,7 @@ class Column(NamedTuple):
     json_type: Any
     """What a JSON decoder reads the value as, by itself; it may refuse values that `read` knows."""
     read: Callable[[msgspec.Raw], Any]
-    """The whole way. Raises one of JSON_ERRORS or ValueError for what is no value of the type."""
+    """The whole way. Raises one of READ_ERRORS for what is no value of the type."""
     finish: Callable[[Any], Any] | None = None
     """What is left to do with the decoder's value, unless it is None. Raises as `read` does."""
     is_finished: Callable[[Any], bool] | None = None
@@ -105,5 +105,3 @@ _GEOMETRY = _decoded(str, geometry_bytes)
 _JSON = Column(msgspec.Raw, _json, _json)
 UNTYPED = Column(msgspec.Raw, plain, plain)
 """Of a column whose type nothing tells."""
-COLUMN_ERRORS = (*JSON_ERRORS, ValueError)
-"""What `read` and `finish` of a Column raise."""

@@ -18,7 +18,7 @@ from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
-__all__ = ["TYPE_NAMES", "Convert", "converter"]
+__all__ = ["TYPE_NAMES", "Convert", "converter", "said"]
 
 Convert = Callable[[Any], Any]
 """A value that is not None, as `json_values.number` and a JSON decoder give it -> the column's value. Raises
@@ -58,6 +58,13 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return repr(value)
     raise ValueError("an object or an array")
+
+
+def said(value: object) -> str:
+    """As JSON writes it, a text without quotes."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _own_text(value: object) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
-from worker.formats.json_values import read_json
+from worker.formats.json_values import READ_ERRORS, read_json
+from worker.formats.own_json.columns import said
 from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
 from worker.formats.own_json.paths import (
     ABSENT,
@@ -21,7 +22,7 @@ from worker.formats.own_json.paths import (
     read_source,
 )
 from worker.formats.own_json.routes import route_of
-from worker.formats.own_json.rows import READ_ERRORS, Row, RowRule, raw_row
+from worker.formats.own_json.rows import Row, RowRule, raw_row
 from worker.formats.own_json.times import reader_of
 from worker.formats.strangers import stranger
 from worker.formats.times import kafka_time
@@ -51,9 +52,7 @@ class Json:
         self.route: Callable[[bytes], Route] = route_of(self._database, self._table)
         self._lacks = NOTHING if layout.updates == "whole" else None
         self._rule = RowRule(key_rule(layout.key), layout.columns, layout.exclude)
-        # Threads share it without a lock: each access is one dict operation, and two threads that miss
-        # together make the same rule twice.
-        self._rules: dict[tuple[str, str], RowRule] = {}
+        self._rule_for = lru_cache(_MAX_RULES)(self._made_rule)
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip a record that `route` refused, or whose database or table is empty."""
@@ -176,22 +175,13 @@ class Json:
             names.append(name)
         return names[0], names[1]
 
-    def _rule_for(self, database: str, table: str) -> RowRule:
-        if not self._layout.tables:
+    def _made_rule(self, database: str, table: str) -> RowRule:
+        name = f"{database}.{table}"
+        own = next((own for own in self._layout.tables if own.matches(name)), None)
+        if own is None:
             return self._rule
-        rule = self._rules.get((database, table))
-        if rule is None:
-            name = f"{database}.{table}"
-            own = next((own for own in self._layout.tables if own.matches(name)), None)
-            rule = self._rule
-            if own is not None:
-                key = self._layout.key if own.key is None else own.key
-                columns = {**self._layout.columns, **own.columns}
-                rule = RowRule(key_rule(key), columns, self._layout.exclude)
-            if len(self._rules) >= _MAX_RULES:
-                self._rules.clear()
-            self._rules[database, table] = rule
-        return rule
+        key = self._layout.key if own.key is None else own.key
+        return RowRule(key_rule(key), {**self._layout.columns, **own.columns}, self._layout.exclude)
 
     def _time_ms(self, document: Any, record: Record) -> int:
         """Raises UndecodableRecord."""
@@ -232,9 +222,7 @@ def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
 
 def _word(value: Any) -> str:
     """As JSON writes it, a text without quotes; null also for what is not there."""
-    if value is None or value is ABSENT:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return said(None if value is ABSENT else value)
 
 
 def _beside() -> Row:

@@ -12,7 +12,7 @@ from handlers.mysql.types import read_type
 from handlers.options.matching import table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern, not_allowed
-from worker.formats.own_json.columns import TYPE_NAMES
+from worker.formats.own_json.columns import TYPE_NAMES, said
 from worker.formats.own_json.paths import InKey, InValue, read_source
 
 __all__ = ["JsonLayout", "JsonOperation", "JsonTable", "TimeUnit"]
@@ -81,14 +81,7 @@ def _type(value: object) -> str:
 def _operations(value: object) -> object:
     if not isinstance(value, Mapping) or not value:
         raise not_allowed(_MEANINGS)
-    return {_said(said): meaning for said, meaning in value.items()}
-
-
-def _said(key: object) -> str:
-    """As JSON writes it: YAML's key may be a number, true, false or null."""
-    if key is None:
-        return "null"
-    return str(key).lower() if isinstance(key, bool) else str(key)
+    return {said(key): meaning for key, meaning in value.items()}
 
 
 def _text(value: object) -> str:

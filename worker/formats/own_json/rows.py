@@ -9,11 +9,11 @@ import msgspec
 
 from handlers.mysql.types import read_type
 from worker.formats.interface import UndecodableRecord, wrong_value
-from worker.formats.json_values import JSON_ERRORS, compact, read_json
+from worker.formats.json_values import READ_ERRORS, compact, read_json
 from worker.formats.own_json.columns import converter
 from worker.formats.own_json.paths import InKey, InValue
 
-__all__ = ["READ_ERRORS", "KeyRule", "RawRow", "Row", "RowRule", "raw_row"]
+__all__ = ["KeyRule", "RawRow", "Row", "RowRule", "raw_row"]
 
 Row = dict[str, Any]
 RawRow = Callable[[], Mapping[str, msgspec.Raw]]
@@ -21,7 +21,6 @@ RawRow = Callable[[], Mapping[str, msgspec.Raw]]
 KeyRule = tuple[str, ...] | InValue | InKey | None
 """Column names, or where the key's columns stand; None: no key."""
 
-READ_ERRORS = (*JSON_ERRORS, ValueError)
 _NESTED = frozenset((dict, list))
 
 _read_members: Callable[[bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.json.Decoder(

@@ -10,7 +10,7 @@ from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
 from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_values
-from worker.formats.debezium.rows import ReadRows, RowShape
+from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Shapes
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["DebeziumWithRegistry", "schemas_of"]
 
 _MAGIC = b"\0"
-_ROWS = ("c", "u", "d", "r")
 _FAULTS = (*REFUSALS, *READ_ERRORS)
 _MESSAGES_BEFORE_CODE = 64
 """Code for a table's rows takes some milliseconds to make."""
@@ -128,7 +127,7 @@ class DebeziumWithRegistry(Debezium):
         if envelope is None:
             return self._router.of_envelope(self._router.payload(value))
         database, schema, table, op = envelope.route(value, size)
-        if op not in _ROWS and op != "t":
+        if op not in OPERATIONS:
             raise LookupError("not a row")  # `explain` has to say
         return PlainRoute(schema or database or "", table or "", op == "t")
 
@@ -191,7 +190,7 @@ class DebeziumWithRegistry(Debezium):
                 if message.op in OPERATIONS and not (
                     shape.may_lack_values and (AVRO_MARK in value or lacks_values(value))
                 ):
-                    into.extend(self._changes(message, ReadRows(before, after), shape, record))
+                    into.extend(self._changes(message, (before, after), shape, record))
                     return
             except _FAULTS:
                 pass

@@ -20,6 +20,7 @@ from worker.formats.canal.packets.entries import (
     read_entry,
     row_change,
 )
+from worker.formats.canal.rows import refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import (
     Apart,
@@ -119,9 +120,8 @@ class Packets:
             raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
         if change.is_ddl:
             is_truncate, sql = change.event_type == _TRUNCATE, change.sql
-            if change.row_datas or not (is_truncate or sql.strip()):
-                what = "rows" if change.row_datas else "no `sql`"
-                raise UndecodableRecord(f"no packet of Canal: `isDdl` is true, and it holds {what}")
+            is_empty = not (is_truncate or sql.strip())
+            refuse_statement("packet of Canal", has_rows=bool(change.row_datas), is_empty=is_empty)
             return statement_from(
                 sql,
                 record,

@@ -141,7 +141,7 @@ _in_utc = in_utc(as_none)
 
 def _timestamp_of(value: datetime) -> datetime | None:
     """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
-    moment: datetime | None = _in_utc(value)
+    moment: datetime | None = value if value.tzinfo is UTC else _in_utc(value)
     return None if moment == _ZERO else moment
 
 

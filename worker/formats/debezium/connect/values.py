@@ -7,7 +7,6 @@ Debezium's own types are described at https://debezium.io/documentation/referenc
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
@@ -17,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
-from handlers.mysql.values import single
+from handlers.mysql.values import compact_json, single
 from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
@@ -39,7 +38,6 @@ __all__ = [
     "Reader",
     "array_of",
     "bits_of",
-    "compact",
     "connect_reader",
     "digits_of",
     "enum_of",
@@ -98,7 +96,6 @@ _MOST_PLACES = 1000
 _LONGEST_BITS = 64
 """That are one number; longer ones are bytes, the last first."""
 _LENGTH_DIGITS = 10
-_OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
 # ---- numbers
@@ -148,16 +145,6 @@ def _bits(value: bytes) -> int:
 
 
 # ---- text
-
-
-def compact(text: str) -> str:
-    """JSON without spaces; the order of keys and the spelling of numbers stay."""
-    if " " not in text and not _OTHER_SPACE.search(text):
-        return text
-    try:
-        return msgspec.json.format(text, indent=-1)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def enum_of(labels: Sequence[str]) -> Reader:
@@ -244,7 +231,7 @@ _BY_MEANING: Mapping[str, Reader] = {
     "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
     "io.debezium.data.VariableScaleDecimal": Reader(_AnyScale, _any_scale),
     "io.debezium.data.Bits": Reader(bytes, _bits),
-    "io.debezium.data.Json": Reader(str, compact),
+    "io.debezium.data.Json": Reader(str, compact_json),
     "io.debezium.data.geometry.Geometry": _SHAPE,
     "io.debezium.data.geometry.Geography": _SHAPE,
     "io.debezium.data.geometry.Point": _SHAPE,
