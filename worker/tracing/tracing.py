@@ -191,7 +191,7 @@ class Tracing:
 
 
 class _Budget:
-    """So many a second."""
+    """A number of records per second."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -206,9 +206,6 @@ class _Budget:
     def take(self) -> bool:
         with self._lock:
             second = int(time.monotonic())
-            if second != self._second:
-                self._second, self._taken = second, 0
-            if self._taken >= self._most:
-                return False
-            self._taken += 1
-            return True
+            self._taken = self._taken + 1 if second == self._second else 1
+            self._second = second
+            return self._taken <= self._most

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
-from handlers.sql.types.duckdb_types import DUCKDB
+from handlers.sql.types.duckdb_types import UBigInt
 from handlers.sql.types.mysql_sizes import key_type
 from handlers.sql.types.postgresql_types import native_type
 
@@ -143,6 +143,27 @@ _POSTGRESQL: dict[str, Maker] = {
     **dict.fromkeys(("binary", "varbinary", *_BLOBS), lambda _: postgresql.BYTEA()),
 }
 
+# ---- DuckDB: https://duckdb.org/docs/stable/sql/data_types/overview
+
+_DUCKDB_DIGITS = 38
+
+
+def _duck_decimal(read: MySQLType) -> Type:
+    # Without sizes DuckDB would take (18, 3), and round.
+    if not read.sizes or read.sizes[0] > _DUCKDB_DIGITS:
+        return sa.TEXT()
+    return sa.NUMERIC(read.sizes[0], _scale(read))
+
+
+_DUCKDB: dict[str, Maker] = {
+    **_POSTGRESQL,
+    "bigint": lambda read: UBigInt() if read.unsigned else sa.BIGINT(),
+    "serial": lambda _: UBigInt(),
+    "bit": lambda read: UBigInt() if _bits(read) == 64 else sa.BIGINT(),
+    "decimal": _duck_decimal,
+    **dict.fromkeys(("char", "varchar"), lambda _: sa.TEXT()),  # texts have no length there
+}
+
 # ---- MySQL and MariaDB: https://dev.mysql.com/doc/refman/8.0/en/data-types.html
 
 _LONGTEXT: Type = mysql.LONGTEXT()
@@ -244,6 +265,6 @@ _MAKERS: Mapping[str, Mapping[str, Maker]] = {
     "postgresql": _POSTGRESQL,
     "mysql": _MYSQL,
     "sqlite": _SQLITE,
-    "duckdb": DUCKDB,
+    "duckdb": _DUCKDB,
 }
 _TEXTS: Mapping[str, Type] = {**dict.fromkeys(_MAKERS, sa.TEXT()), "mysql": _LONGTEXT}
