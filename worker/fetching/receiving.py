@@ -90,7 +90,7 @@ class Receiver:
         for message in [*ends, *self.gate.ends()]:
             self._told(message)
         if self.order is not None:
-            self.pauses.ahead(self.order.ahead())
+            self.pauses.single("ddl_topics", self.order.ahead())
             for assignment, end in self.order.ends():
                 assignment.tracker.reach(end)
 
