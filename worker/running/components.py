@@ -23,6 +23,7 @@ from worker.configuration.kafka_properties import admin_settings, consumer_setti
 from worker.dead_letters.writing import DEAD_LETTER_TARGET, DeadLetters
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Fetcher
+from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
@@ -44,7 +45,7 @@ from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
 from worker.running.ending import KAFKA_SECONDS
 from worker.running.handlers.handler_set import HandlerSet
-from worker.running.traced import processors, routers, saved, tracing_of
+from worker.running.traced import processors, saved, tracing_of
 from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
@@ -199,9 +200,8 @@ class Components:
             consumer,
             topics,
             assignments=self.assignments,
-            router=routers(self.tracing)(
-                self.book, self.metrics, on_undecodable=configuration.on_undecodable
-            ),
+            router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
+            fetched=None if self.tracing is None else self.tracing.fetch_times.note,
             rebalancer=self.rebalancer,
             refetching=self.refetching,
             lanes=self.lanes,
@@ -228,7 +228,7 @@ class Components:
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.held,
+            held=self.fetcher.backlog.parts,
             after=configuration.stuck_after,
             clock=clock,
         )
@@ -237,7 +237,7 @@ class Components:
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.held,
+            held=self.fetcher.backlog.parts,
             commit=self.committer.commit,
             letters=self.dead_letters is not None,
             stopped=stop.is_set,

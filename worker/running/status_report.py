@@ -111,7 +111,7 @@ class StatusReport:
             checkpoint=self._parts.committer.status(),
             kafka=KafkaStatus(
                 up=self._parts.brokers.up,
-                quiet_seconds=round(self._clock() - self._parts.fetcher.brought, 3),
+                quiet_seconds=round(self._clock() - self._parts.fetcher.receiver.brought, 3),
                 unconfirmed_seconds=round(self._parts.membership.held_seconds(self._clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
@@ -129,7 +129,7 @@ class StatusReport:
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
         if seen.held_up:
-            stands += sum(len(chunk.messages) for _, chunk in self._parts.fetcher.held())
+            stands += sum(len(chunk.messages) for _, chunk in self._parts.fetcher.backlog.parts())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from offsets.types import Checkpoint
 from worker.configuration import Configuration, Secrets
-from worker.fetching.routing import Router
 from worker.observing.metrics import Metrics
 from worker.processing.processor import Processor
 from worker.units.assigned_partition import Assignment
@@ -17,7 +16,7 @@ from worker.units.assigned_partition import Assignment
 if TYPE_CHECKING:
     from worker.tracing.tracing import Tracing
 
-__all__ = ["processors", "routers", "saved", "tracing_of"]
+__all__ = ["processors", "saved", "tracing_of"]
 
 Saved = Callable[[Mapping[Assignment, Checkpoint]], None]
 
@@ -51,15 +50,6 @@ def processors(tracing: Tracing | None) -> Callable[..., Processor]:
     from worker.processing.traced_processor import TracedProcessor  # noqa: PLC0415
 
     return partial(TracedProcessor, tracing=tracing)
-
-
-def routers(tracing: Tracing | None) -> Callable[..., Router]:
-    """What makes the router."""
-    if tracing is None:
-        return Router
-    from worker.fetching.timed_router import TimedRouter  # noqa: PLC0415
-
-    return partial(TimedRouter, fetch_times=tracing.fetch_times)
 
 
 def saved(tracing: Tracing | None, journal: Saved | None) -> dict[str, Saved]:
