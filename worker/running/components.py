@@ -141,7 +141,7 @@ class Components:
             fail=fail,
             finished_map=self.finished_map,
             membership=self.membership,
-            **saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
+            journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         self.kafka.sending = self.committer.sending
         formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
