@@ -1,9 +1,8 @@
-"""Where checkpoints are remembered: a local file, a database, Kafka's group, memory."""
+"""Where checkpoints are remembered: a local file, a database, Kafka's group."""
 
 from offsets.stores.file import FileEntry, FileStore
 from offsets.stores.interface import CheckpointError, CheckpointStore, OwnStore, StoreAway
 from offsets.stores.kafka import KafkaStore
-from offsets.stores.memory import MemoryStore
 from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
 
 __all__ = [
@@ -13,7 +12,6 @@ __all__ = [
     "FileEntry",
     "FileStore",
     "KafkaStore",
-    "MemoryStore",
     "OwnStore",
     "PolledKafkaStore",
     "StoreAway",

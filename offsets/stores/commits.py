@@ -22,7 +22,6 @@ __all__ = [
     "commit_now",
     "committed_of",
     "failure_of",
-    "listed",
     "marks_of",
     "refusal",
 ]
@@ -116,7 +115,9 @@ def commit_now(
         try:
             failure = failure_of(consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:
-            failure = refusal(error.args[0])
+            # librdkafka does not say which of them it was.
+            places = _listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
+            failure = refusal(error.args[0], f" of {places}")
         if failure is None:
             return marks_of(offsets)
         if not isinstance(failure, MetadataTooLarge) or not texts.shrink(offsets):
@@ -162,7 +163,7 @@ def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointE
     # Less metadata mends its own fault only. The commit is sent again then, and the others are told by that.
     too_large = MetadataTooLarge in kinds
     kind = MetadataTooLarge if too_large else kinds.pop() if len(kinds) == 1 else CheckpointError
-    text = f"Kafka refused the commit of {listed(texts, '; ')}"
+    text = f"Kafka refused the commit of {_listed(texts, '; ')}"
     taken = [each for each in answers if each.error is None]
     return PartlyRefused(text, marks_of(taken)) if taken and kind is CheckpointError else kind(text)
 
@@ -171,7 +172,7 @@ def _kind(error: object) -> type[CheckpointError]:
     return _KINDS.get(error.code(), CheckpointError) if isinstance(error, KafkaError) else CheckpointError
 
 
-def listed(texts: list[str], separator: str) -> str:
+def _listed(texts: list[str], separator: str) -> str:
     """The first three, and how many more there are."""
     more = f" and {len(texts) - 3} more partitions" if len(texts) > 3 else ""
     return separator.join(texts[:3]) + more

@@ -24,7 +24,7 @@ class CheckpointStore(Protocol):
 
     @property
     def name(self) -> str:
-        """`memory`, `file`, `sql` or `kafka`: the metrics' label `store`."""
+        """`file`, `sql` or `kafka`: the metrics' label `store`."""
         ...
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:

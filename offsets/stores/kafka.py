@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from offsets.stores.commits import (
-    CommitTexts,
-    MetadataTooLarge,
-    committed_of,
-    failure_of,
-    listed,
-    marks_of,
-    refusal,
-)
+from offsets.stores.commits import CommitTexts, commit_now, committed_of
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
@@ -36,23 +27,10 @@ COORDINATOR_BUSY = frozenset(
 _AGAIN_SECONDS = 0.1
 
 
-class _Commit:
-    """One request under way. `done` is set once, after `failure`."""
-
-    def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
-        self.offsets = offsets
-        self.done = threading.Event()
-        self.failure: CheckpointError | None = None
-
-    @property
-    def taken(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(each.topic, each.partition): each.offset for each in self.offsets}
-
-
 class KafkaStore:
-    """Commits through a consumer that nobody polls, on a thread of its own: a commit blocks while the group's
-    coordinator is away. The consumer must outlive the store, and be used by nobody else while a commit may be
-    under way: confluent-kafka lets one thread at a time into a consumer. A polled one has `PolledKafkaStore`.
+    """Commits through a consumer that nobody polls: a commit blocks while the group's coordinator is away, so
+    a thread of its own makes it. confluent-kafka lets one thread at a time into a consumer: nobody else may
+    use it while the store is `alive`. A polled consumer has `PolledKafkaStore`.
     """
 
     name = "kafka"
@@ -61,15 +39,9 @@ class KafkaStore:
         """`deadline`: seconds that `load` and `save` may take."""
         self._consumer = consumer
         self._deadline = deadline
-        self._turn = threading.Lock()  # guards _stuck, _late and _closed; held while Kafka is asked
-        self._stuck: _Commit | None = None
-        self._late: dict[TopicPartition, int] = {}
-        self._closed = False
         self._texts = CommitTexts()
-        self._requests: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
-        # A daemon: a commit that never returns must not keep the process alive.
-        self._thread = threading.Thread(target=self._run, name="checkpoint-kafka", daemon=True)
-        self._thread.start()
+        self._turn = threading.Lock()  # held while Kafka is asked
+        self._thread = threading.Thread()  # of the last commit
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """As `CheckpointStore.load`; fails at once while a commit that was given up is still under way."""
@@ -77,7 +49,8 @@ class KafkaStore:
 
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """As `load`, with what tells each commit from any other."""
-        with self._in_turn():
+        with self._turn:
+            self._refuse_second()
             return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
@@ -90,91 +63,44 @@ class KafkaStore:
         """
         if not checkpoints:
             return {}
-        while True:
-            commit = _Commit(self._texts.offsets_of(checkpoints))
+        answers: queue.SimpleQueue[dict[TopicPartition, Mark] | BaseException] = queue.SimpleQueue()
+
+        def commit() -> None:
             try:
-                self._send(commit)
-                return marks_of(commit.offsets)
-            except MetadataTooLarge:
-                if not self._texts.shrink(commit.offsets):
-                    raise
+                answers.put(commit_now(self._consumer, checkpoints, self._texts))
+            except BaseException as error:
+                answers.put(error)
 
-    def _send(self, commit: _Commit) -> None:
-        deadline = time.monotonic() + self._deadline
-        with self._in_turn():
-            if self._closed:
-                raise CheckpointError("the Kafka checkpoint store is closed")
-            self._requests.put(commit)
-            if not commit.done.wait(max(0.0, deadline - time.monotonic())):
-                self._stuck = commit
-                raise CheckpointError(
-                    f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
-                )
-        if commit.failure is not None:
-            raise commit.failure
-
-    def take_late(self) -> dict[TopicPartition, int]:
-        """The offsets that Kafka took after `save` had given up on them; each is told once.
-
-        They are what Kafka holds now, so the local file should know them (`FileStore.acknowledge`).
-        """
         with self._turn:
-            self._collect_late()
-            late, self._late = self._late, {}
-            return late
+            self._refuse_second()
+            # A daemon: a commit that never returns must not keep the process alive.
+            self._thread = threading.Thread(target=commit, name="checkpoint-kafka", daemon=True)
+            self._thread.start()
+            self._thread.join(self._deadline)
+        if answers.empty():
+            raise CheckpointError(
+                f"no answer from Kafka within {self._deadline:g} s; the commit is still under way"
+            )
+        answer = answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
-    def close(self, timeout: float | None = None) -> None:
-        """Take no more commits and wait for the one under way: `timeout` seconds, by default the deadline.
-
-        The consumer must not be closed while `alive` is True.
-        """
-        with self._turn:
-            if not self._closed:
-                self._closed = True
-                self._requests.put(None)
-        self._thread.join(self._deadline if timeout is None else timeout)
+    def close(self) -> None:
+        """Wait for a commit that is under way, for the deadline at most."""
+        if self.alive:
+            self._thread.join(self._deadline)
 
     @property
     def alive(self) -> bool:
-        """Whether the store's thread still uses the consumer."""
+        """Whether a commit still uses the consumer."""
         return self._thread.is_alive()
 
-    @contextlib.contextmanager
-    def _in_turn(self) -> Iterator[None]:
-        if not self._turn.acquire(timeout=self._deadline):
-            raise CheckpointError(f"another request to Kafka has not ended within {self._deadline:g} s")
-        try:
-            self._collect_late()
-            if self._stuck is not None:
-                raise CheckpointError(
-                    "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
-                )
-            yield
-        finally:
-            self._turn.release()
-
-    def _collect_late(self) -> None:
-        if self._stuck is not None and self._stuck.done.is_set():
-            if self._stuck.failure is None:
-                self._late.update(self._stuck.taken)
-            self._stuck = None
-
-    def _run(self) -> None:
-        while (commit := self._requests.get()) is not None:
-            commit.failure = self._commit(commit.offsets)
-            commit.done.set()
-
-    def _commit(self, offsets: list[confluent_kafka.TopicPartition]) -> CheckpointError | None:
-        """What went wrong, if anything."""
-        try:
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            # librdkafka does not say which of them it was.
-            places = listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
-            return refusal(error.args[0], f" of {places}")
-        except Exception as error:
-            return CheckpointError(f"the commit could not be sent: {error}")
-        return failure_of(answers)
+    def _refuse_second(self) -> None:
+        if self.alive:
+            raise CheckpointError(
+                "an earlier commit to Kafka is still under way: the group's coordinator does not answer"
+            )
 
 
 def load_committed(

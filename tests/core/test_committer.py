@@ -12,8 +12,9 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError
 from core.building import Clock, assignment
+from memory_store import MemoryStore
 
-from offsets.stores import CheckpointError, CommitInterrupted, FileStore, MemoryStore
+from offsets.stores import CheckpointError, CommitInterrupted, FileStore
 from offsets.stores.commits import PartlyRefused, refusal
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from core.building import Clock, assignment
 from lane_building import lanes_of
+from memory_store import MemoryStore
 
-from offsets.stores import CheckpointError, FileStore, MemoryStore
+from offsets.stores import CheckpointError, FileStore
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer

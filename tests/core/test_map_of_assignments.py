@@ -64,7 +64,7 @@ class Member:
     def poll(self) -> None:
         """What the fetcher does in one round."""
         self.parts.fetcher.gate.look(self.parts.lanes._clock())
-        self.parts.fetcher._receiver.receive(self.parts.consumer.consume(100, 0.1))
+        self.parts.fetcher.receiver.receive(self.parts.consumer.consume(100, 0.1))
 
     def named(self) -> str | None:
         """The window that the file's checkpoint counts on."""
@@ -204,8 +204,8 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     assert assignment.start.offset == "earliest"
     assert first.named() is None
     handed: list[str | None] = []
-    hand_over = first.parts.fetcher._receiver.hand_over
-    first.parts.fetcher._receiver.hand_over = lambda *given, **named: (  # type: ignore[method-assign]
+    hand_over = first.parts.fetcher.receiver._hand_over
+    first.parts.fetcher.receiver._hand_over = lambda *given, **named: (  # type: ignore[method-assign]
         handed.append(first.named()),
         hand_over(*given, **named),
     )[1]

@@ -63,10 +63,10 @@ def test_what_left_while_it_was_ahead_of_others_is_fetched_when_it_comes_back(
     it = member(strategy)
     ahead, _ = it.come(0, 3)
     assert it.read({0: RECORDS, 3: RECORDS}) == {0: RECORDS, 3: RECORDS}
-    it.pauses.ahead([ahead])
+    it.pauses.single("ddl_topics", [ahead])
     it.leave(0, 3)
     it.come(0, 3)
-    it.pauses.ahead([])  # nothing is held of the new assignment
+    it.pauses.single("ddl_topics", [])  # nothing is held of the new assignment
     assert it.read({0: RECORDS, 3: RECORDS}) == {0: RECORDS, 3: RECORDS}
 
 
@@ -79,10 +79,10 @@ def test_one_that_is_ahead_stays_paused_when_the_lanes_have_room_again(
     it.leave(0, 3)
     it.pauses.pause()
     ahead, other = it.come(0, 3)
-    it.pauses.ahead([ahead])
+    it.pauses.single("ddl_topics", [ahead])
     it.pauses.resume()
     assert it.read({3: RECORDS}) == {3: RECORDS}
     assert it.reads_nothing()
     assert [it.pauses.holds(each) for each in (ahead, other)] == [True, False], "each partition's own"
-    it.pauses.ahead([])
+    it.pauses.single("ddl_topics", [])
     assert it.read({0: RECORDS}) == {0: RECORDS}

@@ -57,7 +57,7 @@ class Site:
                 lambda topic: topic == "ddl", high=lambda _: None, max_bytes=max_bytes, clock=Clock()
             )
             order.watch([self.rows, self.ddl])
-        parts = dict.fromkeys(("refetching", "lanes", "errors", "metrics", "standstill", "hand_over"))
+        parts = dict.fromkeys(("refetching", "lanes", "errors", "metrics", "standstill"))
         self.receiver = Receiver(
             assignments=assignments,
             router=cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
@@ -67,6 +67,7 @@ class Site:
             max_ahead=cast(Any, MaxAhead()),
             polls=cast(Any, SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)),
             backlog=cast(Any, ()),
+            fetched=None,
             clock=Clock(),
             **{name: cast(Any, Mock()) for name in parts},
         )

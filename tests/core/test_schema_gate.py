@@ -33,7 +33,7 @@ class Pauses:
     def __init__(self) -> None:
         self.told: list[set[Assignment]] = []
 
-    def held(self, held: Any) -> None:
+    def single(self, _why: str, held: Any) -> None:
         self.told.append(set(held))
 
 

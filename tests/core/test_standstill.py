@@ -246,7 +246,7 @@ def test_a_partition_that_is_not_read_for_a_reason_is_no_standstill(
         if reason == "the lanes are full":
             watched.held = 1
         elif reason == "it is ahead of others":
-            watched.components.fetcher.pauses.ahead([watched.assignments[1]])
+            watched.components.fetcher.pauses.single("ddl_topics", [watched.assignments[1]])
         else:
             watched.watch.refused(watched.assignments[1], NO_LEADER)
 

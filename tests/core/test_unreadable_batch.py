@@ -64,7 +64,7 @@ class Site:
         self.receive(Message(topic=topic, partition=0, offset=offset, error=error, timestamp=(1, 1)))
 
     def receive(self, *messages: Message) -> None:
-        self.fetcher._receiver.receive(list(messages))
+        self.fetcher.receiver.receive(list(messages))
 
     def order(self) -> UnblockAnswer:
         asked = UnblockRequest(table="", topic="rows", partition=0, offset=BAD, action="skip", by="ann")

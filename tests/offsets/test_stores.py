@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
+from memory_store import MemoryStore
 
 from handlers.sql.target.engine import check_url
-from offsets.stores import CheckpointStore, FileEntry, FileStore, KafkaStore, MemoryStore, OwnStore, StoreAway
+from offsets.stores import CheckpointStore, FileEntry, FileStore, KafkaStore, OwnStore, StoreAway
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 

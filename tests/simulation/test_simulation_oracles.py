@@ -49,11 +49,16 @@ def found_by(oracle: str, *, first: int = 0) -> int:
 def test_a_partition_stays_paused_that_waits_for_nothing(monkeypatch: Patch) -> None:
     """The worker heals itself after a minute, so that all is handled in the end."""
 
-    def held(self: Pauses, held: Any) -> None:
-        before, self._held = self._held, set(held)
-        self._tell_changed(self._held - before)
+    right = Pauses.single
 
-    monkeypatch.setattr(Pauses, "held", held)
+    def single(self: Pauses, why: Any, wanted: Any) -> None:
+        if why != "held":
+            right(self, why, wanted)
+            return
+        before, self._single[why] = self.of(why), frozenset(wanted)
+        self._tell(self._single[why] - before)
+
+    monkeypatch.setattr(Pauses, "single", single)
     found_by("standstill")
 
 

@@ -30,9 +30,6 @@ from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.whole_share import WholeShare
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.chunk import Chunk
-from worker.units.delivery import Delivery
-from worker.units.unit import Unit
 
 __all__ = ["Fetcher"]
 
@@ -71,9 +68,9 @@ class Fetcher(threading.Thread):
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`order`: what puts the records of several topics in source order, where that is wanted; `share`:
-        whether this worker has them all. `prepare`: called, one after the other, before anything is fetched,
-        with what to call while it goes on. `leaves`: see `close_stays`."""
+        """`order`: what puts the records of several topics in source order, where
+        that is wanted; `share`: whether this worker has them all. `prepare`: called, one after the other,
+        before anything is fetched, with what to call while it goes on. `leaves`: see `close_stays`."""
         super().__init__(name="fetcher", daemon=True)
         self._consumer = consumer
         self._assignments = assignments
@@ -99,15 +96,14 @@ class Fetcher(threading.Thread):
         self._fail = fail
         self._draining = threading.Event()
         self._closing = threading.Event()
-        self._backlog = Backlog(lanes, max_records, max_bytes)
-        rebalancer.offer = self._backlog.offer
+        self.backlog = Backlog(lanes, max_records, max_bytes)
+        rebalancer.offer = self.backlog.offer
         self._pause = PollPause(lanes, store, clock)
-        self._held_since = 0.0
         self.requests = Requests()
         """What is to be done between two polls."""
         self.beat = clock()
         """When the thread last went round."""
-        self._receiver = Receiver(
+        self.receiver = Receiver(
             assignments=assignments,
             router=router,
             refetching=refetching,
@@ -120,8 +116,7 @@ class Fetcher(threading.Thread):
             max_ahead=self.max_ahead,
             standstill=self.standstill,
             polls=self._polls,
-            backlog=self._backlog,
-            hand_over=self._hand_over,
+            backlog=self.backlog,
             clock=clock,
         )
 
@@ -151,7 +146,7 @@ class Fetcher(threading.Thread):
                 if not self._may_read():
                     self.pauses.pause()
                     self._polls.stay(POLL_SECONDS)
-                elif self._backlog or self.pauses.everything:
+                elif self.backlog or self.pauses.everything:
                     self._wait_for_room()
                 elif self._pause.goes_on:
                     self._draining.wait(_MOMENT)
@@ -172,20 +167,20 @@ class Fetcher(threading.Thread):
     def _read_on(self) -> None:
         """What waits of an earlier poll, else the next one."""
         if self._polls.waiting:
-            self._receiver.receive(self._polls.waiting.popleft())
+            self.receiver.receive(self._polls.waiting.popleft())
         else:
-            self._receiver.begin_anew(self._refetching.made_anew())
+            self.receiver.begin_anew(self._refetching.made_anew())
             messages = self._polls.next()
             if messages and not self._may_read():
                 self._polls.waiting.append(messages)  # others left by that poll
             else:
-                self._receiver.receive(messages)
+                self.receiver.receive(messages)
         self._pause.polled()
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other lanes and bounds (see `Lanes.resize`). A request (see `requests`)."""
         self._polls.size = PollSize(max_records, max_bytes)
-        self._backlog.bound(max_records, max_bytes)
+        self.backlog.bound(max_records, max_bytes)
         if self._order is not None:
             self._order.bound(max_bytes)
 
@@ -202,26 +197,13 @@ class Fetcher(threading.Thread):
             or (self._order is not None and self._order.holds(assignment))
         )
 
-    @property
-    def brought(self) -> float:
-        """When a poll last brought a record, or the end of a partition."""
-        return self._receiver.brought
-
-    def waiting(self) -> set[Unit]:
-        """Tables with records that the lanes have not taken yet. Any thread."""
-        return self._backlog.units()
-
-    def held(self) -> list[tuple[Unit, Chunk]]:
-        """Those records. Any thread."""
-        return self._backlog.parts()
-
     def _alive(self, allowance: float = 0.0) -> None:
         """What comes next may take so many seconds longer than anything may."""
         self.beat = self._clock() + allowance
 
     def changed(self, gone: set[Assignment], added: list[Assignment]) -> None:
         """The rebalancer's word on this thread: these partitions left, those came."""
-        self._backlog.leave(gone)
+        self.backlog.leave(gone)
         self.max_ahead.left(gone)
         self.gate.forget(gone)
         self._polls.leave({assignment.partition for assignment in gone})
@@ -241,7 +223,7 @@ class Fetcher(threading.Thread):
         self._store.serve()
         self._membership.look(now)
         self.requests.serve()
-        hindered = bool(self._backlog or self._polls.waiting or self._draining.is_set())
+        hindered = bool(self.backlog or self._polls.waiting or self._draining.is_set())
         self.standstill.look(now, hindered=hindered)
         if self._refetching.look():
             self.pauses.came(self._assignments.current())  # the eager protocol assigns all of them anew
@@ -251,32 +233,26 @@ class Fetcher(threading.Thread):
     def _may_read(self) -> bool:
         return self._share is None or self._share.look(self._clock())
 
-    def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
-        fits = self._backlog.add(delivery)
-        if not fits:
-            self._held_since = self._clock()
-        self._polls.size.adjust(delivery, count, full=full, fits=fits)
-
     def _wait_for_room(self) -> None:
         """Offer what is held again; pause the partitions if that takes long, and go on polling."""
         begin = self._clock()
-        if not self._backlog:  # what waited belonged to partitions that left
+        if not self.backlog:  # what waited belonged to partitions that left
             self._lanes.forget_refused()
         self._lanes.wait_for_space(POLL_SECONDS)
-        if self._backlog.offer():
+        if self.backlog.offer():
             self.pauses.resume()
         elif self.pauses.everything:
             self._polls.stay(0.0)
-        elif begin - self._held_since > _PATIENCE:
+        elif begin - self.receiver.held_since > _PATIENCE:
             self.pauses.pause()
         self._metrics.backpressure(self._clock() - begin)
 
     def _idle_until_closed(self) -> None:
         """Stay in the group without fetching, so that others do not start on what still runs here."""
-        while self._backlog and not self._draining.is_set():  # it came before a record that stops the worker
+        while self.backlog and not self._draining.is_set():  # it came before a record that stops the worker
             self._go_round()
             self._wait_for_room()
-        self._backlog.clear()
+        self.backlog.clear()
         self._polls.waiting.clear()
         self.pauses.pause()
         while not self._closing.is_set():

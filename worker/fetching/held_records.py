@@ -145,7 +145,7 @@ class HeldRecords:
         return held.records[:count], len(held.records) - count
 
     def _tell(self) -> None:
-        self._pauses.held({*self._held, *self._uncommitted})
+        self._pauses.single("held", {*self._held, *self._uncommitted})
 
 
 def _ready(assignment: Assignment, records: list[Record]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -25,7 +25,7 @@ from worker.partitions.refetching import Refetching
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 
-__all__ = ["HandOver", "Receiver"]
+__all__ = ["Receiver"]
 
 _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
@@ -36,12 +36,6 @@ def _is_fault(message: Message) -> bool:
     """Neither a record nor the end of a partition."""
     error = message.error()
     return error is not None and error.code() != KafkaError._PARTITION_EOF
-
-
-class HandOver(Protocol):
-    """Gives a delivery to the lanes; keeps it until they have room."""
-
-    def __call__(self, delivery: Delivery, *, full: bool, count: int) -> None: ...
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,12 +58,13 @@ class Receiver:
     standstill: Standstill
     polls: Polls
     backlog: Backlog
-    hand_over: HandOver
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self.brought = self.clock()
         """When a poll last brought a record, or the end of a partition."""
+        self.held_since = 0.0
+        """When the lanes last had no room for what came."""
 
     def receive(self, messages: list[Message]) -> None:
         """Route the records of a poll, and act on what is none.
@@ -90,7 +85,7 @@ class Receiver:
         for message in [*ends, *self.gate.ends()]:
             self._told(message)
         if self.order is not None:
-            self.pauses.ahead(self.order.ahead())
+            self.pauses.single("ddl_topics", self.order.ahead())
             for assignment, end in self.order.ends():
                 assignment.tracker.reach(end)
 
@@ -105,8 +100,15 @@ class Receiver:
                 self.router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
-                self.hand_over(delivery, full=full, count=count)
+                self._hand_over(delivery, full=full, count=count)
             self.max_ahead.came(routed)
+
+    def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
+        """Give a delivery to the lanes; keep it until they have room."""
+        fits = self.backlog.add(delivery)
+        if not fits:
+            self.held_since = self.clock()
+        self.polls.size.adjust(delivery, count, full=full, fits=fits)
 
     def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
         """The records of each partition; those of several topics in source order where that is wanted."""

@@ -120,6 +120,7 @@ class SeenLanes:
             lock=self._lock,
             most=most,
             standing=standing,
+            bounds=self._room,
         )
         return view._replace(blocked_records=standing.records, held_up=standing.keeps_out(self._refused))
 

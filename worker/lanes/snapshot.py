@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from offsets.types import TopicPartition
-from worker.lanes.lane import Lane
+from worker.lanes.lane import Lane, Room
 from worker.lanes.standing import Standing
+from worker.observing.status import LaneStatus
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["LaneView", "LanesView", "Part", "TableState", "TableView", "glance", "look"]
+__all__ = ["LanesView", "Part", "TableState", "TableView", "glance", "look"]
 
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 
@@ -36,17 +37,6 @@ _AT_ONCE = 500
 """So many parts of tables are copied under the lock at a time: about 0.5 ms."""
 _BREATH_SECONDS = 0.0002
 """Who waits for the lock gets it meanwhile: it is not handed on by itself."""
-
-
-class LaneView(NamedTuple):
-    number: int
-    records: int
-    bytes: int
-    running_table: str | None
-    running_seconds: float | None
-    busy_seconds: float
-    offers: dict[str, int]
-    batches: dict[str, int]
 
 
 class Part(NamedTuple):
@@ -96,7 +86,7 @@ class TableView(NamedTuple):
 
 
 class LanesView(NamedTuple):
-    lanes: list[LaneView]
+    lanes: list[LaneStatus]
     tables: list[TableView]
     """As many as were asked for: if not all, first those in trouble, then the busy ones, then those that were
     used last."""
@@ -124,6 +114,7 @@ def look(
     lock: threading.Lock,
     most: int,
     standing: Standing,
+    bounds: Room,
 ) -> LanesView:
     """At most `most` of the tables; `kept`: their batches that are to be tried again; `count`: lanes in use;
     `standing`: is given all tables that may stand still.
@@ -142,13 +133,15 @@ def look(
     rows: dict[Unit, TableView] = {}
     finished: dict[Unit, int] = {}
     waiting = deque([*shown, *(unit for unit in rest if _is_looked_into(unit))])
-    seen_lanes: list[LaneView] = []
+    seen_lanes: list[LaneStatus] = []
     works: dict[Unit, Work] = {}
     while True:
         with lock:
             works = _works(lanes, kept)
             if not seen_lanes:
-                seen_lanes = [_lane(lane, now) for lane in lanes if lane.number < count or lane.running]
+                seen_lanes = [
+                    _lane(lane, now, bounds) for lane in lanes if lane.number < count or lane.running
+                ]
             room = _AT_ONCE
             while waiting and room > 0:
                 unit = waiting.popleft()
@@ -202,17 +195,19 @@ def glance(
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 
 
-def _lane(lane: Lane, now: float) -> LaneView:
+def _lane(lane: Lane, now: float, bounds: Room) -> LaneStatus:
     label, seconds = None, None
     if lane.running is not None:  # it may have begun after `now`
         label, seconds = lane.running.unit.table.label, max(0.0, now - lane.since)
-    return LaneView(
-        number=lane.number,
-        records=lane.records,
-        bytes=lane.bytes,
+    return LaneStatus(
+        lane=lane.number,
+        queued_records=lane.records,
+        queued_bytes=lane.bytes,
         running_table=label,
-        running_seconds=seconds,
+        running_seconds=None if seconds is None else round(seconds, 3),
         busy_seconds=lane.busy_seconds + (seconds or 0.0),
+        records_fill=round(lane.records / bounds.max_records, 4),
+        bytes_fill=round(lane.bytes / bounds.max_bytes, 4),
         offers=dict(lane.offers),
         batches=dict(lane.batches),
     )

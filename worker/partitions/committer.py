@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
+from offsets.stores import CommitInterrupted, OwnStore, PolledKafkaStore
 from offsets.stores.commits import PartlyRefused
-from offsets.stores.polled import CommitInterrupted
 from offsets.tracker import checkpoints
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.attempts.backoff import describe
@@ -20,7 +19,7 @@ from worker.partitions.commit_errors import CommitErrors
 from worker.partitions.membership import Membership
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Committer", "LocalStore"]
+__all__ = ["Committer"]
 
 log = get_logger("committer")
 
@@ -28,29 +27,6 @@ _RETRY_SECONDS = 5.0
 _FIRST_SECONDS = 1.0
 """Until what partitions wait for to begin is tried again."""
 _TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
-
-
-class LocalStore(Protocol):
-    """A store beside Kafka, which also remembers what Kafka has acknowledged."""
-
-    @property
-    def name(self) -> str: ...
-
-    def save(
-        self,
-        checkpoints: Mapping[TopicPartition, Checkpoint],
-        acknowledged: Mapping[TopicPartition, Mark] | None = None,
-        windows: Mapping[TopicPartition, str] | None = None,
-    ) -> object: ...
-
-
-class GroupStore(Protocol):
-    """Kafka, which tells each commit from any other."""
-
-    @property
-    def name(self) -> str: ...
-
-    def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> Mapping[TopicPartition, Mark]: ...
 
 
 class Committer(threading.Thread):
@@ -62,8 +38,8 @@ class Committer(threading.Thread):
     def __init__(
         self,
         assignments: Assignments,
-        local: LocalStore,
-        kafka: GroupStore,
+        local: OwnStore,
+        kafka: PolledKafkaStore,
         *,
         interval: float,
         metrics: Metrics,

@@ -28,15 +28,15 @@ class MaxAhead:
         self._pauses = pauses
         self.most = most
         """Records; may be changed between two polls."""
-        self._beyond: set[Assignment] = set()
 
     def __bool__(self) -> bool:
         """Whether a partition is paused by it."""
-        return bool(self._beyond)
+        return bool(self._pauses.of("max_ahead"))
 
     def came(self, assignments: Iterable[Assignment]) -> None:
         """These have brought records."""
-        new = {a for a in assignments if a not in self._beyond and a.tracker.ahead(self.most) >= self.most}
+        beyond = self._pauses.of("max_ahead")
+        new = {a for a in assignments if a not in beyond and a.tracker.ahead(self.most) >= self.most}
         for assignment in new:
             log.warning(
                 "max_ahead_reached",
@@ -46,24 +46,20 @@ class MaxAhead:
                 hint="the partition is not read until that record is finished: see binlane status",
             )
         if new:
-            self._tell(self._beyond | new)
+            self._pauses.single("max_ahead", beyond | new)
 
     def look(self) -> None:
         """To be called between two polls: read again what has moved."""
-        if not self._beyond:
+        beyond = self._pauses.of("max_ahead")
+        if not beyond:
             return
         enough = self.most - self.most // _SLACK
-        free = {each for each in self._beyond if each.tracker.ahead(enough) < enough}
+        free = {each for each in beyond if each.tracker.ahead(enough) < enough}
         for assignment in free:
             log.info("max_ahead_over", partition=str(assignment.partition))
         if free:
-            self._tell(self._beyond - free)
+            self._pauses.single("max_ahead", beyond - free)
 
     def left(self, gone: set[Assignment]) -> None:
         """These partitions are not this worker's any more."""
-        if not self._beyond.isdisjoint(gone):
-            self._tell(self._beyond - gone)
-
-    def _tell(self, beyond: set[Assignment]) -> None:
-        self._beyond = beyond
-        self._pauses.beyond(beyond)
+        self._pauses.single("max_ahead", self._pauses.of("max_ahead") - gone)

@@ -20,6 +20,10 @@ PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registr
 """The lanes are full; too much is fetched behind an unfinished record; others have to tell their DDL first;
 there is no format for it; a schema is to be known first; so is that Kafka has taken its first commit."""
 
+Single = Literal["ddl_topics", "held", "max_ahead"]
+"""It is ahead of the others; what comes of it may not be handled yet (see HeldRecords); it is too far ahead
+of what is unfinished (see MaxAhead)."""
+
 
 class Pauses:
     """All partitions while the lanes are full, single ones while they are ahead of others or of their own
@@ -32,9 +36,7 @@ class Pauses:
     def __init__(self, consumer: Consumer, assignments: Assignments) -> None:
         self._consumer = consumer
         self._assignments = assignments
-        self._ahead: set[Assignment] = set()
-        self._beyond: set[Assignment] = set()
-        self._held: set[Assignment] = set()
+        self._single: dict[Single, frozenset[Assignment]] = {}
         self.everything = False
         """Whether all partitions are paused."""
 
@@ -46,13 +48,13 @@ class Pauses:
         """What keeps it from being read; None: nothing. Any thread."""
         if assignment.format is NO_FORMAT:
             return "format"
-        if assignment in self._beyond:
+        if assignment in self.of("max_ahead"):
             return "max_ahead"
-        if assignment in self._held:
+        if assignment in self.of("held"):
             return "schema_registry" if assignment.may_begin else "first_commit"
         if self.everything:
             return "lanes"
-        return "ddl_topics" if assignment in self._ahead else None
+        return "ddl_topics" if assignment in self.of("ddl_topics") else None
 
     def pause(self) -> None:
         """Fetch nothing from any partition."""
@@ -70,24 +72,16 @@ class Pauses:
         """These were assigned, for the first time or again: what librdkafka knows of them does not count."""
         self._tell(added)
 
-    def ahead(self, ahead: Iterable[Assignment]) -> None:
-        """Fetch nothing from exactly these, for they are ahead of the others."""
-        before, self._ahead = self._ahead, set(ahead)
-        self._tell_changed(before ^ self._ahead)
-
-    def beyond(self, beyond: Iterable[Assignment]) -> None:
-        """Fetch nothing from exactly these: they are too far ahead of what is unfinished (see MaxAhead)."""
-        before, self._beyond = self._beyond, set(beyond)
-        self._tell_changed(before ^ self._beyond)
-
-    def held(self, held: Iterable[Assignment]) -> None:
-        """Fetch nothing from exactly these: what comes of them may not be handled yet (see HeldRecords)."""
-        before, self._held = self._held, set(held)
-        self._tell_changed(before ^ self._held)
-
-    def _tell_changed(self, changed: set[Assignment]) -> None:
+    def single(self, why: Single, wanted: Iterable[Assignment]) -> None:
+        """Fetch nothing from exactly these, for this reason."""
+        before, self._single[why] = self.of(why), frozenset(wanted)
+        changed = before ^ self._single[why]
         if changed and not self.everything:
             self._tell(changed & set(self._assignments.current()))
+
+    def of(self, why: Single) -> frozenset[Assignment]:
+        """Those that are paused for this reason, among others perhaps."""
+        return self._single.get(why, frozenset())
 
     def _tell(self, partitions: Iterable[Assignment]) -> None:
         paused: list[confluent_kafka.TopicPartition] = []

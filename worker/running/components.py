@@ -141,7 +141,7 @@ class Components:
             fail=fail,
             finished_map=self.finished_map,
             membership=self.membership,
-            **saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
+            journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
         self.kafka.sending = self.committer.sending
         formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
@@ -227,7 +227,7 @@ class Components:
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.held,
+            held=self.fetcher.backlog.parts,
             after=configuration.stuck_after,
             clock=clock,
         )
@@ -236,7 +236,7 @@ class Components:
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.held,
+            held=self.fetcher.backlog.parts,
             commit=self.committer.commit,
             letters=self.dead_letters is not None,
             stopped=stop.is_set,

@@ -137,5 +137,5 @@ class Reloader:
         """Handlers that a table still has, or a batch that runs."""
         components = self._components
         used = {bound for work in components.lanes.running() for bound in work.table.handlers}
-        busy = components.book.busy(components.fetcher.waiting, components.lanes.at_rest)
+        busy = components.book.busy(components.fetcher.backlog.units, components.lanes.at_rest)
         return used | {bound for unit in busy for bound in unit.table.handlers}

@@ -10,16 +10,15 @@ import msgspec
 
 from offsets.types import Checkpoint, TopicPartition
 from worker import __version__
-from worker.configuration import Configuration, LanesRule
+from worker.configuration import Configuration
 from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
-from worker.lanes.snapshot import LaneView, TableView
+from worker.lanes.snapshot import TableView
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.passing_over import PassingOver
 from worker.observing.status import (
     KafkaStatus,
-    LaneStatus,
     Look,
     PartitionError,
     PartitionStatus,
@@ -56,18 +55,7 @@ class StatusReport:
     ) -> None:
         self.configuration = configuration
         self._redact = configuration.secrets.redact
-        self._assignments = components.assignments
-        self._lanes = components.lanes
-        self._book = components.book
-        self._committer = components.committer
-        self._fetcher = components.fetcher
-        self._membership = components.membership
-        self._stuck = components.stuck
-        self._brokers = components.brokers
-        self._circuits = components.circuits
-        self._errors = components.errors
-        self._dead_letters = components.dead_letters
-        self._handlers = components.handlers
+        self._parts = components
         self._state = state
         self._error = error
         self._clock = clock
@@ -86,18 +74,18 @@ class StatusReport:
 
     def pulse(self) -> Pulse:
         """The few figures that are taken again and again: no table is put together for them."""
-        units, _ = self._book.counted()
-        assigned = self._assignments.current()
-        blocked, chunks = self._lanes.glance(units)
+        units, _ = self._parts.book.counted()
+        assigned = self._parts.assignments.current()
+        blocked, chunks = self._parts.lanes.glance(units)
         delays = self._delays(chunks)
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
-        return Pulse(self._lanes.finished_records, lags, delay, blocked)
+        return Pulse(self._parts.lanes.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
-        units, gone = self._book.counted()
-        seen = self._lanes.snapshot(units, most, self.configuration.stuck_after)
+        units, gone = self._parts.book.counted()
+        seen = self._parts.lanes.snapshot(units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -107,7 +95,7 @@ class StatusReport:
         _keep_longest(delays, self._delays(seen.further))
         partitions = [
             self._partition(a, delays.get(a.partition))
-            for a in sorted(self._assignments.current(), key=lambda a: a.partition)
+            for a in sorted(self._parts.assignments.current(), key=lambda a: a.partition)
         ]
         status = WorkerStatus(
             name=self.configuration.name,
@@ -115,23 +103,23 @@ class StatusReport:
             version=__version__,
             uptime_seconds=round(self._clock() - self._begun, 3),
             partitions=partitions,
-            lanes=[_lane(lane, self.configuration.lanes) for lane in seen.lanes],
+            lanes=seen.lanes,
             tables=rows,
             tables_omitted=len(units) - len(rows),
-            finished_records=self._lanes.finished_records,
-            unmatched_records=self._book.unmatched.records,
-            checkpoint=self._committer.status(),
+            finished_records=self._parts.lanes.finished_records,
+            unmatched_records=self._parts.book.unmatched.records,
+            checkpoint=self._parts.committer.status(),
             kafka=KafkaStatus(
-                up=self._brokers.up,
-                quiet_seconds=round(self._clock() - self._fetcher.brought, 3),
-                unconfirmed_seconds=round(self._membership.held_seconds(self._clock()), 3),
+                up=self._parts.brokers.up,
+                quiet_seconds=round(self._clock() - self._parts.fetcher.receiver.brought, 3),
+                unconfirmed_seconds=round(self._parts.membership.held_seconds(self._clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
-                    for each in self._errors.faults({each.topic for each in partitions})
+                    for each in self._parts.errors.faults({each.topic for each in partitions})
                 ],
             ),
             targets=self._targets(),
-            handlers=self._handlers.statuses(),
+            handlers=self._parts.handlers.statuses(),
             error=self._redacted(self._error()),
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
@@ -141,13 +129,13 @@ class StatusReport:
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
         if seen.held_up:
-            stands += sum(len(chunk.messages) for _, chunk in self._fetcher.held())
+            stands += sum(len(chunk.messages) for _, chunk in self._parts.fetcher.backlog.parts())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
         found: dict[str, TargetStatus] = {}
-        for name, circuit in self._circuits():
+        for name, circuit in self._parts.circuits():
             down = circuit.down()
             if down is not None:
                 error = self._redact(down.reason)
@@ -163,7 +151,7 @@ class StatusReport:
         return list(found.values())
 
     def _missing_topic(self, target: str) -> str | None:
-        letters = self._dead_letters
+        letters = self._parts.dead_letters
         return letters.topic if target == DEAD_LETTER_TARGET and letters and letters.missing else None
 
     def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
@@ -198,7 +186,7 @@ class StatusReport:
         return None if text is None else self._redact(text)
 
     def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
-        tracker = assignment.tracker
+        tracker, fetcher = assignment.tracker, self._parts.fetcher
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
         position = tracker.next_offset
@@ -211,12 +199,12 @@ class StatusReport:
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=_lag(assignment, lambda: checkpoint),
             unread=_between(position, assignment.end),
-            paused=self._fetcher.pauses.holds(assignment),
-            paused_by=self._fetcher.pauses.why(assignment),
-            first_commit_seconds=round(self._fetcher.gate.uncommitted_seconds(assignment, self._clock()), 3),
+            paused=fetcher.pauses.holds(assignment),
+            paused_by=fetcher.pauses.why(assignment),
+            first_commit_seconds=round(fetcher.gate.uncommitted_seconds(assignment, self._clock()), 3),
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
-            standstill_seconds=round(self._fetcher.standstill.seconds(assignment), 3),
+            standstill_seconds=round(fetcher.standstill.seconds(assignment), 3),
             error=self._error_of(assignment),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
@@ -225,11 +213,11 @@ class StatusReport:
         )
 
     def _error_of(self, assignment: Assignment) -> PartitionError | None:
-        told = self._fetcher.standstill.error(assignment)
+        told = self._parts.fetcher.standstill.error(assignment)
         return None if told is None else msgspec.structs.replace(told, error=self._redact(told.error))
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
-        told = self._stuck.of(assignment)
+        told = self._parts.stuck.of(assignment)
         if told is None:
             return None
         return msgspec.structs.replace(
@@ -260,21 +248,6 @@ def _window(checkpoint: Checkpoint | None, position: int | None) -> list[float]:
         for part in range(int(left), min(parts, math.ceil(right))):
             filled[part] += min(right, part + 1) - max(left, part)
     return [round(min(share, 1.0), 2) for share in filled]
-
-
-def _lane(lane: LaneView, bounds: LanesRule) -> LaneStatus:
-    return LaneStatus(
-        lane=lane.number,
-        queued_records=lane.records,
-        queued_bytes=lane.bytes,
-        running_table=lane.running_table,
-        running_seconds=None if lane.running_seconds is None else round(lane.running_seconds, 3),
-        busy_seconds=lane.busy_seconds,
-        records_fill=round(lane.records / bounds.max_records, 4),
-        bytes_fill=round(lane.bytes / bounds.max_bytes, 4),
-        offers=lane.offers,
-        batches=lane.batches,
-    )
 
 
 def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicPartition, float]) -> None:

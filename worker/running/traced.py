@@ -52,14 +52,12 @@ def processors(tracing: Tracing | None) -> Callable[..., Processor]:
     return partial(TracedProcessor, tracing=tracing)
 
 
-def saved(tracing: Tracing | None, journal: Saved | None) -> dict[str, Saved]:
-    """Whom the committer tells what it has saved, as its argument `journal`."""
+def saved(tracing: Tracing | None, journal: Saved | None) -> Saved:
+    """Tells both what the committer has saved."""
     told: list[Saved] = [each for each in (journal, None if tracing is None else tracing.committed) if each]
-    if len(told) < 2:
-        return dict(zip(["journal"], told, strict=False))
 
-    def both(found: Mapping[Assignment, Checkpoint]) -> None:
+    def all_of_them(found: Mapping[Assignment, Checkpoint]) -> None:
         for each in told:
             each(found)
 
-    return {"journal": both}
+    return all_of_them

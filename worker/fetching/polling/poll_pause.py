@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from offsets.stores import PolledKafkaStore
 from worker.lanes.lanes import Lanes
 
 __all__ = ["PollPause"]
@@ -15,12 +15,6 @@ _SHORT, _LONG, _FOR_AN_ANSWER = 0.02, 0.5, 0.25
 _BUSY = 0.9
 """Of a processor: what handlers do in Python takes turns on one; waiting, sending and writing take none. An
 estimate, as native threads count, too; a process that gets less than that is never put off for long."""
-
-
-class _Commits(Protocol):
-    @property
-    def under_way(self) -> bool:
-        """A commit waits to be sent, or for Kafka's answer, which a poll brings."""
 
 
 class PollPause:
@@ -37,7 +31,7 @@ class PollPause:
     def __init__(
         self,
         lanes: Lanes,
-        commits: _Commits,
+        commits: PolledKafkaStore,
         clock: Callable[[], float],
         cpu: Callable[[], float] = time.process_time,
     ) -> None:

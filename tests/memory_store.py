@@ -11,7 +11,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """For tests and for programs that want no memory of an earlier run."""
+    """A checkpoint store without a disk."""
 
     name = "memory"
 
