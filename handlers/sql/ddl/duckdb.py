@@ -68,26 +68,15 @@ def rebuild_in_duckdb(
 
 def _lost(target: Target, table: TargetTable) -> list[str]:
     """What the table has that `_create` does not write."""
-    where = (
-        "database_name = current_database() AND lower(table_name) = lower(?) "
-        "AND lower(schema_name) = lower(coalesce(?, current_schema()))"
-    )
-    names = (table.name, table.schema)
-    found = [
-        f"a constraint ({kind})"
-        for (kind,) in target.connection.exec_driver_sql(
-            "SELECT DISTINCT constraint_type FROM duckdb_constraints() "
-            f"WHERE {where} AND constraint_type IN ('CHECK', 'FOREIGN KEY')",
-            names,
-        )
-    ]
-    found += [
-        f"the index {name}"
-        for (name,) in target.connection.exec_driver_sql(
-            f"SELECT index_name FROM duckdb_indexes() WHERE {where}", names
-        )
-        if not name.endswith(KEY_INDEX)  # our own, made again where it is needed
-    ]
+    inspector = sa.inspect(target.connection)
+    found = []
+    if inspector.get_check_constraints(table.name, table.schema):
+        found.append("a constraint (CHECK)")
+    if inspector.get_foreign_keys(table.name, table.schema):
+        found.append("a constraint (FOREIGN KEY)")
+    names = [one["name"] or "" for one in inspector.get_indexes(table.name, table.schema)]
+    # An index of our own is made again where it is needed.
+    found += [f"the index {name}" for name in names if not name.endswith(KEY_INDEX)]
     if any("computed" in one for one in _columns(target, table)):
         found.append("computed columns")
     return found

@@ -71,13 +71,10 @@ class _TypeCompiler(PGTypeCompiler):
 class _Preparer(PGIdentifierPreparer):
     def quote_schema(self, schema: str) -> str:
         catalog: str = getattr(self.dialect, "catalog", "")
-        return f"{self._in_catalog(catalog)}{super().quote_schema(schema)}"
+        quoted = super().quote_schema(schema)
+        return f"{self.quote_identifier(catalog)}.{quoted}" if catalog else quoted
 
-    def format_schema(self, name: Any) -> str:
-        return self.quote_schema(name)
-
-    def _in_catalog(self, catalog: str) -> str:
-        return f"{self.quote_identifier(catalog)}." if catalog else ""
+    format_schema = quote_schema
 
 
 class DuckDBDialect(DefaultDialect):
@@ -111,8 +108,8 @@ class DuckDBDialect(DefaultDialect):
         self.default_isolation_level = None
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        # After an error of the disk nothing goes any more until the file is opened anew.
-        return type(e).__name__ == "FatalException" or "Connection already closed" in str(e)
+        # After an error of the disk, every statement fails until the file is opened anew.
+        return type(e).__name__ in ("FatalException", "ConnectionException")
 
     # ---- what there is; names know no case
 
@@ -120,35 +117,29 @@ class DuckDBDialect(DefaultDialect):
         return schema_name.lower() in {one.lower() for one in self.get_schema_names(connection)}
 
     def get_schema_names(self, connection: sa.Connection, **_: Any) -> Any:
-        return (
-            connection.exec_driver_sql(
-                "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
-            )
-            .scalars()
-            .all()
-        )
+        sql = "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
+        return connection.exec_driver_sql(sql).scalars().all()
 
     def get_table_names(self, connection: sa.Connection, schema: str | None = None, **_: Any) -> Any:
         sql = (
-            "SELECT table_name FROM duckdb_tables() "
-            "WHERE database_name = current_database() AND lower(schema_name) = lower(?)"
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() "
+            "AND lower(schema_name) = lower(?)"
         )
-        own = schema if schema is not None else self.default_schema_name
-        return connection.exec_driver_sql(sql, (own,)).scalars().all()
+        return connection.exec_driver_sql(sql, (schema or self.default_schema_name,)).scalars().all()
 
     def has_table(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> bool:
-        return bool(self._columns(connection, table_name, schema))
+        return bool(self._rows(connection, "column_name", "columns", table_name, schema))
 
     def get_columns(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
         """Each has also its type as DuckDB names it, as `declared`."""
-        found = self._columns(connection, table_name, schema)
+        wanted = "column_name, data_type, is_nullable, column_default, is_generated"
+        found = self._rows(connection, wanted, "columns", table_name, schema)
         if not found:
             raise sa.exc.NoSuchTableError(table_name)
-        sql = self._one(connection, "SELECT sql FROM duckdb_tables() WHERE {of_table}", table_name, schema)
         return [
             {
                 "name": name,
@@ -156,67 +147,51 @@ class DuckDBDialect(DefaultDialect):
                 "declared": type_,
                 "nullable": nullable,
                 "default": default,
-                **({"computed": {"sqltext": default}} if _is_generated(name, str(sql)) else {}),
+                **({"computed": {"sqltext": default}} if is_generated else {}),
             }
-            for name, type_, nullable, default in found
+            for name, type_, nullable, default, is_generated in found
         ]
 
     def get_pk_constraint(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        found = self._constraints(connection, table_name, schema, "PRIMARY KEY")
-        return {"constrained_columns": list(found[0]) if found else [], "name": None}
+        found = self._constraints(connection, "PRIMARY KEY", table_name, schema)
+        return found[0] if found else {"constrained_columns": [], "name": None}
 
     def get_unique_constraints(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        found = self._constraints(connection, table_name, schema, "UNIQUE")
-        return [{"name": None, "column_names": list(columns)} for columns in found]
+        return self._constraints(connection, "UNIQUE", table_name, schema)
+
+    def get_check_constraints(
+        self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        return self._constraints(connection, "CHECK", table_name, schema)
+
+    def get_foreign_keys(
+        self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        return self._constraints(connection, "FOREIGN KEY", table_name, schema)
 
     def get_indexes(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
         """Their expressions are text: no column of theirs is told, and rows are not found by them."""
-        found = self._rows(
-            connection,
-            "SELECT index_name, is_unique FROM duckdb_indexes() WHERE {of_table}",
-            table_name,
-            schema,
-        )
+        found = self._rows(connection, "index_name, is_unique", "indexes", table_name, schema)
         return [{"name": name, "unique": unique, "column_names": [None]} for name, unique in found]
 
-    def _columns(self, connection: sa.Connection, table: str, schema: str | None) -> Any:
-        return self._rows(
-            connection,
-            "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
-            "WHERE {of_table} ORDER BY column_index",
-            table,
-            schema,
-        )
+    def _constraints(self, connection: sa.Connection, kind: str, table: str, schema: str | None) -> Any:
+        wanted = "constraint_type, constraint_column_names"
+        return [
+            {"name": None, "column_names": list(columns), "constrained_columns": list(columns)}
+            for type_, columns in self._rows(connection, wanted, "constraints", table, schema)
+            if type_ == kind
+        ]
 
-    def _constraints(self, connection: sa.Connection, table: str, schema: str | None, kind: str) -> Any:
+    def _rows(self, connection: sa.Connection, wanted: str, of: str, table: str, schema: str | None) -> Any:
         sql = (
-            "SELECT constraint_column_names FROM duckdb_constraints() "
-            f"WHERE {{of_table}} AND constraint_type = '{kind}'"
-        )
-        return [row[0] for row in self._rows(connection, sql, table, schema)]
-
-    def _one(self, connection: sa.Connection, sql: str, table: str, schema: str | None) -> Any:
-        found = self._rows(connection, sql, table, schema)
-        return found[0][0] if found else None
-
-    def _rows(self, connection: sa.Connection, sql: str, table: str, schema: str | None) -> Any:
-        of_table = (
-            "database_name = current_database() "
+            f"SELECT {wanted} FROM duckdb_{of}() WHERE database_name = current_database() "
             "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
         )
         own = schema if schema is not None else self.default_schema_name
-        return connection.exec_driver_sql(sql.format(of_table=of_table), (own, table)).all()
-
-
-def _is_generated(column: str, sql: str) -> bool:
-    """Whether the table's definition computes the column: DuckDB tells that nowhere else."""
-    quoted = re.escape('"' + column.replace('"', '""') + '"')
-    bare = re.escape(column)
-    definition = rf"[(,]\s*(?:{quoted}|{bare})\s[^,]*?\bGENERATED\s+ALWAYS\s+AS\b"
-    return re.search(definition, sql, re.IGNORECASE) is not None
+        return connection.exec_driver_sql(sql, (own, table)).all()

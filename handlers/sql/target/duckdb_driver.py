@@ -1,13 +1,15 @@
 """DuckDB's driver as SQLAlchemy wants one (PEP 249).
 
-A cursor of DuckDB's is a connection of its own, with a transaction of its own. Ours are all of one
-connection, and take the rows of each statement at once.
+DuckDB's own cursors are connections, each with its own transaction. These cursors share one connection, and
+read all rows of a statement at once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import duckdb
@@ -28,43 +30,36 @@ class Cursor:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._rows: list[tuple[Any, ...]] = []
-        self._next = 0
+        self._rows: Iterator[tuple[Any, ...]] = iter(())
         self.description: Sequence[Any] | None = None
         self.rowcount = -1
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self._take(self._connection.execute(sql, list(parameters)), sql)
-        return self
 
-    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> Cursor:
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self._take(self._connection.executemany(sql, [list(row) for row in rows]), sql)
-        return self
 
     def _take(self, result: duckdb.DuckDBPyConnection, sql: str) -> None:
         found = result.fetchall() if result.description else []
-        self._next = 0
-        if _QUERY.match(sql):
-            self._rows, self.description, self.rowcount = found, result.description, -1
-        else:
-            # What is no query answers how many rows it has changed.
-            self._rows, self.description = [], None
-            self.rowcount = found[0][0] if found and isinstance(found[0][0], int) else -1
+        is_query = _QUERY.match(sql) is not None
+        self._rows = iter(found if is_query else ())
+        self.description = result.description if is_query else None
+        # Other statements answer the number of rows that they changed.
+        is_counted = not is_query and found and isinstance(found[0][0], int)
+        self.rowcount = found[0][0] if is_counted else -1
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        rows = self.fetchmany(1)
-        return rows[0] if rows else None
+        return next(self._rows, None)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        first, self._next = self._next, self._next + (size or self.arraysize)
-        return self._rows[first : self._next]
+        return list(islice(self._rows, size or self.arraysize))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        first, self._next = self._next, len(self._rows)
-        return self._rows[first:]
+        return list(self._rows)
 
     def close(self) -> None:
-        self._rows = []
+        self._rows = iter(())
 
 
 class Connection:
@@ -72,27 +67,15 @@ class Connection:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self.commit = connection.commit
+        self.close = connection.close
 
     def cursor(self) -> Cursor:
         return Cursor(self._connection)
 
-    def commit(self) -> None:
-        self._end(self._connection.commit)
-
     def rollback(self) -> None:
-        self._end(self._connection.rollback)
-
-    @staticmethod
-    def _end(end: Callable[[], object]) -> None:
-        """Nothing where no transaction is under way."""
-        try:
-            end()
-        except duckdb.TransactionException as error:
-            if "no transaction is active" not in str(error):
-                raise
-
-    def close(self) -> None:
-        self._connection.close()
+        with suppress(duckdb.TransactionException):  # there is no transaction
+            self._connection.rollback()
 
 
 def connect(file: str) -> Connection:

@@ -125,6 +125,11 @@ _DUCKDB = {
     "DataError": Fault.DATA,  # a conversion, or out of range
     "InvalidInputException": Fault.DATA,
 }
+_DUCKDB_CONSTRAINTS = {
+    "Constraint Error: Duplicate key ": Fault.UNIQUE,
+    "Constraint Error: Violates foreign key constraint ": Fault.REFERENCE,
+}
+"""Both are of one class with all other constraints."""
 
 
 def fault_of(error: BaseException) -> Fault:
@@ -195,13 +200,10 @@ def _of_sqlite(error: Any) -> Fault | None:
 
 
 def _of_duckdb(error: Any) -> Fault | None:
-    text = str(error)
-    if "uplicate key" in text:
-        return Fault.UNIQUE
-    if "iolates foreign key constraint" in text:
-        return Fault.REFERENCE
-    if "already exists" in text:
-        return Fault.CONFLICT  # another worker has just made it
+    # Only how the text begins is DuckDB's own: behind that it may hold values.
+    for beginning, fault in _DUCKDB_CONSTRAINTS.items():
+        if str(error).startswith(beginning):
+            return fault
     names = (one.__name__ for one in type(error).__mro__)
     return next((_DUCKDB[name] for name in names if name in _DUCKDB), None)
 

@@ -75,9 +75,6 @@ CASES: list[tuple[Exception, Fault]] = [
     (pymysql.err.InternalError(1030, "Got error 127 from storage engine"), Fault.TABLE),
     (pymysql.err.ProgrammingError("nan can not be used with MySQL"), Fault.DATA),
     (duckdb.IOException("no space"), Fault.UNAVAILABLE),
-    (duckdb.ConstraintException("Violates foreign key constraint because"), Fault.REFERENCE),
-    (duckdb.ConstraintException('Duplicate key "id: 1"'), Fault.UNIQUE),
-    (duckdb.ConstraintException("NOT NULL constraint failed"), Fault.DATA),
 ]
 
 
@@ -86,6 +83,36 @@ def test_errors_are_told_apart(error: Exception, fault: Fault) -> None:
     wrapped = sa.exc.DBAPIError("INSERT 'hidden'", None, error)
     assert (fault_of(error), fault_of(wrapped)) == (fault, fault)
     assert "hidden" not in told(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("sql", "value", "fault"),
+    [
+        ("INSERT INTO t (id) VALUES (?)", "1", Fault.UNIQUE),
+        ("INSERT INTO t (id, code) VALUES (3, ?)", "one", Fault.UNIQUE),
+        ("INSERT INTO child VALUES (?)", "9", Fault.REFERENCE),
+        ("DELETE FROM t WHERE id = CAST(? AS int)", "2", Fault.REFERENCE),
+        ("INSERT INTO t (id, must) VALUES (3, CAST(? AS int))", None, Fault.DATA),
+        ("INSERT INTO t (id, must) VALUES (3, ?)", "-1", Fault.DATA),
+        ("INSERT INTO t (id) VALUES (?)", "Duplicate key", Fault.DATA),
+        ("INSERT INTO t (id) VALUES (?)", "Violates foreign key constraint", Fault.DATA),
+        ("INSERT INTO t (id) VALUES (?)", "it already exists", Fault.DATA),
+        ("INSERT INTO t (id) VALUES (?)", "99999999999", Fault.DATA),
+        ("INSERT INTO gone VALUES (?)", "1", Fault.STALE),
+        ("INSERT INTO t (gone) VALUES (?)", "1", Fault.STALE),
+    ],
+)
+def test_errors_of_duckdb_are_told_apart_by_no_value(sql: str, value: str | None, fault: Fault) -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, code text UNIQUE, must int DEFAULT 1 NOT NULL CHECK (must > 0))"
+    )
+    connection.execute("INSERT INTO t VALUES (1, 'one', 1), (2, 'Duplicate key', 1)")
+    connection.execute("CREATE TABLE child (id int REFERENCES t)")
+    connection.execute("INSERT INTO child VALUES (2)")
+    with pytest.raises(duckdb.Error) as raised:
+        connection.execute(sql, [value])
+    assert fault_of(raised.value) is fault
 
 
 def test_an_unknown_error_that_cost_the_connection_is_an_outage() -> None:
