@@ -14,11 +14,10 @@ from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
 from handlers.mysql.types import read_type
 from handlers.sql.ddl.conversions import in_duckdb, in_postgresql, in_sqlite
-from handlers.sql.ddl.duckdb import rebuild_in_duckdb
 from handlers.sql.ddl.keys import change_key, number_rows
 from handlers.sql.ddl.mysql import modify_in_mysql
 from handlers.sql.ddl.postgresql import retype_in_postgresql
-from handlers.sql.ddl.sqlite import declared_types, rebuild
+from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
 from handlers.sql.types.column_types import sql_type
@@ -35,10 +34,8 @@ def drop_column(target: Target, table: TargetTable, name: str) -> None:
     key = target.key(table)
     if own in key:
         change_key(target, table, [one for one in key if one != own])
-    if target.family == "sqlite":
+    if target.family in ("sqlite", "duckdb"):
         rebuild(target, table, without=own)
-    elif target.family == "duckdb":
-        rebuild_in_duckdb(target, table, without=own)
     else:
         target.alter(table, f"DROP COLUMN {target.quote(own)}")
 
@@ -145,7 +142,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
         old = target.columns(table)[own]
         if target.spell(old) != spelled:
             value = in_duckdb(name, old, type_, spelled)
-            rebuild_in_duckdb(target, table, types={own: spelled}, values={own: value})
+            rebuild(target, table, types={own: spelled}, values={own: value})
     else:
         old = target.columns(table)[own]
         if target.spell(old) != spelled:

@@ -8,8 +8,7 @@ from hashlib import sha256
 import sqlalchemy as sa
 
 from handlers.logs import get_logger
-from handlers.sql.ddl.duckdb import rebuild_in_duckdb
-from handlers.sql.ddl.sqlite import rebuild
+from handlers.sql.ddl.rebuilding import rebuild
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
 from handlers.sql.types.mysql_sizes import fitting_types, key_type
 
@@ -31,10 +30,8 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
         return
     nulls = " OR ".join(f"{target.quote(name)} IS NULL" for name in key)
     lacking = bool(key) and target.any_row(table, nulls)
-    if target.family == "sqlite":
+    if target.family in ("sqlite", "duckdb"):
         rebuild(target, table, key=() if lacking else key)
-    elif target.family == "duckdb":
-        rebuild_in_duckdb(target, table, key=() if lacking else key)
     else:
         _replace_key(target, table, old, () if lacking else key)
     if lacking:

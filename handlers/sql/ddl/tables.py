@@ -8,8 +8,7 @@ from functools import partial
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import CreateTable
-from handlers.sql.ddl.duckdb import create_like_in_duckdb, rebuild_in_duckdb
-from handlers.sql.ddl.sqlite import create_like
+from handlers.sql.ddl.rebuilding import create_like, rebuild
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import NameUnfit
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
@@ -47,8 +46,6 @@ def _create_like(target: Target, table: TargetTable, source: TargetTable) -> Non
         target.run(f"CREATE TABLE {target.ref(table)} (LIKE {target.ref(source)} INCLUDING ALL)")
     elif target.family == "mysql":
         target.run(f"CREATE TABLE {target.ref(table)} LIKE {target.ref(source)}")
-    elif target.family == "duckdb":
-        create_like_in_duckdb(target, table, source)
     else:
         create_like(target, table, source)
 
@@ -98,7 +95,7 @@ def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
         target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
         return True
     if table.schema != new.schema and target.family == "duckdb":
-        rebuild_in_duckdb(target, table, to=new)
+        rebuild(target, table, to=new)
         return True
     if table.schema != new.schema:
         schema = new.schema or target.connection.dialect.default_schema_name or ""
