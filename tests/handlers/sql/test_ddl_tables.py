@@ -44,6 +44,16 @@ def test_a_table_like_another_has_its_columns_and_key_but_no_rows(lab: DDLLab) -
     assert lab.rows(database="other") == []
 
 
+def test_a_table_like_another_has_its_defaults(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE s (id int PRIMARY KEY)")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {lab.ref('s', 'db')} ADD COLUMN v int DEFAULT 5")
+    lab.follow("CREATE TABLE other.t LIKE db.s", database="other")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql(f"INSERT INTO {lab.ref('t', 'other')} (id) VALUES (1)")
+    assert lab.rows(database="other") == [("1", "5")]
+
+
 def test_a_table_is_dropped(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.follow("CREATE TABLE u (id int PRIMARY KEY)")
