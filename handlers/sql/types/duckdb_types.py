@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-from handlers.mysql.types import SHAPES, MySQLType
+from handlers.mysql.types import MySQLType
 
 __all__ = ["DUCKDB", "UBigInt", "interval_text"]
 
@@ -49,43 +48,12 @@ def _decimal(read: MySQLType) -> TypeEngine[Any]:
     return sa.NUMERIC(read.sizes[0], read.sizes[1] if len(read.sizes) > 1 else 0)
 
 
-def _float(read: MySQLType) -> TypeEngine[Any]:
-    # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
-    is_double = len(read.sizes) == 1 and read.sizes[0] > 24
-    return sa.DOUBLE_PRECISION() if is_double else sa.REAL()
-
-
-def _bit(read: MySQLType) -> TypeEngine[Any]:
-    return UBigInt() if read.sizes[:1] == (64,) else sa.BIGINT()
-
-
-def _wider(read: MySQLType, own: type[TypeEngine[Any]], next_: type[TypeEngine[Any]]) -> TypeEngine[Any]:
-    return next_() if read.unsigned else own()
-
-
-_BLOBS = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector", *SHAPES)
-
 DUCKDB: Mapping[str, Callable[[MySQLType], TypeEngine[Any]]] = {
-    "tinyint": lambda _: sa.SMALLINT(),
-    "smallint": lambda read: _wider(read, sa.SMALLINT, sa.INTEGER),
-    "mediumint": lambda _: sa.INTEGER(),
-    "int": lambda read: _wider(read, sa.INTEGER, sa.BIGINT),
-    "bigint": lambda read: _wider(read, sa.BIGINT, UBigInt),
+    "bigint": lambda read: UBigInt() if read.unsigned else sa.BIGINT(),
     "serial": lambda _: UBigInt(),
-    "bit": _bit,
-    "year": lambda _: sa.SMALLINT(),
+    "bit": lambda read: UBigInt() if read.sizes[:1] == (64,) else sa.BIGINT(),
     "decimal": _decimal,
-    "float": _float,
-    "double": lambda _: sa.DOUBLE_PRECISION(),
-    "date": lambda _: sa.DATE(),
-    "datetime": lambda _: postgresql.TIMESTAMP(timezone=False),
-    "timestamp": lambda _: postgresql.TIMESTAMP(timezone=True),
-    # MySQL's TIME runs from -838:59:59 to 838:59:59.
-    **dict.fromkeys(("time", "interval"), lambda _: postgresql.INTERVAL()),
-    "json": lambda _: postgresql.JSON(),
-    "set": lambda _: postgresql.ARRAY(sa.TEXT()),
-    "boolean": lambda _: sa.BOOLEAN(),
-    "uuid": lambda _: postgresql.UUID(as_uuid=False),
-    **dict.fromkeys(_BLOBS, lambda _: postgresql.BYTEA()),
+    # Texts have no length.
+    **dict.fromkeys(("char", "varchar"), lambda _: sa.TEXT()),
 }
-"""Name of a source's type -> DuckDB's; all others are texts, which have no length there."""
+"""Name of a source's type -> DuckDB's, where PostgreSQL's is another."""
