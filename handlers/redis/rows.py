@@ -19,10 +19,6 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class KeyShared(ValueError):
-    """Two rows may have the same key, one after the other, and their order is not kept."""
-
-
 class KeyState(msgspec.Struct):
     """What a batch leaves at one key."""
 
@@ -47,7 +43,7 @@ def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) 
             if batch.shard is not None:
                 _refuse_shared(template, change.key_columns)
             _apply(states, at, batch, template, chosen)
-        except (KeyShared, MissingValue, TypeError, ValueUntold) as error:
+        except (MissingValue, TypeError, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
     return states
 
@@ -82,10 +78,11 @@ def _apply(
 
 
 def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> None:
+    """Raises MissingValue for a key that two rows may have, one after the other: their order is not kept."""
     if any(field.kind == "key" for field in template.fields):
         return
     if not {field.column for field in template.fields}.issuperset(key_columns or ()):
-        raise KeyShared(
+        raise MissingValue(
             f"the key {template.text} does not name the primary key, so one row may take it from another. "
             "With order_by: row their order is not kept: set order_by: table, or put {key} into the template"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from handlers.api import Change, Row
@@ -14,6 +14,7 @@ __all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "pieces"]
 
 
 Covers = Callable[[Row], bool]
+_moves_key = attrgetter("moves_key")
 
 
 class KeyMissing(ValueError):
@@ -47,44 +48,32 @@ def pieces(
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
     """The changes in their order, those apart (True) by which a row gets another key without all columns of
     the target: the others are in the row under its old key. `covers`, `moves`: as for `fold`."""
-    if moves:
-        yield from _moving_updates(changes, key, covers)
+    if not moves and not any(map(_moves_key, changes)):
+        yield False, changes
         return
-    first = 0
-    for place in range(1, len(changes)):
-        gone, made = changes[place - 1], changes[place]
-        before, after = gone.before or {}, made.after or {}
-        if (
-            is_move(gone, made)
-            and all(column in before and column in after for column in key)
-            and (not made.is_whole or not covers(after))
-        ):
-            if first < place - 1:
-                yield False, changes[first : place - 1]
-            yield True, [gone, made]
-            first = place + 1
-    if first < len(changes):
-        yield False, changes[first:]
-
-
-def _moving_updates(
-    changes: Sequence[Change], key: tuple[str, ...], covers: Covers
-) -> Iterator[tuple[bool, Sequence[Change]]]:
-    """As `pieces`, where one update says it all."""
-    first = 0
-    for place, change in enumerate(changes):
-        before, after = change.before or {}, change.after or {}
-        if (
-            all(column in before and column in after for column in key)
-            and any(before[column] != after[column] for column in key)
-            and (not change.is_whole or not covers(after))
-        ):
+    first = place = 0
+    while place < len(changes):
+        piece = changes[place : place + 1] if moves else changes[place : place + 2]
+        if _is_apart(piece, key, covers, moves=moves):
             if first < place:
                 yield False, changes[first:place]
-            yield True, [change]
-            first = place + 1
+            yield True, piece
+            first = place = place + len(piece)
+        else:
+            place += 1
     if first < len(changes):
         yield False, changes[first:]
+
+
+def _is_apart(piece: Sequence[Change], key: tuple[str, ...], covers: Covers, *, moves: bool) -> bool:
+    """Whether one update, or the two halves of one, give the row another key and cannot tell all of it."""
+    before, after = piece[0].before or {}, piece[-1].after or {}
+    return (
+        (moves or is_move(*piece))
+        and all(column in before and column in after for column in key)
+        and (not moves or any(before[column] != after[column] for column in key))
+        and (not piece[-1].is_whole or not covers(after))
+    )
 
 
 _UNKNOWN = object()

@@ -26,8 +26,7 @@ from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
 from handlers.sql.writers.postgresql import PostgreSQLWriter
-from handlers.sql.writers.sqlite import SQLiteWriter
-from handlers.sql.writers.writer import Writer
+from handlers.sql.writers.writer import SQLiteWriter, Writer
 
 __all__ = ["DatabaseError", "SqlHandler"]
 

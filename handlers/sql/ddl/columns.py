@@ -34,7 +34,7 @@ def drop_column(target: Target, table: TargetTable, name: str) -> None:
     key = target.key(table)
     if own in key:
         change_key(target, table, [one for one in key if one != own])
-    if target.family in ("sqlite", "duckdb"):
+    if target.is_file:
         rebuild(target, table, without=own)
     else:
         target.alter(table, f"DROP COLUMN {target.quote(own)}")
@@ -71,17 +71,10 @@ def add_column(target: Target, table: TargetTable, column: Column) -> None:
 
 def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngine[Any], value: Any) -> None:
     column, spelled = target.quote(name), target.spell(type_)
-    if target.family == "duckdb":
-        target.alter(table, f"ADD COLUMN {column} {spelled}")
+    if value is None or target.is_file:
+        target.alter(table, f"ADD COLUMN {column} {spelled}{'' if target.family == 'duckdb' else ' NULL'}")
         if value is not None:
-            update = f"UPDATE {target.ref(table)} SET {column} = CAST(? AS {spelled})"
-            target.connection.exec_driver_sql(update, (target.stored(value, type_),))
-        return
-    if value is None or target.family == "sqlite":
-        target.alter(table, f"ADD COLUMN {column} {spelled} NULL")
-        if value is not None:
-            update = f"UPDATE {target.ref(table)} SET {column} = ?"
-            target.connection.exec_driver_sql(update, (target.stored(value, type_),))
+            target.set_all(table, column, value, type_)
         return
     # As a default the rows get it at once, in the same statement; later rows bring values of their own.
     literal = target.literal(value, type_)
@@ -138,14 +131,11 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     elif target.family == "sqlite":
         if declared_types(target, table)[own].upper() != spelled.upper():
             rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})
-    elif target.family == "duckdb":
-        old = target.columns(table)[own]
-        if target.spell(old) != spelled:
+    elif target.spell(old := target.columns(table)[own]) != spelled:
+        if target.family == "duckdb":
             value = in_duckdb(name, old, type_, spelled)
             rebuild(target, table, types={own: spelled}, values={own: value})
-    else:
-        old = target.columns(table)[own]
-        if target.spell(old) != spelled:
+        else:
             using = in_postgresql(name, old, type_, spelled)
             retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
     _respell(target, table, own, column.type, type_)

@@ -12,6 +12,11 @@ from handlers.sql.types.column_types import Unsigned64
 __all__ = ["in_duckdb", "in_postgresql", "in_sqlite"]
 
 Type = sa.types.TypeEngine[Any]
+_BY_KIND = {
+    ("labels", "text"): "array_to_string({}, ',')",
+    ("moment", "datetime"): "{} AT TIME ZONE 'UTC'",
+    ("datetime", "moment"): "{} AT TIME ZONE 'UTC'",
+}
 
 
 def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
@@ -39,35 +44,29 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
     if from_ == to:
         return column  # PostgreSQL's own assignment: rounds, and refuses what does not fit
     by_kind = {
-        ("labels", "text"): f"array_to_string({column}, ',')",
-        ("text", "labels"): f"string_to_array({column}, ',')",
-        ("bytes", "text"): f"convert_from({column}, 'UTF8')",
-        ("text", "bytes"): f"convert_to({column}, 'UTF8')",
-        ("number", "boolean"): f"{column} <> 0",
-        ("boolean", "number"): f"{column}::integer",
-        ("moment", "datetime"): f"{column} AT TIME ZONE 'UTC'",
-        ("datetime", "moment"): f"{column} AT TIME ZONE 'UTC'",
+        **_BY_KIND,
+        ("text", "labels"): "string_to_array({}, ',')",
+        ("bytes", "text"): "convert_from({}, 'UTF8')",
+        ("text", "bytes"): "convert_to({}, 'UTF8')",
+        ("number", "boolean"): "{} <> 0",
+        ("boolean", "number"): "{}::integer",
         # Not the type itself, which would cut the text off and refuse fractions of whole numbers.
-        ("text", "number"): f"{column}::numeric",
-        ("number", "text"): f"{column}::text",
+        ("text", "number"): "{}::numeric",
     }
-    if (from_, to) in by_kind:
-        return by_kind[from_, to]
-    return f"{column}::text" if to == "text" else f"{column}::text::{new_sql}"
+    other = "{}::text" if to == "text" else f"{{}}::text::{new_sql}"
+    return by_kind.get((from_, to), other).format(column)
 
 
 def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
     """An expression of the new type (`new_sql`, as DuckDB spells it) over the quoted column. A number
     outside of its type is an error, as it is in MySQL; texts have no length."""
     by_kind = {
-        ("labels", "text"): f"array_to_string({column}, ',')",
-        ("text", "labels"): f"CASE WHEN {column} = '' THEN [] ELSE string_split({column}, ',') END",
-        ("bytes", "text"): f"decode({column})",
-        ("text", "bytes"): f"encode({column})",
-        ("moment", "datetime"): f"{column} AT TIME ZONE 'UTC'",
-        ("datetime", "moment"): f"{column} AT TIME ZONE 'UTC'",
+        **_BY_KIND,
+        ("text", "labels"): "CASE WHEN {0} = '' THEN [] ELSE string_split({0}, ',') END",
+        ("bytes", "text"): "decode({})",
+        ("text", "bytes"): "encode({})",
     }
-    return by_kind.get((_kind(old), _kind(new)), f"CAST({column} AS {new_sql})")
+    return by_kind.get((_kind(old), _kind(new)), f"CAST({{}} AS {new_sql})").format(column)
 
 
 def in_sqlite(column: str, new: Type) -> str:

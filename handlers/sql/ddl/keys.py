@@ -30,7 +30,7 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
         return
     nulls = " OR ".join(f"{target.quote(name)} IS NULL" for name in key)
     lacking = bool(key) and target.any_row(table, nulls)
-    if target.family in ("sqlite", "duckdb"):
+    if target.is_file:
         rebuild(target, table, key=() if lacking else key)
     else:
         _replace_key(target, table, old, () if lacking else key)
@@ -79,14 +79,13 @@ _NUMBERING = {
         UPDATE {table} AS t
         JOIN (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers USING ({key})
         SET t.{column} = numbers.n""",
-    "sqlite": """
-        UPDATE {table} SET {column} = numbers.n
-        FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
-        WHERE {table}.rowid = numbers.r""",
-    "duckdb": """
+    **dict.fromkeys(
+        ("sqlite", "duckdb"),
+        """
         UPDATE {table} AS t SET {column} = numbers.n
         FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
         WHERE t.rowid = numbers.r""",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from handlers.mysql.ddl import CreateTable
 from handlers.sql.ddl.rebuilding import create_like, rebuild
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import NameUnfit
-from handlers.sql.target.creating import ColumnsMissing, TableMissing, create
+from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, make_schema
 
 __all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
 
@@ -29,7 +29,7 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
     if operation.like is not None:
         source = target.table(operation.like)
         if target.exists(source):  # else its first row makes it
-            target.make_schema(table)
+            make_schema(target.connection, table.schema)
             with making():
                 _create_like(target, table, source)
         return
@@ -63,7 +63,7 @@ def truncate_table(target: Target, table: TargetTable, change: Change) -> None:
         _mark_all(target, table, name, value, (change.types or {})[name])
     if not change.after:
         # SQLite has no TRUNCATE, and DuckDB's does the same.
-        verb = "DELETE FROM" if target.family in ("sqlite", "duckdb") else "TRUNCATE TABLE"
+        verb = "DELETE FROM" if target.is_file else "TRUNCATE TABLE"
         target.run(f"{verb} {target.ref(table)}")
 
 
@@ -73,13 +73,7 @@ def _mark_all(target: Target, table: TargetTable, name: str, value: object, sour
         create(target.connection, ColumnsMissing(table, {name: source_type}), nullcontext)
     name = target.column(table, name) or name
     column, type_ = target.quote(name), target.columns(table)[name]
-    verb = f"UPDATE {target.ref(table)} SET {column}"
-    if target.family in ("sqlite", "duckdb"):
-        given = "?" if target.family == "sqlite" else f"CAST(? AS {target.spell(type_)})"
-        parameters = (target.stored(value, type_),)
-        target.connection.exec_driver_sql(f"{verb} = {given} WHERE {column} IS NULL", parameters)
-    else:
-        target.run(f"{verb} = {target.literal(value, type_)} WHERE {column} IS NULL")
+    target.set_all(table, column, value, type_, f" WHERE {column} IS NULL")
 
 
 def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
@@ -90,7 +84,7 @@ def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
         # The second time that the statement comes, or a table that the target had by itself.
         log.warning("ddl_table_not_renamed", table=target.ref(table), to=target.ref(new), because="it exists")
         return False
-    target.make_schema(new)
+    make_schema(target.connection, new.schema)
     if target.family == "mysql":
         target.run(f"RENAME TABLE {target.ref(table)} TO {target.ref(new)}")
         return True

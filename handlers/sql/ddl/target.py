@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.kept_tables import Kept
-from handlers.sql.naming import NameUnfit, Naming, check_name, check_names, exact
+from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
 from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.mysql_sizes import fitting_types
@@ -50,6 +50,11 @@ class Target:
         """`postgresql`, `mysql` (MariaDB, too), `sqlite` or `duckdb`."""
         name = self.connection.dialect.name
         return "mysql" if name == "mariadb" else name
+
+    @property
+    def is_file(self) -> bool:
+        """SQLite or DuckDB, which alter little of a table."""
+        return self.family in ("sqlite", "duckdb")
 
     # ---- names
 
@@ -170,19 +175,21 @@ class Target:
     def alter(self, table: TargetTable, *clauses: str) -> None:
         self.run(f"ALTER TABLE {self.ref(table)} {', '.join(clauses)}")
 
-    def make_schema(self, table: TargetTable) -> None:
-        """The schema (MySQL's database) that a new table needs, if it is not there."""
-        if table.schema is None or table.schema in sa.inspect(self.connection).get_schema_names():
-            return
-        if self.family == "postgresql":
-            # IF NOT EXISTS fails when another session is making the same.
-            self.run("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))", is_change=False)
-        kind = "DATABASE" if self.family == "mysql" else "SCHEMA"
-        preparer = self.connection.dialect.identifier_preparer
-        name: str = preparer.format_schema(exact(table.schema))  # type: ignore[no-untyped-call]
-        self.run(
-            f"CREATE {kind} IF NOT EXISTS {name if self.family == 'duckdb' else self.quote(table.schema)}"
-        )
+    def set_all(
+        self,
+        table: TargetTable,
+        column: str,
+        value: Any,
+        type_: sa.types.TypeEngine[Any],
+        where: str = "",
+    ) -> None:
+        """Give a column, quoted, this value in all rows. `where`: with a space before it."""
+        verb = f"UPDATE {self.ref(table)} SET {column}"
+        if self.is_file:
+            given = "?" if self.family == "sqlite" else f"CAST(? AS {self.spell(type_)})"
+            self.connection.exec_driver_sql(f"{verb} = {given}{where}", (self.stored(value, type_),))
+        else:
+            self.run(f"{verb} = {self.literal(value, type_)}{where}")
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

@@ -67,9 +67,16 @@ class SqlReload:
         self.handler = SqlHandler(**{**options, **names, "create": True})
         """Applies changes to the new table."""
         self._open = contextlib.ExitStack()
+        self._engine = make_engine(self._url, folder=context.folder, pool_size=1, timeout=_STATEMENT_SECONDS)
         self._connection: sa.Connection | None = None
-        self._marks: Marks | None = None
-        self._own_marks: TableMarks | None = None
+        self._marks = Marks(
+            self._options.marks_table,
+            context.worker,
+            context.handler,
+            self._engine.dialect,
+            self._options.topic_again,
+        )
+        self._own_marks = TableMarks(self._marks.table, context.worker, self._table)
         self._still: Still | None = None  # only then there may be something of ours
         self._pinged = 0.0
         self._applied: dict[Partition, Place] = {}  # the last change of each partition
@@ -77,17 +84,13 @@ class SqlReload:
     def begin(self) -> None:
         if self._dialect == "duckdb":
             raise Refused("DuckDB's file is one process's alone: a table of it cannot be loaded again")
-        engine = make_engine(self._url, folder=self._context.folder, pool_size=1, timeout=_STATEMENT_SECONDS)
-        self._open.callback(engine.dispose)
-        marks_table, worker, handler = self._options.marks_table, self._context.worker, self._context.handler
-        self._marks = Marks(marks_table, worker, handler, engine.dialect, self._options.topic_again)
-        self._own_marks = TableMarks(self._marks.table, worker, self._table)
+        self._open.callback(self._engine.dispose)
         try:
-            self._connection = self._open.enter_context(engine.connect())
+            self._connection = self._open.enter_context(self._engine.connect())
             still = self._open.enter_context(alone(self._connection, repr(self._target)))
             with self._connection.begin():
                 self._refuse_unfit(self._connection)
-            remove_left(self._connection, self._own_marks, self._target, handler)
+            remove_left(self._connection, self._own_marks, self._target, self._context.handler)
             self._still, self._pinged = still, time.monotonic()
             self.handler.open(self._new_context)
             self._open.callback(self.handler.close)
@@ -102,7 +105,7 @@ class SqlReload:
             self.handler.close()
             if self._still is not None:
                 # Ours alone, also where the lock is lost: none but us could be in it.
-                self._building.remove(self._connected, self._known_marks)
+                self._building.remove(self._connected, self._own_marks)
         except DATABASE_ERRORS as error:
             return (
                 f"the table {shown} is left, as it could not be removed: {told(error)}; the next reload does"
@@ -135,7 +138,6 @@ class SqlReload:
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
         """No worker moves the marks while `catch_up` is called (which it is not in SQLite, which has one
         writer at a time)."""
-        assert self._marks is not None
         connection = self._connected
         try:
             with self._alone_in_transaction(), self._marks.kept(connection).alone(self._own):
@@ -203,7 +205,7 @@ class SqlReload:
             raise Behind
         if any(each not in new or new[each].place < place for each, place in self._applied.items()):
             raise Hindered("the target does not show what was applied to the new table")
-        self._known_marks.move(connection, self._context.handler, there, new)
+        self._own_marks.move(connection, self._context.handler, there, new)
 
     def _replace(self, connection: sa.Connection) -> Taken:
         tables = KnownTables()
@@ -233,7 +235,6 @@ class SqlReload:
         return Taken(before, after)
 
     def _refuse_unfit(self, connection: sa.Connection) -> None:
-        assert self._marks is not None
         table = self._marks.table
         if not sa.inspect(connection).has_table(table.name, schema=table.schema):
             raise Refused(f"there are no marks ({self._options.marks_table}): no worker has written here yet")
@@ -264,13 +265,7 @@ class SqlReload:
             )
 
     def _read(self, handler: str) -> dict[Partition, Mark]:
-        return self._known_marks.read(self._connected, handler)
-
-    @property
-    def _known_marks(self) -> TableMarks:
-        if self._own_marks is None:
-            raise RuntimeError("begin was not called")
-        return self._own_marks
+        return self._own_marks.read(self._connected, handler)
 
     @property
     def _connected(self) -> sa.Connection:

@@ -19,7 +19,7 @@ from handlers.sql.types.inferred_types import inferred_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.postgresql_types import extension_of
 
-__all__ = ["ColumnsMissing", "TableMissing", "create", "fitting", "wanted_columns"]
+__all__ = ["ColumnsMissing", "TableMissing", "create", "fitting", "make_schema", "wanted_columns"]
 
 log = get_logger("handlers.sql")
 
@@ -76,17 +76,22 @@ def create(
         _add_columns(connection, missing)
 
 
+def make_schema(connection: sa.Connection, schema: str | None) -> None:
+    """Make the schema (MySQL's database) if it is not there. None: the connection's own."""
+    if schema is None or sa.inspect(connection).has_schema(schema):
+        return
+    if connection.dialect.name == "postgresql":
+        # IF NOT EXISTS fails when another session is making the same.
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
+    connection.execute(sa.schema.CreateSchema(exact(schema), if_not_exists=True))
+
+
 def _create_table(
     connection: sa.Connection, missing: TableMissing, making: Callable[[], AbstractContextManager[None]]
 ) -> None:
     schema, name = missing.name
-    inspector = sa.inspect(connection)
-    if schema is not None and not inspector.has_schema(schema):
-        if connection.dialect.name == "postgresql":
-            # IF NOT EXISTS fails when another session is making the same.
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
-        connection.execute(sa.schema.CreateSchema(exact(schema), if_not_exists=True))
-    if inspector.has_table(name, schema=schema):
+    make_schema(connection, schema)
+    if sa.inspect(connection).has_table(name, schema=schema):
         return
     untold = [column for column in missing.key if column not in missing.columns]
     columns = {**dict.fromkeys(untold, "longtext"), **missing.columns}

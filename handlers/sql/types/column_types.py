@@ -6,7 +6,7 @@ one that holds every value is taken, and text where nothing else is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -90,19 +90,11 @@ def _bits(read: MySQLType) -> int:
 # ---- PostgreSQL: https://www.postgresql.org/docs/current/datatype.html
 
 _NUMERIC20: Type = sa.NUMERIC(20, 0)
+_PG_BITS: Sequence[tuple[int, Callable[[], Type]]] = ((16, sa.SMALLINT), (32, sa.INTEGER), (64, sa.BIGINT))
 
 
 def _pg_bit(read: MySQLType) -> Type:
-    bits = _bits(read)
-    return (
-        sa.SMALLINT()
-        if bits < 16
-        else sa.INTEGER()
-        if bits < 32
-        else sa.BIGINT()
-        if bits < 64
-        else _NUMERIC20
-    )
+    return next((made() for end, made in _PG_BITS if _bits(read) < end), _NUMERIC20)
 
 
 def _pg_decimal(read: MySQLType) -> Type:

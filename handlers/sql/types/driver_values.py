@@ -90,22 +90,21 @@ def _exact(value: Decimal) -> str:
     return digits(value) if value.is_finite() else str(value)
 
 
+_JSON: _Drivers = {list: json_text, dict: json_text}
+_PLAIN: _Drivers = {date: str, time: str, timedelta: duration_text, UUID: str, BeyondCalendar: str}
+
 # What PostgreSQL reads from text, whatever the column's type; every value goes to it as text.
 _POSTGRESQL: _Drivers = {
+    **_JSON,
+    **_PLAIN,
     int: str,
     bool: lambda value: "t" if value else "f",
     float: repr,
     Decimal: str,
     bytes: lambda value: "\\x" + value.hex(),
     datetime: datetime.isoformat,
-    date: str,
-    time: str,
-    timedelta: duration_text,
-    UUID: str,
-    BeyondCalendar: str,
     tuple: _array_literal,
     list: _array_literal,
-    dict: json_text,
 }
 
 
@@ -118,10 +117,9 @@ def _beyond_mysql(value: BeyondCalendar) -> str:
 
 # pymysql writes a negative timedelta wrong; a Decimal of any size and a datetime it writes well.
 _MYSQL: _Drivers = {
+    **_JSON,
     timedelta: duration_text,
     tuple: text_of,
-    list: json_text,
-    dict: json_text,
     UUID: str,
     BeyondCalendar: _beyond_mysql,
 }
@@ -137,20 +135,15 @@ def _lite_float(value: float) -> float | str:
 
 
 _SQLITE: _Drivers = {
+    **_JSON,
+    **_PLAIN,
     int: _lite_integer,
     float: _lite_float,
     bool: int,
     Decimal: _exact,
     # As SQLite's own functions read it, and always as long: texts compare as the times do.
     datetime: lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
-    date: str,
-    time: str,
-    timedelta: duration_text,
     tuple: text_of,
-    list: json_text,
-    dict: json_text,
-    UUID: str,
-    BeyondCalendar: str,
 }
 
 
@@ -166,19 +159,16 @@ def _beyond_duckdb(value: BeyondCalendar) -> str:
 
 # Text, which the statement casts to the column's type; bytes as they are, and lists of texts.
 _DUCKDB: _Drivers = {
+    **_JSON,
+    **_PLAIN,
     int: str,
     bool: lambda value: "true" if value else "false",
     float: repr,
     Decimal: _exact,
     datetime: datetime.isoformat,
-    date: str,
-    time: str,
-    timedelta: duration_text,
-    UUID: str,
     BeyondCalendar: _beyond_duckdb,
     tuple: _texts,
     list: _texts,
-    dict: json_text,
 }
 DRIVERS: Mapping[str, _Drivers] = {
     "postgresql": _POSTGRESQL,

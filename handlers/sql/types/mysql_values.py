@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -12,11 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from handlers.mysql.values import single
 from handlers.sql.types.driver_values import UnfitValue, text_of
 
 __all__ = ["as_kept"]
 
-_SINGLE = struct.Struct("<f")
 _CENTURY = 100
 
 
@@ -29,9 +28,8 @@ def as_kept(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
 def _single(value: Any, scale: int | None) -> Any:
     """A column of FLOAT is compared as a double with what a text says."""
     try:
-        number = float(value) if scale is None else round(float(value), scale)
-        return _SINGLE.unpack(_SINGLE.pack(number))[0]
-    except (ValueError, TypeError, OverflowError):
+        return single(float(value) if scale is None else round(float(value), scale))
+    except (ValueError, TypeError):
         return value  # the server refuses it
 
 

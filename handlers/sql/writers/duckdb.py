@@ -30,10 +30,6 @@ class DuckDBWriter(Writer):
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         self._as_lists(connection, _delete(keys.table, keys.columns), keys)
 
-    def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        same = " AND ".join(one.same(one.given("?"), "IS NOT DISTINCT FROM") for one in columns)
-        return f"{verb} WHERE rowid = (SELECT rowid FROM {table.quoted} WHERE {same} LIMIT 1)"
-
     def _as_lists(self, connection: sa.Connection, sql: str, rows: Rows) -> None:
         lists = [list(values) for values in map(KnownColumn.encode, rows.columns, rows.values)]
         connection.exec_driver_sql(sql, tuple(lists))

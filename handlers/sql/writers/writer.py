@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
 
-__all__ = ["Rows", "Writer"]
+__all__ = ["Rows", "SQLiteWriter", "Writer"]
 
 Columns = tuple[KnownColumn, ...]
 
@@ -53,6 +53,8 @@ class Writer:
     """
 
     placeholder: ClassVar[str] = "%s"
+    equal: ClassVar[str] = "IS NOT DISTINCT FROM"
+    """Of NULL, too."""
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Insert the rows, or set their columns where the key is there."""
@@ -125,12 +127,20 @@ class Writer:
         return connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0]).rowcount > 0
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        """`verb` for one row that equals the parameters."""
-        raise TypeError(f"{type(self).__name__} cannot tell rows apart")
+        """`verb` for one row that equals the parameters. As SQLite and DuckDB write it."""
+        same = " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
+        return f"{verb} WHERE rowid = (SELECT rowid FROM {table.quoted} WHERE {same} LIMIT 1)"
 
     def many(self, connection: sa.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """The statement for each row."""
         connection.exec_driver_sql(sql, list(rows))
+
+
+class SQLiteWriter(Writer):
+    """A statement a row, which costs nothing without a network."""
+
+    placeholder: ClassVar[str] = "?"
+    equal: ClassVar[str] = "IS"
 
 
 def names(columns: Columns) -> str:
