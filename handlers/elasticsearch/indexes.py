@@ -113,25 +113,27 @@ class Indexes:
     def add(self, place: Index, columns: Mapping[str, Field]) -> None:
         """Raises RequestRefused where there are others."""
         check_names(place, columns)
-        body = {"properties": columns}
-        answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
-        if answer.status == 400 and "total fields" in str(answer.body):
-            # 1,000 by default. Fields are a table's columns here, and no source invents them by the row.
-            limit = {"index.mapping.total_fields.limit": 2 * (len(place.columns) + len(columns)) + 1_000}
-            self._client.request("PUT", f"{place.path}/_settings", limit)
-            answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
-        if answer.status == 400:
-            raise RequestRefused(f"{place.name} takes no such fields: {told(answer.body)}")
+        because = self._map(place, columns)
+        if because is not None:
+            raise RequestRefused(f"{place.name} takes no such fields: {because}")
 
     def remember(self, place: Index, memory: Memory) -> None:
-        body = {"properties": {ORIGIN: {"properties": _revision(memory)}}}
-        answer = self._client.request("PUT", f"{place.path}/_mapping", body, may=(400,))
-        if answer.status == 400:
+        because = self._map(place, {ORIGIN: {"properties": _revision(memory)}})
+        if because is not None:
             now = self._named(place.name)
             if now is not None and now.memory.number < memory.number:
-                raise RequestRefused(
-                    f"{place.name} cannot remember where it is fed from: {told(answer.body)}"
-                )
+                raise RequestRefused(f"{place.name} cannot remember where it is fed from: {because}")
+
+    def _map(self, place: Index, fields: Mapping[str, Field]) -> str | None:
+        """Add fields; returns why the cluster refuses them."""
+        path, body = f"{place.path}/_mapping", {"properties": fields}
+        answer = self._client.request("PUT", path, body, may=(400,))
+        if answer.status == 400 and "total fields" in str(answer.body):
+            # 1,000 by default. Fields are a table's columns here, and no source invents them by the row.
+            limit = {"index.mapping.total_fields.limit": 2 * (len(place.columns) + len(fields)) + 1_000}
+            self._client.request("PUT", f"{place.path}/_settings", limit)
+            answer = self._client.request("PUT", path, body, may=(400,))
+        return told(answer.body) if answer.status == 400 else None
 
     # ---- rows
 

@@ -62,3 +62,14 @@ def test_a_memory_that_somebody_has_made_is_a_fault(search_node: SearchNode, dat
         search_node.call("PUT", f"/{database}.orders/_mapping", mapping)
         with pytest.raises(Unfit, match="memory_9 remembers cannot be read"):
             it.handle(batch(database, "b", offset=1))
+
+
+def test_an_index_with_as_many_fields_as_it_may_have_remembers_a_new_topic(
+    search_node: SearchNode, database: str
+) -> None:
+    with handler(search_node) as it:
+        it.handle(batch(database, "a", topic_id="A", offset=9))
+        limit = {"index.mapping.total_fields.limit": 7}
+        search_node.call("PUT", f"/{database}.orders/_settings", limit)
+        it.handle(batch(database, "b", topic_id="B"))
+    assert names(search_node, database) == ["b"]
