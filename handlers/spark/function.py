@@ -20,6 +20,7 @@ from handlers.spark.options import SparkOptions
 from handlers.spark.rows.column_types import override
 from handlers.spark.rows.pieces import AlonePiece, Piece, pieces
 from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
@@ -132,7 +133,7 @@ class FunctionCalls:
             self._spark.stop_worker_if_gone(error)
             if isinstance(error, Py4JError | PySparkException):
                 # Spark's errors ask Java for their text, which may be gone when the text is wanted.
-                raise FunctionFailure(f"{_place(batch)}: {self._name}: {self._spark.told(error)}") from None
+                raise FunctionFailure(f"{_place(batch)}: {self._name}: {told(error)}") from None
             raise
 
     @contextmanager

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["LogState", "Metadata", "has_commits", "metadata_in_files", "newest_version", "state_in_files"]
+__all__ = ["LogState", "Metadata", "has_commits", "metadata_in_files", "state_in_files"]
 
 _FEATURES = frozenset(
     (
@@ -150,14 +150,6 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
     return None
 
 
-def newest_version(files: Files, path: str) -> int | None:
-    """Of the table at `path`; None: Spark is to be asked. Raises what `files` raises."""
-    try:
-        return _version_of(*_found_in(files, f"{path}/_delta_log"))
-    except _Unknown:
-        return None
-
-
 def has_commits(files: Files, path: str) -> bool:
     """Whether there is a table at `path`: while its first commit is under way, its log's folder holds none.
     Raises what `files` raises."""
@@ -186,7 +178,7 @@ class _Replay:
                 self._checkpoint(pq.ParquetFile(file))
         for version in commits:
             self._commit(files.read(f"{folder}/{version:020d}.json"))
-        return _version_of(checkpoint, commits)
+        return commits[-1] if commits else int(checkpoint[0][:20])
 
     def state(self, version: int) -> LogState:
         if self.schema is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
@@ -237,10 +229,6 @@ class _Replay:
             self.schema = action.meta_data.schema_string
         if action.protocol is not None:
             self.protocol = action.protocol
-
-
-def _version_of(checkpoint: Sequence[str], commits: Sequence[int]) -> int:
-    return commits[-1] if commits else int(checkpoint[0][:20])
 
 
 def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:

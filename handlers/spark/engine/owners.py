@@ -9,36 +9,35 @@ into the next table of that name.
 from __future__ import annotations
 
 import threading
-from typing import Generic, TypeVar
+
+from handlers.spark.engine.table.sink import TableSink
 
 __all__ = ["Owners"]
 
-Sink = TypeVar("Sink")
 
-
-class Owners(Generic[Sink]):
+class Owners:
     """Log folder -> its sink. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the dict
-        self._sinks: dict[str, Sink] = {}
+        self._sinks: dict[str, TableSink] = {}
 
-    def of(self, log_folder: str) -> Sink | None:
+    def of(self, log_folder: str) -> TableSink | None:
         return self._sinks.get(log_folder)
 
-    def claim(self, log_folder: str, sink: Sink) -> Sink | None:
+    def claim(self, log_folder: str, sink: TableSink) -> TableSink | None:
         """It is this sink's from now on; returns whose it was, if that is another one: it must let go."""
         with self._lock:
             before = self._sinks.get(log_folder)
             self._sinks[log_folder] = sink
         return None if before is sink else before
 
-    def claim_free(self, log_folder: str, sink: Sink) -> bool:
+    def claim_free(self, log_folder: str, sink: TableSink) -> bool:
         """Whether it is this sink's now: it was nobody's, or its already."""
         with self._lock:
             return self._sinks.setdefault(log_folder, sink) is sink
 
-    def release(self, log_folder: str, sink: Sink) -> None:
+    def release(self, log_folder: str, sink: TableSink) -> None:
         """Nobody's, if it is this sink's."""
         with self._lock:
             if self._sinks.get(log_folder) is sink:

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
 
+from msgspec.structs import replace
+
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
 from handlers.spark.log.packs.pack_file import Index, Piece, encoded
@@ -178,12 +180,7 @@ class PackWriter(Background):
         for pending, piece in pack.pieces:
             body = pending.body or b""
             pending.number, pending.begin, pending.checksum = number, begin, zlib.crc32(body)
-            pieces.append(
-                Piece(
-                    *(piece.log, piece.after, piece.place, begin, pending.size, pending.checksum, piece.rows),
-                    *(piece.written_ms, piece.first_source_ms, piece.last_source_ms, piece.marks),
-                )
-            )
+            pieces.append(replace(piece, begin=begin, checksum=pending.checksum))
             begin += pending.size
         data = encoded(
             Index(stream, number, tuple(pieces)), [pending.body or b"" for pending, _ in pack.pieces]

@@ -33,7 +33,7 @@ from handlers.spark.runtime.session import SharedSpark
 
 __all__ = ["Tables"]
 
-_owners: Owners[TableSink] = Owners()
+_owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
 from handlers.spark.delta.commits.commit_notes import read_note
-from handlers.spark.delta.commits.held_segments import UnknownSegments, last_note, merged_segment
+from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
 from handlers.spark.delta.commits.restored import LostCommit
-from handlers.spark.delta.log_files import LogState, has_commits, newest_version, state_in_files
+from handlers.spark.delta.log_files import LogState, has_commits, state_in_files
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
@@ -130,16 +130,15 @@ class _Seen(NamedTuple):
 
 def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     """None: only Spark can tell."""
-    for _ in range(_LOOKS):
-        state = state_in_files(files, path)
-        notes, held = notes_in_files(files, path, _NOTES), held_in_files(files, path, ref.app_id)
-        if state is None or notes is None or held is None:
-            return None
-        read = (read_note(note) for note in notes)
-        if newest_version(files, path) == state.version:
-            note = next((note for note in read if note and note.get("segment")), None)
-            return _Seen(state, note, held.last)
-    return None
+    state = state_in_files(files, path)
+    if state is None:
+        return None
+    notes = notes_in_files(files, path, _NOTES, state.version)
+    held = held_in_files(files, path, ref.app_id, state.version)
+    if notes is None or held is None:
+        return None
+    note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
+    return _Seen(state, note, held.last)
 
 
 def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
@@ -151,7 +150,7 @@ def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
     for _ in range(_LOOKS):
         [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
         [counted] = session.sql(f"SELECT count(*) AS n FROM {ref.sql}").collect()
-        note, merged = last_note(session, ref), merged_segment(session, ref)
+        note, merged = last_note(session, ref), held_by(session, ref).last
         before, version = version, version_of(session, ref)
         if version == before:
             break
@@ -161,7 +160,7 @@ def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
 
 def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:
     is_table = found.ref.path == found.ref.log_folder
-    heads = log_of(files, found.ref.log_folder, after=merged).heads
+    heads = log_of(files, found.ref.log_folder, after=merged)
     if not heads:
         if facts.rows is None:
             return _noting(facts, "there is neither a table nor a log")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from handlers.spark.delta.commits.held_segments import delta_snapshot, merged_segment
+from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
@@ -28,7 +28,6 @@ from handlers.spark.table_ref import TableRef, app_id
 __all__ = [
     "AnySpark",
     "End",
-    "Log",
     "columns_of",
     "end_of",
     "head_of",
@@ -41,18 +40,6 @@ __all__ = [
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
 """At a log and its table while a worker changes both."""
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """What a log holds at one moment."""
-
-    heads: Sequence[Head] = field(default=())
-    """Of its segments, in order; the last one tells how far the whole table was applied."""
-
-    def after(self, number: int) -> Sequence[Head]:
-        """Those beyond a segment."""
-        return [head for head in self.heads if head.segment.number > number]
 
 
 class End(NamedTuple):
@@ -89,9 +76,9 @@ def _end_of(files: Files, folder: str, *, hidden: bool) -> End | None:
     return None
 
 
-def log_of(files: Files, folder: str, *, after: int = 0) -> Log:
-    """All segments beyond a number, and the last one in any case, also those that views do not read. One
-    small read for each of them."""
+def log_of(files: Files, folder: str, *, after: int = 0) -> Sequence[Head]:
+    """All segments beyond a number, in order, and the last one in any case, which tells how far the whole
+    table was applied; also those that views do not read. One small read for each of them."""
     heads: list[Head] = []
     found = _found(files, folder, hidden=True)
     for number in sorted(found):
@@ -100,7 +87,7 @@ def log_of(files: Files, folder: str, *, after: int = 0) -> Log:
                 heads.append(read_head(files, *found[number]))
             except FileNotFoundError:
                 continue  # merged and removed meanwhile
-    return Log(heads)
+    return heads
 
 
 def mode_of(schema: pa.Schema, prefix: str) -> Mode:
@@ -212,7 +199,7 @@ def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
     except FileNotFoundError:
         return 0
     whose = replace(ref, app_id=app_id(owner.database, owner.table))
-    return merged_segment(session, whose, AnySpark(session).is_classic)
+    return held_by(session, whose, AnySpark(session).is_classic).last
 
 
 def _found(files: Files, folder: str, *, hidden: bool) -> dict[int, tuple[str, int, int]]:

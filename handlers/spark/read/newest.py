@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.inspection import AnySpark, head_of, newest_sql
-from handlers.spark.read.shared import Shared, newest
+from handlers.spark.read.shared import Shared
 from handlers.spark.table_ref import TableRef
 
 __all__ = ["newest_frame"]
@@ -32,7 +32,9 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
         if rows is None:
             break
         is_replica = f"{prefix}topic" not in rows.schema.names
-        view = _view_of(session, newest(rows, head.key) if is_replica else rows)
+        newest = newest_of(rows, head.key) if is_replica else None  # nulls are in no key
+        view = f"binlane_shared_{uuid.uuid4().hex}"
+        session.createDataFrame(rows if newest is None else newest).createOrReplaceTempView(view)
         frame = session.sql(newest_sql(session, files, ref, prefix, shared=view))
         if AnySpark(session).is_classic:  # a client of Connect looks it up whenever the frame is used
             session.catalog.dropTempView(view)
@@ -41,9 +43,3 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
         if end is not None and end.segment.number == head.segment.number:
             return frame
     return session.sql(newest_sql(session, files, ref, prefix))
-
-
-def _view_of(session: SparkSession, rows: pa.Table) -> str:
-    name = f"binlane_shared_{uuid.uuid4().hex}"
-    session.createDataFrame(rows).createOrReplaceTempView(name)
-    return name

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.locations import LOGS
 from handlers.spark.log.packs.pack_file import Piece, read_piece, rows_of
 from handlers.spark.log.packs.pack_folder import PackFolder
@@ -15,7 +14,7 @@ from handlers.spark.log.packs.streams import Found, read_stream
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Shared", "newest"]
+__all__ = ["Shared"]
 
 
 class Shared:
@@ -52,12 +51,6 @@ class Shared:
             for number, piece in found:
                 if piece.after == head.segment.number:
                     yield packs.place(number), piece
-
-
-def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the last row; nulls are in no key."""
-    found = newest_of(rows, key)
-    return rows if found is None else found
 
 
 def _roots(folder: str) -> Iterator[str]:

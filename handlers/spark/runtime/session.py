@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 
 from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.runtime.conf import place, spark_conf
-from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
 from handlers.spark.section import SparkSection
 
-__all__ = ["SharedSpark", "acquire", "place", "release", "spark_conf", "told"]
+__all__ = ["SharedSpark", "acquire", "place", "release", "spark_conf"]
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error; what failed is
 # raised, and told by whoever handles it.
@@ -186,10 +185,6 @@ class SharedSpark:
                 (`renewed`, `fresh`) for the next attempt.
         """
         self._place.raise_if_gone(error)
-
-    def told(self, error: BaseException) -> str:
-        """The error on one line, without stacks: see errors.told."""
-        return told(error)
 
     def watch(self, stop_worker: StopCallback) -> None:
         """Of a Spark that has started: tell `stop_worker` when it is gone, even if nobody uses it then.

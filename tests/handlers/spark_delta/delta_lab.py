@@ -12,7 +12,7 @@ from delta_reading import column_types, read_delta
 
 from handlers.spark.delta import Bringing, applier_for
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.commits.held_segments import merged_segment
+from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import Segment, SegmentLog
@@ -78,7 +78,7 @@ class Table:
 
     @property
     def merged(self) -> int:
-        return merged_segment(self.spark, self.ref)
+        return held_by(self.spark, self.ref).last
 
     @property
     def makers(self) -> str:

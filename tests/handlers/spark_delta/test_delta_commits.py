@@ -21,7 +21,6 @@ from handlers.spark.delta.commits.held_segments import (
     exists,
     held_by,
     last_note,
-    merged_segment,
 )
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.stores.local import LocalFiles
@@ -102,14 +101,14 @@ def test_a_commit_that_failed_leaves_nothing(make_table: MakeTable) -> None:
 def test_commits_say_how_far_the_log_is_merged(make_table: MakeTable) -> None:
     table = make_table()
     assert not exists(table.spark, table.ref)
-    assert merged_segment(table.spark, table.ref, is_classic=False) == 0
+    assert held_by(table.spark, table.ref, is_classic=False).last == 0
     put(table, 1)
     put(table, 2)
     table.merge()
     table.sql("OPTIMIZE {t}").collect()
     table.sql("DELETE FROM {t} WHERE id = 1")
     assert exists(table.spark, table.ref)
-    assert merged_segment(table.spark, table.ref, is_classic=False) == 2
+    assert held_by(table.spark, table.ref, is_classic=False).last == 2
     note = last_note(table.spark, table.ref)
     assert note == {
         "worker": "worker",
@@ -181,7 +180,7 @@ def test_what_a_table_holds_is_known_when_its_history_is_gone(make_table: MakeTa
         fenced(table.spark, by_name, table.note(1, 1)),
     ):
         pass
-    assert merged_segment(table.spark, replace(by_name, app_id="binlane:shop.other")) == 0
+    assert held_by(table.spark, replace(by_name, app_id="binlane:shop.other")).last == 0
 
 
 @pytest.mark.soak

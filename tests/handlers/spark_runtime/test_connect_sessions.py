@@ -23,6 +23,7 @@ from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import FilesError
+from handlers.spark.runtime import errors
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral
 from handlers.testing import make_batch, opened
@@ -86,7 +87,7 @@ def test_an_error_is_told_without_stack_plan_or_grpc(spark: Any) -> None:
     with pytest.raises(Exception, match="nope") as caught:
         spark.session.sql("SELECT nope FROM range(1)").collect()
     spark.stop_worker_if_gone(caught.value)  # nothing is gone
-    told = spark.told(caught.value)
+    told = errors.told(caught.value)
     assert told.startswith("AnalysisException: [UNRESOLVED_COLUMN")
     assert "Project" not in told
     assert "\n" not in told

@@ -14,6 +14,7 @@ from spark_sessions import SparkKeeper
 
 from handlers import StopWorker
 from handlers.spark import SparkHandler
+from handlers.spark.runtime import errors
 from handlers.testing import make_batch, opened
 
 pytestmark = pytest.mark.long
@@ -69,7 +70,7 @@ def test_an_executor_out_of_memory_is_told_and_does_not_stop_the_worker(spark: A
     with pytest.raises(Exception, match="Job aborted") as caught:
         spark.fresh().sql(too_long).collect()
     spark.stop_worker_if_gone(caught.value)  # does not raise
-    told = spark.told(caught.value)
+    told = errors.told(caught.value)
     assert "OutOfMemoryError" in told or "ExecutorLostFailure" in told
     assert "\n" not in told
     assert rows(spark, table) == 2

@@ -80,12 +80,12 @@ def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | N
         raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
 
 
-def notes_in_files(files: Files, path: str, most: int) -> list[str] | None:
+def notes_in_files(files: Files, path: str, most: int, newest: int | None = None) -> list[str] | None:
     """The user metadata of the newest commits (`most` are looked into) that have any, the newest first; None:
-    Spark is to be asked. Raises what `files` raises."""
+    Spark is to be asked. `newest`: as of `held_in_files`. Raises what `files` raises."""
     notes: list[str] = []
     try:
-        for _, commit in islice(_newest_first(files, path), most):
+        for _, commit in islice(_newest_first(files, path, newest), most):
             for action in _actions(commit, b'"commitInfo"'):
                 if action.commit_info is not None and action.commit_info.user_metadata is not None:
                     notes.append(action.commit_info.user_metadata)

@@ -26,7 +26,6 @@ __all__ = [
     "held_in_snapshot",
     "is_committed",
     "last_note",
-    "merged_segment",
 ]
 
 _LOOK_BACK = 100
@@ -62,11 +61,6 @@ def exists(session: SparkSession, ref: TableRef) -> bool:
             return False
         raise
     return True
-
-
-def merged_segment(session: SparkSession, ref: TableRef, is_classic: bool = True) -> int:
-    """The number of the last segment that the table holds; 0: none, or there is no table. See `held_by`."""
-    return held_by(session, ref, is_classic).last
 
 
 def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> Held:

@@ -11,6 +11,7 @@ from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import FilesError
+from handlers.spark.runtime import errors
 from handlers.spark.runtime.session import SharedSpark
 
 __all__ = ["LogFailure", "SparkFailure", "cannot_follow", "explained"]
@@ -62,7 +63,7 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
         spark.stop_worker_if_gone(error)
     except (StopWorker, TargetUnavailable) as gone:
         return gone
-    told = f"{where}: {spark.told(error)}"
+    told = f"{where}: {errors.told(error)}"
     return _of_spark(told)
 
 
