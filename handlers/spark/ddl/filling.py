@@ -35,14 +35,10 @@ def fill(
         if value is None and default is not None and default.kind not in ("null", "text", "number"):
             log.warning("ddl_default_not_known", table=str(ref), column=column.name, default=default.text)
         if value is not None or column in taken:
-            values.append(f"{quoted(column.name)} = {typed(_kept(value, column), target.type_of(column))}")
+            kept = None if value is None else column_type(column.type).convert(value)
+            values.append(f"{quoted(column.name)} = {typed(kept, target.type_of(column))}")
     if values:
         target.run(ref, step, f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}")
-
-
-def _kept(value: Any, column: Column) -> Any:
-    convert = column_type(column.type).convert
-    return value if value is None or convert is None else convert(value)
 
 
 def typed(value: Any, type_: str) -> str:

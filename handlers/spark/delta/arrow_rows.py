@@ -12,6 +12,8 @@ from handlers.spark.rows.shape import Shape
 __all__ = ["are_plain", "fitted", "newest_of", "within", "without"]
 
 _ORDER = "_binlane_order"
+_TEXTS = frozenset((pa.string(), pa.large_string(), pa.string_view()))
+_BYTES = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
 
 
 def are_plain(shape: Shape) -> bool:
@@ -79,17 +81,7 @@ def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
         return types.is_timestamp(wide) and (wide.tz is None) == (narrow.tz is None)
     if types.is_floating(narrow):
         return types.is_floating(wide) and bool(wide.bit_width >= narrow.bit_width)
-    return bool(wide == narrow) or any(is_kind(wide) and is_kind(narrow) for is_kind in (_is_text, _is_bytes))
-
-
-def _is_text(given: pa.DataType) -> bool:
-    types = pa.types
-    return any((types.is_string(given), types.is_large_string(given), types.is_string_view(given)))
-
-
-def _is_bytes(given: pa.DataType) -> bool:
-    types = pa.types
-    return any((types.is_binary(given), types.is_large_binary(given), types.is_binary_view(given)))
+    return bool(wide == narrow) or any({wide, narrow} <= kind for kind in (_TEXTS, _BYTES))
 
 
 def _digits(decimal: pa.DataType) -> int:

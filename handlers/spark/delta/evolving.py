@@ -9,17 +9,16 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, DecimalType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from handlers.logs import get_logger
 from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
-from handlers.spark.rows.widening import can_widen
+from handlers.spark.rows.widening import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["IncompatibleColumn", "evolve", "schema", "spark_schema"]
 
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 _log = get_logger("spark")
 
@@ -110,37 +109,16 @@ def _compare(
 
 
 def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
-    if kept == field.dataType or _holds(kept, field.dataType):
+    there, wanted = kept.simpleString(), field.dataType.simpleString()
+    if kept == field.dataType or holds(there, wanted):
         return False
-    if can_widen(kept.simpleString(), field.dataType.simpleString()):
+    if can_widen(there, wanted):
         return True
     raise IncompatibleColumn(
-        f"column {field.name!r} is {kept.simpleString()} in {ref}, but the source's type is now kept as "
-        f"{field.dataType.simpleString()}, and the one does not hold the other's values: name the type to "
-        f"keep in `columns`, change the column in the table, or give the handler another table"
+        f"column {field.name!r} is {there} in {ref}, but the source's type is now kept as {wanted}, and the "
+        f"one does not hold the other's values: name the type to keep in `columns`, change the column in the "
+        f"table, or give the handler another table"
     )
-
-
-def _holds(wide: DataType, narrow: DataType) -> bool:
-    """Whether every value of `narrow` is one of `wide`."""
-    pair = (narrow.typeName(), wide.typeName())
-    if pair in (("float", "double"), ("date", "timestamp_ntz")):
-        return True
-    return _narrower(_digits(narrow), _digits(wide))
-
-
-def _digits(type_: DataType) -> tuple[int, int] | None:
-    """How many digits a whole or decimal number has before and after the point."""
-    if isinstance(type_, DecimalType):
-        return type_.precision - type_.scale, type_.scale
-    digits = _DIGITS.get(type_.simpleString())
-    return None if digits is None else (digits, 0)
-
-
-def _narrower(narrow: tuple[int, int] | None, wide: tuple[int, int] | None) -> bool:
-    if narrow is None or wide is None:
-        return False
-    return narrow[0] <= wide[0] and narrow[1] <= wide[1]
 
 
 def _set(session: SparkSession, ref: TableRef, found: Sequence[tuple[str, str]]) -> None:

@@ -1,32 +1,39 @@
-"""Which types Delta makes wider without a rewrite."""
+"""Which of Spark's types hold the values of which others."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["DECIMAL", "INTEGERS", "can_widen"]
+__all__ = ["DECIMAL", "INTEGERS", "can_widen", "holds"]
 
-INTEGERS = {"tinyint": 0, "smallint": 1, "int": 2, "bigint": 3}
+INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""And how many digits they need."""
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_OTHERS = {("date", "timestamp_ntz"), *((each, "double") for each in ("float", "tinyint", "smallint", "int"))}
 
 
-def can_widen(old: str, new: str) -> bool:  # noqa: PLR0911 - one return for each kind
+def holds(wide: str, narrow: str) -> bool:
+    """Whether every value of `narrow` is one of `wide`."""
+    few, many = _digits(narrow), _digits(wide)
+    if few is None or many is None:
+        return (narrow, wide) in _OTHERS
+    return few[0] <= many[0] and few[1] <= many[1]
+
+
+def can_widen(old: str, new: str) -> bool:
     """Whether Delta makes a column of one Spark type one of the other without a rewrite.
 
     https://docs.delta.io/delta-type-widening/#supported-type-changes
     """
-    if old in INTEGERS and new in INTEGERS:
-        return INTEGERS[old] < INTEGERS[new]
-    if (old, new) in (("float", "double"), ("date", "timestamp_ntz")):
-        return True
-    if new == "double":
-        return old in ("tinyint", "smallint", "int")
-    wide, narrow = DECIMAL.fullmatch(new), DECIMAL.fullmatch(old)
-    if wide is None:
-        return False
-    digits, scale = int(wide[1]), int(wide[2])
-    if old in INTEGERS:
-        return digits - scale >= (20 if old == "bigint" else 10)
-    if narrow is None:
-        return False
-    return digits - scale >= int(narrow[1]) - int(narrow[2]) and scale >= int(narrow[2]) and old != new
+    many = _digits(new)
+    if many is not None and (old in INTEGERS) != (new in INTEGERS):
+        return old in INTEGERS and many[0] >= (20 if old == "bigint" else 10)
+    return old != new and holds(new, old)
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """Of an exact number: how many it has before and after the point."""
+    if type_ in INTEGERS:
+        return INTEGERS[type_], 0
+    found = DECIMAL.fullmatch(type_)
+    return None if found is None else (int(found[1]) - int(found[2]), int(found[2]))
