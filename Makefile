@@ -41,11 +41,11 @@ storm: setup servers class-archive ## real workers, brokers, PostgreSQL and Spar
 soak-hour: setup servers ## an hour of steady load with a fault a minute: what grows? MINUTES=60; draws samples.png
 	@cd tests && PYTHONPATH=.:.. python -m storm --long --no-spark --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: an hour
+soak: setup servers class-archive ## what takes long: every stream into Spark tables, two workers, many kills; real stores ...: two hours
 	@tools/setup.sh stores
 	@tools/setup.sh registry
 	@python -m pytest -m soak --ignore=tests/deployment/test_api_server.py $(ARGS)
-	@PYTHONPATH=tests python -m tests.model --minutes 10
+	@PYTHONPATH=tests python -m tests.model --minutes $(or $(MINUTES),60)
 
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server

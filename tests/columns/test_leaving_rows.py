@@ -165,3 +165,10 @@ def test_a_marked_row_says_what_it_lacks() -> None:
     assert partial.before == {"id": 1, "deleted_at": None}
     assert partial.after is not None
     assert (partial.after.keys(), partial.lacks) == ({"id", "deleted_at"}, None)
+
+
+def test_a_mark_of_a_row_that_left_is_whole_only_if_its_update_was() -> None:
+    update = {"op": "update", "before": dict(TAKEN), "after": dict(LEFT), "lacks": None}
+    (marked,) = ruled(rule_of(filter=FILTER, deletes="mark"), changes_of(update))
+    assert not marked.is_whole
+    assert marked.after.keys() == {"id", "deleted_at"}

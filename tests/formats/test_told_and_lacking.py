@@ -69,6 +69,13 @@ def test_both_halves_of_a_moved_row_say_so(updates: str) -> None:
     assert (made.op, made.moves_key, made.is_whole) == ("insert", True, updates == "whole")
 
 
+@pytest.mark.parametrize("updates", ["partial", "whole"])
+def test_an_old_row_is_whole_only_if_the_new_one_is_known_to_be(updates: str) -> None:
+    one: CapturedRecord = json_messages.record({"old": {"id": 1, "b": "x"}, "new": {"id": 2, "b": "y"}})
+    gone, _ = json_messages.decode(one, before="old", after="new", key=["id"], updates=updates)
+    assert gone.before_is_whole is (updates == "whole")
+
+
 @pytest.mark.parametrize("filler", [None, "", 0, "1970-01-01T00:00:00Z"])
 def test_what_a_connector_fills_in_is_no_old_value(filler: Any) -> None:
     """REPLICA IDENTITY USING INDEX: of the old row the log holds the index's columns alone."""

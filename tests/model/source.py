@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -137,7 +138,9 @@ _STEPS = st.one_of(
 )
 
 
-def steps(most: int) -> st.SearchStrategy[list[Step]]:
-    """Some rows, and what happens to them."""
+def steps(most: int, rounds: int) -> st.SearchStrategy[list[Step]]:
+    """Some rows, and what happens to them: `rounds` lists, each of a few steps as a rule."""
     begun = st.lists(_PUTS, min_size=1, max_size=2)
-    return st.builds(list.__add__, begun, st.lists(_STEPS, min_size=1, max_size=most))
+    more = [st.lists(_STEPS, max_size=most) for _ in range(rounds - 1)]
+    parts = st.tuples(begun, st.lists(_STEPS, min_size=1, max_size=most), *more)
+    return parts.map(lambda lists: list(itertools.chain.from_iterable(lists)))

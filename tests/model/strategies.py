@@ -11,6 +11,7 @@ from .rules import DELETES, Rules
 from .run import Example
 from .source import KEYS, steps
 from .targets.interface import Target
+from .told import Limits
 from .writers import canal, debezium, dts, maxwell, own_json
 from .writers.writing import Writer
 
@@ -36,16 +37,14 @@ TOLD = tuple(tool for tool in WRITERS if tool != "canal-noblob")
 """The tools whose records show what a row lacks; docs/sources.md names the limit of the other."""
 
 
+def _fits(writer: Writer, limits: Limits) -> bool:
+    return (writer.tells_old_rows or not limits.needs_old_rows) and (writer.tells_gaps or limits.holds_parts)
+
+
 def examples(
     target: Target, *, tools: Sequence[str] = TOLD, with_rules: bool = True, most_steps: int = 10
 ) -> st.SearchStrategy[Example]:
-    writers = [
-        writer
-        for tool in tools
-        for writer in WRITERS[tool]
-        if (writer.tells_old_rows or not target.limits.needs_old_rows)
-        and (writer.tells_gaps or target.limits.holds_parts)
-    ]
+    fitting = {tool: [writer for writer in WRITERS[tool] if _fits(writer, target.limits)] for tool in tools}
     rules = st.builds(
         Rules,
         st.booleans(),
@@ -56,9 +55,9 @@ def examples(
     return st.builds(
         Example,
         key=st.sampled_from(KEYS),
-        writer=st.sampled_from(writers),
+        writer=st.one_of(*(st.sampled_from(writers) for writers in fitting.values() if writers)),
         rules=none | rules if with_rules else none,
-        steps=steps(most_steps),
+        steps=steps(most_steps, target.rounds),
         read_at_once=st.integers(1, 4),
         batch=st.sampled_from((1, 3, 100)),
         again=st.booleans(),

@@ -99,6 +99,8 @@ class Expected:
     rules: Rules
     limits: Limits
     rows: dict[Key, Any] = field(default_factory=dict)
+    _left: set[Key] = field(default_factory=set)
+    """Rows that the filter did not take when they were last told. Their old state may stay."""
 
     def may_fail(self, told: Told) -> bool:
         """Whether the change may be in an error."""
@@ -171,7 +173,8 @@ class Expected:
         return dict(zip(self.key, key, strict=True))
 
     def _put(self, key: Key, row: Row, replaces: bool) -> None:
-        takes, old = self.rules.takes(row), self.rows.get(key)
+        takes, old, had_left = self.rules.takes(row), self.rows.get(key), key in self._left
+        (self._left.discard if takes else self._left.add)(key)
         if not takes:
             if not replaces:
                 self._gone(key)
@@ -185,14 +188,8 @@ class Expected:
                 self.rows[key][OWN] = ANY
         elif old is not UNKNOWN or not self.limits.shows_gaps:
             row = self.rows[key] = self._upon(old, new)
-            if (
-                self.limits.keeps_own
-                and old is not None
-                and self.rules.filters
-                and self.rules.deletes != "apply"
-            ):
-                # A row that the filter takes again is an insert (docs/columns.md), and its old one stayed.
-                row[OWN] = ANY
+            if self.limits.keeps_own and old is not None and had_left:
+                row[OWN] = ANY  # it comes as an insert (docs/columns.md), which replaces the old one
 
     def _move(self, told: Move) -> None:
         old, stale = self.rows.get(told.old), self.rows.get(told.key)

@@ -58,9 +58,12 @@ class Leaving:
         if not takes:
             if took is None:
                 return _by_key(change)
-            return (
-                msgspec.structs.replace(change, op="delete", after=None, lacks=frozenset()) if took else None
+            # If the new row may lack columns, the old one may lack them, too.
+            is_whole = change.before_is_whole and (change.lacks is not None or not change.key_columns)
+            gone = msgspec.structs.replace(
+                change, op="delete", after=None, lacks=frozenset(), before_is_whole=is_whole
             )
+            return gone if took else None
         if took or change.before is None:
             return change
         if not change.key_columns and took is None:

@@ -123,7 +123,8 @@ def updated(
     for name in key or ():
         if before is not None and before.get(name) != after.get(name):
             return (
-                Image("delete", before, None, NOTHING, before_is_whole, moves_key=True),
+                # If the new row may lack columns, the old one may lack them, too.
+                Image("delete", before, None, NOTHING, before_is_whole and lacks is not None, moves_key=True),
                 Image("insert", None, after, lacks, moves_key=True),
             )
     return (Image("update", before, after, lacks, before_is_whole),)

@@ -38,6 +38,8 @@ class Target:
     """Bring what was handed over into the tables."""
     at_once: int = 1
     """How many examples go together, because `settle` takes long."""
+    rounds: int = 1
+    """How often more happens in one example, because a new table takes long."""
 
 
 def texts(row: Mapping[str, Any]) -> Row:

@@ -17,6 +17,10 @@ from .interface import Target, texts
 
 __all__ = ["clickhouse_target", "elasticsearch_target"]
 
+_LIGHT = {"settings": {"number_of_replicas": 0, "refresh_interval": -1, "index.translog.durability": "async"}}
+"""An index that costs less."""
+_MOST_LEFT = 100
+
 
 @contextmanager
 def clickhouse_target(server: Any) -> Iterator[Target]:
@@ -35,12 +39,14 @@ def clickhouse_target(server: Any) -> Iterator[Target]:
         server.query(f"DROP DATABASE IF EXISTS {prefix}_{names.database}")
 
     with opened(ClickHouseHandler(**server.options, database=f"{prefix}_{{database}}")) as handler:
-        yield Target("clickhouse", handler, rows, forget)
+        yield Target("clickhouse", handler, rows, forget, rounds=3)
 
 
 @contextmanager
 def elasticsearch_target(node: Any) -> Iterator[Target]:
     prefix = node.new_name()
+    left: list[str] = []
+    node.call("PUT", f"/_index_template/{prefix}", {"index_patterns": [f"{prefix}_*"], "template": _LIGHT})
 
     def rows(names: Names) -> list[Row]:
         index = f"{prefix}_{names.database}.{names.table}"
@@ -52,7 +58,11 @@ def elasticsearch_target(node: Any) -> Iterator[Target]:
         return [texts(row) for row in found.values()]
 
     def forget(names: Names) -> None:
-        node.remove(f"{prefix}_{names.database}.*")
+        left.append(f"{prefix}_{names.database}.{names.table}")
+        if len(left) == _MOST_LEFT:
+            node.remove(*left)
+            left.clear()
 
     with opened(ElasticsearchHandler(url=node.url, index=f"{prefix}_{{database}}.{{table}}")) as handler:
-        yield Target("elasticsearch", handler, rows, forget)
+        yield Target("elasticsearch", handler, rows, forget, rounds=4)
+        node.remove(*left)

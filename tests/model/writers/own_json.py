@@ -89,8 +89,8 @@ class Changes:
         for event in events:
             if event.op == "truncate":
                 continue
-            told, after = told_whole(names, event, tells_old=self.old == "all"), event.after
-            before = self._before(names, event.before)
+            told, after = told_whole(names, event, tells_old=self._tells_old(event.op)), event.after
+            before = self._before(names, event)
             if self.partial and event.op == "update" and after is not None:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
                 if isinstance(told, Move | Put):
@@ -103,8 +103,15 @@ class Changes:
             }
             yield Written([told], compact(value))
 
-    def _before(self, names: Names, row: Row | None) -> Row | None:
-        if row is None or self.old == "all":
+    def _tells_old(self, op: str) -> bool:
+        if op == "update" and self.partial:
+            return False  # if the new row may lack columns, so may the old one
+        return self.old == "all" or (self.old == "small" and op == "delete")
+
+    def _before(self, names: Names, event: Event) -> Row | None:
+        """Of a delete all, or the key (docs/formats.md)."""
+        row = event.before
+        if row is None or self.old == "all" or (self.old == "small" and event.op == "delete"):
             return row
         wanted = names.key if self.old == "key" else COLUMNS.keys() - {LARGE}
         return {name: value for name, value in row.items() if name in wanted}
