@@ -9,15 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from handlers.api import Batch, Change, HandlerContext, Rejected, Row, TargetUnavailable
 from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
-from handlers.mysql.ddl import (
-    AddColumn,
-    ChangeKey,
-    DropColumn,
-    LoseRows,
-    ModifyColumn,
-    RenameColumn,
-    TableName,
-)
+from handlers.mysql import ddl
 from handlers.mysql.emptying import WholeTables
 from handlers.mysql.statement_of_change import operations_of
 from handlers.options.templates import place_of
@@ -36,12 +28,13 @@ _ROUNDS = 40
 """For one batch: in each, another writer has changed the table."""
 _RENAMED = "rows of a renamed table stay where they are"
 _LEFT: Mapping[type, str] = {
-    AddColumn: "a new column comes with the first row that has it, rows that are there are left as they are",
-    DropColumn: "a dropped column stays, and new rows have no value there",
-    RenameColumn: "a renamed column gets a new column beside the one with its former name",
-    ModifyColumn: "a column keeps its type",
-    ChangeKey: "a table keeps its sorting key, and its rows their ids",
-    LoseRows: "rows of partitions stay",
+    ddl.AddColumn: "a new column comes with the first row that has it, "
+    "rows that are there are left as they are",
+    ddl.DropColumn: "a dropped column stays, and new rows have no value there",
+    ddl.RenameColumn: "a renamed column gets a new column beside the one with its former name",
+    ddl.ModifyColumn: "a column keeps its type",
+    ddl.ChangeKey: "a table keeps its sorting key, and its rows their ids",
+    ddl.LoseRows: "rows of partitions stay",
 }
 """Statements that are not followed."""
 
@@ -137,7 +130,7 @@ class VersionedTarget(Generic[P]):
                     self._empty(named, change, batch)
 
     def _write(self, batch: Batch, places: Sequence[int]) -> None:
-        ready = self._ready(TableName(batch.database, batch.name), batch, places)
+        ready = self._ready(ddl.TableName(batch.database, batch.name), batch, places)
         assert ready is not None, "it is made for rows"
         place, _, states = ready
 
@@ -162,7 +155,7 @@ class VersionedTarget(Generic[P]):
         self._passing_over.passed_over(batch.table, late)
 
     def _ready(
-        self, named: TableName, batch: Batch, rows: Sequence[int]
+        self, named: ddl.TableName, batch: Batch, rows: Sequence[int]
     ) -> tuple[P, Versions, Sequence[State]] | None:
         """A table's place that has the columns of these rows of the batch and remembers its topics, with what
         the batch leaves of the rows.
@@ -219,7 +212,9 @@ class VersionedTarget(Generic[P]):
             )
         return place
 
-    def _make(self, named: TableName, columns: Mapping[str, Any], key: Sequence[str], memory: Memory) -> None:
+    def _make(
+        self, named: ddl.TableName, columns: Mapping[str, Any], key: Sequence[str], memory: Memory
+    ) -> None:
         name = self._dialect.name_of(*named)
         if not self._options.create:
             raise Unfit(f"there is no {name} for {named}, and create is false: make it")
@@ -238,12 +233,12 @@ class VersionedTarget(Generic[P]):
         """Log what a statement that changes columns leaves to do by hand."""
         if change.op != "ddl" or "alter" not in (change.sql or "").casefold():
             return
-        operations = operations_of(change, TableName(batch.database, batch.name))
+        operations = operations_of(change, ddl.TableName(batch.database, batch.name))
         left = sorted({_LEFT[type(one)] for one in operations if type(one) in _LEFT})
         if left:
             self._log.warning("ddl_refused", table=batch.table, because="; ".join(left))
 
-    def _empty(self, named: TableName, change: Change, batch: Batch) -> None:
+    def _empty(self, named: ddl.TableName, change: Change, batch: Batch) -> None:
         ready = self._ready(named, batch, ())
         if ready is None:
             return

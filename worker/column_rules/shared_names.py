@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from handlers.mysql.ddl.operations import (
-    AddColumn,
-    ChangeKey,
-    DropColumn,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-)
+from handlers.mysql.ddl import operations as ddl
 from worker.column_rules.plan import ColumnPlans
 
 __all__ = ["refuse_shared"]
 
 
-def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
+def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> None:
     """`operations`: those of one statement on one table, as `net` has them. Raises RuleFault where two
     columns would have one name in the target, before them or after them."""
     went: dict[str, str] = {}
@@ -29,15 +22,15 @@ def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
     stay: dict[str, str] = {}
     for one in operations:
         match one:
-            case AddColumn(column=column):
+            case ddl.AddColumn(column=column):
                 came[column.name.casefold()] = column.name
-            case DropColumn(name=name):
+            case ddl.DropColumn(name=name):
                 went[name.casefold()] = name
-            case RenameColumn(name=old, to=new):
+            case ddl.RenameColumn(name=old, to=new):
                 went[old.casefold()], came[new.casefold()] = old, new
-            case ModifyColumn(column=column):
+            case ddl.ModifyColumn(column=column):
                 stay[column.name.casefold()] = column.name
-            case ChangeKey(columns=columns):
+            case ddl.ChangeKey(columns=columns):
                 stay |= {name.casefold(): name for name in columns}
     if not (went or came or stay):
         return  # it tells of no column, or of all, as CREATE TABLE does

@@ -15,23 +15,7 @@ from typing import Literal
 import msgspec
 
 from handlers import Change
-from handlers.mysql.ddl.operations import (
-    AddColumn,
-    ChangeKey,
-    Column,
-    CreateTable,
-    Default,
-    DropColumn,
-    DropTable,
-    LoseRows,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    StatementError,
-    TableName,
-    TruncateTable,
-)
+from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import RuleFault, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
@@ -39,7 +23,7 @@ from worker.column_rules.shared_names import refuse_shared
 
 __all__ = ["StatementRules"]
 
-_CLAUSES = (LoseRows, DropColumn, RenameColumn, ModifyColumn, AddColumn, ChangeKey)
+_CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """In the order in which the clauses of a statement are followed."""
 
 
@@ -56,11 +40,11 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._of(TableName(database, table), database)
-        of = partial(self._of, own=(TableName(database, table), own))
+        own = self._of(ddl.TableName(database, table), database)
+        of = partial(self._of, own=(ddl.TableName(database, table), own))
         try:
             operations = parse(change.sql or "", database)
-        except StatementError:
+        except ddl.StatementError:
             if own is None:
                 return change
             raise RuleFault(
@@ -74,7 +58,7 @@ class StatementRules:
             return own.truncated(change, database, table)
         told = net(operations)
         for one in told:
-            if isinstance(one, RenameTable):
+            if isinstance(one, ddl.RenameTable):
                 self._refuse_shown(one, database, of(one.table, database), of(one.to, database))
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
@@ -86,7 +70,7 @@ class StatementRules:
         try:
             sql = written(left)
             is_same = _told(net(parse(sql, database))) == _told(left)
-        except StatementError:
+        except ddl.StatementError:
             is_same = False
         if not is_same:
             raise RuleFault(
@@ -95,7 +79,11 @@ class StatementRules:
         return msgspec.structs.replace(change, sql=sql, types=None)
 
     def _of(
-        self, name: TableName, database: str, *, own: tuple[TableName | None, RowRules | None] = (None, None)
+        self,
+        name: ddl.TableName,
+        database: str,
+        *,
+        own: tuple[ddl.TableName | None, RowRules | None] = (None, None),
     ) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
         it was spelled, and their rows under one name."""
@@ -106,7 +94,7 @@ class StatementRules:
         return found
 
     def _refuse_shown(
-        self, operation: RenameTable, database: str, old: RowRules | None, new: RowRules | None
+        self, operation: ddl.RenameTable, database: str, old: RowRules | None, new: RowRules | None
     ) -> None:
         """Raises RuleFault for a table that would bring what the rules of its new name hide."""
         table, to = operation.table, operation.to
@@ -121,30 +109,30 @@ class StatementRules:
         )
 
 
-def _empties(operations: list[Operation], table: str) -> bool:
+def _empties(operations: list[ddl.Operation], table: str) -> bool:
     """Whether they are a TRUNCATE of the table, spelled in whatever case."""
-    return [str(one.table).casefold() for one in operations if isinstance(one, TruncateTable)] == [
+    return [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)] == [
         table.casefold()
     ]
 
 
 def _kept(
-    operation: Operation,
+    operation: ddl.Operation,
     database: str,
     time_ms: int,
-    of: Callable[[TableName, str], RowRules | None],
-) -> Iterator[Operation]:
+    of: Callable[[ddl.TableName, str], RowRules | None],
+) -> Iterator[ddl.Operation]:
     """What may leave of it. `of`: the rules of a table."""
     rules = of(operation.table, database)
-    if rules is not None and isinstance(operation, CreateTable) and is_left_over(operation.table.table):
+    if rules is not None and isinstance(operation, ddl.CreateTable) and is_left_over(operation.table.table):
         return  # gh-ost makes it to hold the name, with columns of its own
-    if isinstance(operation, CreateTable) and operation.like is not None:
+    if isinstance(operation, ddl.CreateTable) and operation.like is not None:
         # A copy has the columns of what it copies: under other rules, its first row makes it.
         if rules is of(operation.like, database):
             yield operation
-    elif rules is None or isinstance(operation, DropTable | RenameTable):
+    elif rules is None or isinstance(operation, ddl.DropTable | ddl.RenameTable):
         yield operation
-    elif isinstance(operation, TruncateTable):
+    elif isinstance(operation, ddl.TruncateTable):
         if rules.deletes == "mark":
             raise RuleFault("TRUNCATE of another table, whose rows are marked (deletes: mark), cannot leave")
         if rules.deletes == "apply":
@@ -153,53 +141,53 @@ def _kept(
         yield from _of_columns(operation, rules, time_ms)
 
 
-def _told(operations: list[Operation]) -> tuple[list[Operation], set[RenameColumn]]:
+def _told(operations: list[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl.RenameColumn]]:
     """Columns are renamed all at once: in which order is not said."""
-    renames = {one for one in operations if isinstance(one, RenameColumn)}
-    return [one for one in operations if not isinstance(one, RenameColumn)], renames
+    renames = {one for one in operations if isinstance(one, ddl.RenameColumn)}
+    return [one for one in operations if not isinstance(one, ddl.RenameColumn)], renames
 
 
-def _names(operation: Operation) -> Iterable[TableName]:
+def _names(operation: ddl.Operation) -> Iterable[ddl.TableName]:
     yield operation.table
-    if isinstance(operation, RenameTable):
+    if isinstance(operation, ddl.RenameTable):
         yield operation.to
-    elif isinstance(operation, CreateTable) and operation.like is not None:
+    elif isinstance(operation, ddl.CreateTable) and operation.like is not None:
         yield operation.like
 
 
-def _of_columns(operation: Operation, rules: RowRules, time_ms: int) -> Iterator[Operation]:
+def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iterator[ddl.Operation]:
     plans = rules.plans
     match operation:
-        case CreateTable(table=table, columns=columns, key=key):
+        case ddl.CreateTable(table=table, columns=columns, key=key):
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
             plans.leaving(one.name for one in columns)  # two of one name are refused
-            added = [Column(name, added.type) for name, added in plans.added.items()]
+            added = [ddl.Column(name, added.type) for name, added in plans.added.items()]
             if rules.deletes == "mark":
-                added.append(Column(rules.deleted_column, DELETED_TYPE))
-            yield CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
-        case AddColumn(column=column, after=after):
+                added.append(ddl.Column(rules.deleted_column, DELETED_TYPE))
+            yield ddl.CreateTable(table, (*(one for one in kept if one is not None), *added), plans.key(key))
+        case ddl.AddColumn(column=column, after=after):
             made = _definition(plans.treatment(column.name), column, rules, time_ms, fills=True)
             if made is not None:
                 yield replace(operation, column=made, after=_behind(after, rules))
-        case ModifyColumn(column=column, after=after):
+        case ddl.ModifyColumn(column=column, after=after):
             treatment = plans.treatment(column.name)
             if treatment is not None and not treatment.changes_type:
                 made = _definition(treatment, column, rules, time_ms)
                 if made is not None:
                     yield replace(operation, column=made, after=_behind(after, rules))
-        case DropColumn(name=name):
+        case ddl.DropColumn(name=name):
             treatment = plans.treatment(name)
             if treatment is not None:
                 yield replace(operation, name=treatment.to)
-        case RenameColumn():
+        case ddl.RenameColumn():
             yield from _renamed(operation, rules)
-        case ChangeKey(columns=columns):
+        case ddl.ChangeKey(columns=columns):
             yield replace(operation, columns=plans.key(columns))
         case _:  # partitions
             yield operation
 
 
-def _renamed(operation: RenameColumn, rules: RowRules) -> Iterator[Operation]:
+def _renamed(operation: ddl.RenameColumn, rules: RowRules) -> Iterator[ddl.Operation]:
     plans, old, new = rules.plans, operation.name, operation.to
     before, after = plans.treatment(old), plans.treatment(new)
     is_shown = after is not None and not after.hides
@@ -211,9 +199,9 @@ def _renamed(operation: RenameColumn, rules: RowRules) -> Iterator[Operation]:
     if before is None:
         return  # its first row brings the column, if it leaves now
     if after is None or not before.is_as(after):
-        yield DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
+        yield ddl.DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
     elif before.to != after.to:
-        yield RenameColumn(operation.table, before.to, after.to)
+        yield ddl.RenameColumn(operation.table, before.to, after.to)
 
 
 def _behind(after: str | None, rules: RowRules) -> str | None:
@@ -225,8 +213,8 @@ def _behind(after: str | None, rules: RowRules) -> str | None:
 
 
 def _definition(
-    treatment: Treatment | None, column: Column, rules: RowRules, time_ms: int, *, fills: bool = False
-) -> Column | None:
+    treatment: Treatment | None, column: ddl.Column, rules: RowRules, time_ms: int, *, fills: bool = False
+) -> ddl.Column | None:
     """The column as it leaves; None: it does not.
 
     `fills`: rows that are there get its default, and that of its type where it is NOT NULL and names none.
@@ -240,10 +228,12 @@ def _definition(
     default = None
     if not column.numbered and (column.default is not None or (fills and not column.nullable)):
         default = _default(form, column, time_ms)
-    return Column(treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default)
+    return ddl.Column(
+        treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default
+    )
 
 
-def _expression(column: Column, rules: RowRules) -> str | None:
+def _expression(column: ddl.Column, rules: RowRules) -> str | None:
     """A generated column's, where all that it is computed from is in the target as it is in the source."""
     from handlers.mysql.ddl.values import formula_of  # noqa: PLC0415 - sqlglot takes its time
 
@@ -257,7 +247,7 @@ def _expression(column: Column, rules: RowRules) -> str | None:
     return column.generated
 
 
-def _default(form: Callable[[object], object], column: Column, time_ms: int) -> Default | None:
+def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
     """A default in the form in which the column's values leave; None where there is none."""
     from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot takes its time
     from worker.column_rules.canonical import canonical  # noqa: PLC0415
@@ -269,4 +259,4 @@ def _default(form: Callable[[object], object], column: Column, time_ms: int) -> 
         made = form(value)
     except RuleFault:
         return None
-    return None if made is None else Default("text", canonical(made).decode("utf-8", "replace"))
+    return None if made is None else ddl.Default("text", canonical(made).decode("utf-8", "replace"))

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.columns import read_definition
-from handlers.mysql.ddl.operations import (
-    AddColumn,
-    ChangeKey,
-    DropColumn,
-    LoseRows,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    StatementError,
-    TableName,
-)
 from handlers.mysql.ddl.tokens import Tokens
 
 __all__ = ["Key", "clauses_of", "is_primary", "new_name", "read_key"]
@@ -77,7 +67,7 @@ def read_key(part: Tokens) -> Key | None:
             # A key of expressions, or of prefixes, does not tell one row from another by its columns.
             return Key(primary, tuple(name for name in names if name) if all(names) else ())
         part.next()
-    raise StatementError(f"the columns of a key expected {part.here()}")
+    raise ddl.StatementError(f"the columns of a key expected {part.here()}")
 
 
 def _is_vector_index(part: Tokens) -> bool:
@@ -102,12 +92,12 @@ def new_name(clause: Tokens) -> tuple[str | None, str] | None:
     return (first, clause.name()) if clause.take(".") else (None, first)
 
 
-def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
+def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operation]:
     """What the clauses do, put in order: in the statement they all speak of the table as it was before it.
 
     Raises StatementError.
     """
-    found: list[Operation] = []
+    found: list[ddl.Operation] = []
     of_list = False  # a clause that is a list goes on: `ORDER BY a, b`, `TRUNCATE PARTITION p0, p1`
     for clause in clauses:
         if clause.at_end:
@@ -116,18 +106,18 @@ def clauses_of(clauses: list[Tokens], table: TableName) -> list[Operation]:
             continue
         of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
         found += _clause(clause, table)
-    renames = [one for one in found if isinstance(one, RenameColumn)]
+    renames = [one for one in found if isinstance(one, ddl.RenameColumn)]
     return [
-        *(one for one in found if isinstance(one, LoseRows)),
-        *(one for one in found if isinstance(one, DropColumn)),
+        *(one for one in found if isinstance(one, ddl.LoseRows)),
+        *(one for one in found if isinstance(one, ddl.DropColumn)),
         *_one_after_another(renames),
-        *(one for one in found if isinstance(one, ModifyColumn)),
-        *(one for one in found if isinstance(one, AddColumn)),
-        *_last_key([one for one in found if isinstance(one, ChangeKey)]),
+        *(one for one in found if isinstance(one, ddl.ModifyColumn)),
+        *(one for one in found if isinstance(one, ddl.AddColumn)),
+        *_last_key([one for one in found if isinstance(one, ddl.ChangeKey)]),
     ]
 
 
-def _last_key(found: list[ChangeKey]) -> list[ChangeKey]:
+def _last_key(found: list[ddl.ChangeKey]) -> list[ddl.ChangeKey]:
     """The old key goes before the new one comes, in whichever order the clauses stand."""
     return [one for one in found if one.columns][-1:] or found[-1:]
 
@@ -136,7 +126,7 @@ def _begins_a_clause(clause: Tokens) -> bool:
     return clause.peek() not in ("", "ASC", "DESC", "INTO")
 
 
-def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR0911 - one return for each kind
+def _clause(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:  # noqa: PLR0911 - one return for each kind
     if clause.take("ADD"):
         return _add(clause, table)
     if clause.take("DROP"):
@@ -148,55 +138,55 @@ def _clause(clause: Tokens, table: TableName) -> list[Operation]:  # noqa: PLR09
         _pass_column(clause)
         old, (modify, *key) = clause.name(), _modify(clause, table)
         new = modify.column.name
-        return [*([RenameColumn(table, old, new)] if old != new else []), modify, *key]
+        return [*([ddl.RenameColumn(table, old, new)] if old != new else []), modify, *key]
     if clause.take("RENAME", "COLUMN"):
         clause.take("IF", "EXISTS")
         old = clause.name()
         clause.expect("TO")
-        return [RenameColumn(table, old, clause.name())]
+        return [ddl.RenameColumn(table, old, clause.name())]
     if clause.word in _OF_PARTITIONS:
-        return [LoseRows(table, clause.spelled())]
+        return [ddl.LoseRows(table, clause.spelled())]
     if clause.word in _NO_CHANGE or clause.peek() == "=":
         return []
-    raise StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
+    raise ddl.StatementError(f"a clause of ALTER TABLE expected {clause.here()}")
 
 
-def _add(clause: Tokens, table: TableName) -> list[Operation]:
+def _add(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:
     is_column = clause.take("COLUMN")
     clause.take("IF", "NOT", "EXISTS")
     if not is_column:
         key = read_key(clause)
         if key is not None:
-            return [ChangeKey(table, key.columns)] if key.primary else []
+            return [ddl.ChangeKey(table, key.columns)] if key.primary else []
         if clause.word == "PARTITION" or (clause.word, clause.peek()) == ("SYSTEM", "VERSIONING"):
             return []
     several = clause.brackets()
-    operations: list[Operation] = []
+    operations: list[ddl.Operation] = []
     for part in [clause] if several is None else several.parts():
         key = read_key(part)
         if key is None:
             definition = read_definition(part)
-            operations.append(AddColumn(table, definition.column, definition.after))
+            operations.append(ddl.AddColumn(table, definition.column, definition.after))
             key = Key(definition.primary, (definition.column.name,))
         if key.primary:
-            operations.append(ChangeKey(table, key.columns))
+            operations.append(ddl.ChangeKey(table, key.columns))
     return operations
 
 
-def _modify(clause: Tokens, table: TableName) -> tuple[ModifyColumn, *tuple[ChangeKey, ...]]:
+def _modify(clause: Tokens, table: ddl.TableName) -> tuple[ddl.ModifyColumn, *tuple[ddl.ChangeKey, ...]]:
     definition = read_definition(clause)
-    modify = ModifyColumn(table, definition.column, definition.after)
-    return (modify, ChangeKey(table, (modify.column.name,))) if definition.primary else (modify,)
+    modify = ddl.ModifyColumn(table, definition.column, definition.after)
+    return (modify, ddl.ChangeKey(table, (modify.column.name,))) if definition.primary else (modify,)
 
 
-def _drop(clause: Tokens, table: TableName) -> list[Operation]:
+def _drop(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:
     if clause.take("PRIMARY", "KEY"):
-        return [ChangeKey(table, ())]
+        return [ddl.ChangeKey(table, ())]
     if clause.take_any("INDEX", "KEY", "CONSTRAINT"):
         clause.take("IF", "EXISTS")
-        return [ChangeKey(table, ())] if is_primary(clause.name()) else []
+        return [ddl.ChangeKey(table, ())] if is_primary(clause.name()) else []
     if clause.word == "PARTITION":
-        return [LoseRows(table, f"DROP {clause.spelled()}")]
+        return [ddl.LoseRows(table, f"DROP {clause.spelled()}")]
     if clause.word in _KEY_WORDS or (clause.word, clause.peek()) in (
         ("PERIOD", "FOR"),
         ("SYSTEM", "VERSIONING"),
@@ -204,7 +194,7 @@ def _drop(clause: Tokens, table: TableName) -> list[Operation]:
         return []
     clause.take("COLUMN")
     clause.take("IF", "EXISTS")
-    return [DropColumn(table, clause.name())]
+    return [ddl.DropColumn(table, clause.name())]
 
 
 def is_primary(index: str) -> bool:
@@ -217,10 +207,10 @@ def _pass_column(clause: Tokens) -> None:
     clause.take("IF", "EXISTS")
 
 
-def _one_after_another(renames: list[RenameColumn]) -> list[RenameColumn]:
+def _one_after_another(renames: list[ddl.RenameColumn]) -> list[ddl.RenameColumn]:
     """So that no column takes a name that another one still has."""
     by_name = {one.name.lower(): one for one in renames}
-    ordered: list[RenameColumn] = []
+    ordered: list[ddl.RenameColumn] = []
     while by_name:
         # Who stands in the way of the first goes before it, and so on: to one that may go, or round a ring.
         chain = [next(iter(by_name.values()))]
@@ -229,9 +219,9 @@ def _one_after_another(renames: list[RenameColumn]) -> list[RenameColumn]:
             chain.append(blocking)
         first, last = chain[0], chain[-1]
         if len(chain) > 1 and last.to.lower() == first.name.lower():  # they swap names
-            ordered.append(RenameColumn(first.table, first.name, _IN_BETWEEN))
+            ordered.append(ddl.RenameColumn(first.table, first.name, _IN_BETWEEN))
             ordered += chain[:0:-1]
-            ordered.append(RenameColumn(first.table, _IN_BETWEEN, first.to))
+            ordered.append(ddl.RenameColumn(first.table, _IN_BETWEEN, first.to))
         else:
             ordered += chain[::-1]
     return ordered

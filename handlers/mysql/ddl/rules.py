@@ -6,31 +6,20 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from handlers.mysql.ddl.operations import (
-    AddColumn,
-    ChangeKey,
-    CreateTable,
-    DropColumn,
-    DropTable,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    TruncateTable,
-)
+from handlers.mysql.ddl import operations as ddl
 
 __all__ = ["DDLRules"]
 
-_SWITCHES: dict[type[Operation], str] = {
-    CreateTable: "create_tables",
-    DropTable: "drop_tables",
-    TruncateTable: "truncate",
-    RenameTable: "rename_tables",
-    AddColumn: "add_columns",
-    DropColumn: "drop_columns",
-    RenameColumn: "rename_columns",
-    ModifyColumn: "retype_columns",
-    ChangeKey: "retype_columns",
+_SWITCHES: dict[type[ddl.Operation], str] = {
+    ddl.CreateTable: "create_tables",
+    ddl.DropTable: "drop_tables",
+    ddl.TruncateTable: "truncate",
+    ddl.RenameTable: "rename_tables",
+    ddl.AddColumn: "add_columns",
+    ddl.DropColumn: "drop_columns",
+    ddl.RenameColumn: "rename_columns",
+    ddl.ModifyColumn: "retype_columns",
+    ddl.ChangeKey: "retype_columns",
 }
 
 
@@ -58,7 +47,7 @@ class DDLRules(BaseModel):
     def _one_switch_for_all(cls, given: Any) -> Any:
         return dict.fromkeys(cls.model_fields, given) if isinstance(given, bool) else given
 
-    def switch_off(self, operation: Operation) -> str | None:
+    def switch_off(self, operation: ddl.Operation) -> str | None:
         """The switch that passes this operation over; None: it is followed."""
         switch = _SWITCHES.get(type(operation))
         return switch if switch is not None and not getattr(self, switch) else None

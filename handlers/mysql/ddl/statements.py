@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
+from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_key
 from handlers.mysql.ddl.columns import Definition, read_definition
-from handlers.mysql.ddl.operations import (
-    ANY_DATABASE,
-    ChangeKey,
-    Column,
-    CreateTable,
-    DropTable,
-    Operation,
-    RenameTable,
-    StatementError,
-    TableName,
-    TruncateTable,
-    quoted,
-)
 from handlers.mysql.ddl.tokens import Tokens, tokens_of
 
 __all__ = ["qualify", "read"]
@@ -28,7 +16,7 @@ _NO_DDL = """
 """
 
 
-def read(sql: str, database: str) -> list[Operation]:
+def read(sql: str, database: str) -> list[ddl.Operation]:
     """See `handlers.mysql.ddl.parse`."""
     tokens = tokens_of(sql)
     verb = tokens.take_any("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
@@ -42,10 +30,10 @@ def read(sql: str, database: str) -> list[Operation]:
         return _rename(tokens, database)
     if verb == "TRUNCATE":
         tokens.take("TABLE")
-        return [TruncateTable(_named(_table(tokens), database))]
+        return [ddl.TruncateTable(_named(_table(tokens), database))]
     if tokens.at_end or tokens.word in _NO_DDL.split():
         return []
-    raise StatementError("neither ALTER, CREATE, DROP, RENAME nor TRUNCATE")
+    raise ddl.StatementError("neither ALTER, CREATE, DROP, RENAME nor TRUNCATE")
 
 
 # ---- names
@@ -58,32 +46,32 @@ def _table(tokens: Tokens) -> _Name:
     return (first, tokens.name()) if tokens.take(".") else (None, first)
 
 
-def _named(name: _Name, database: str) -> TableName:
-    return TableName(name[0] or database, name[1])
+def _named(name: _Name, database: str) -> ddl.TableName:
+    return ddl.TableName(name[0] or database, name[1])
 
 
-def _sources(names: list[_Name], others: list[_Name], database: str) -> list[TableName]:
+def _sources(names: list[_Name], others: list[_Name], database: str) -> list[ddl.TableName]:
     """Tables that were there before the statement."""
     is_open = any(name[0] == database for name in (*names, *others))
-    return [_named(name, ANY_DATABASE if is_open else database) for name in names]
+    return [_named(name, ddl.ANY_DATABASE if is_open else database) for name in names]
 
 
 # ---- statements on whole tables
 
 
-def _create(tokens: Tokens, database: str) -> list[Operation]:
+def _create(tokens: Tokens, database: str) -> list[ddl.Operation]:
     replaces = tokens.take("OR", "REPLACE")
     if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
         return []  # a table of one session alone, or no table
     tokens.take("IF", "NOT", "EXISTS")
     table = _table(tokens)
-    dropped: list[Operation] = [DropTable(_named(table, database))] if replaces else []
+    dropped: list[ddl.Operation] = [ddl.DropTable(_named(table, database))] if replaces else []
     inside = None if tokens.peek() == "LIKE" else tokens.brackets()
     if inside is None:
         if not tokens.take("LIKE") and not tokens.take("(", "LIKE"):
             return dropped  # CREATE TABLE … SELECT: its rows come, and say what its columns are
         source = _sources([_table(tokens)], [table], database)[0]
-        return [*dropped, CreateTable(_named(table, database), (), (), like=source)]
+        return [*dropped, ddl.CreateTable(_named(table, database), (), (), like=source)]
     definitions: list[Definition] = []
     keys: list[tuple[bool, tuple[str, ...]]] = []
     for part in inside.parts():
@@ -96,10 +84,10 @@ def _create(tokens: Tokens, database: str) -> list[Operation]:
         if one.primary or one.unique:
             keys.append((one.primary, (one.column.name,)))
     columns = tuple(one.column for one in definitions)
-    return [*dropped, CreateTable(_named(table, database), columns, _chosen_key(columns, keys))]
+    return [*dropped, ddl.CreateTable(_named(table, database), columns, _chosen_key(columns, keys))]
 
 
-def _chosen_key(columns: tuple[Column, ...], keys: list[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
+def _chosen_key(columns: tuple[ddl.Column, ...], keys: list[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
     """As change capture does: the primary key, else the first unique key without a nullable column."""
     required = {column.name.lower() for column in columns if not column.nullable}
     for primary, names in sorted(keys, key=lambda key: not key[0]):
@@ -109,7 +97,7 @@ def _chosen_key(columns: tuple[Column, ...], keys: list[tuple[bool, tuple[str, .
     return ()
 
 
-def _drop(tokens: Tokens, database: str) -> list[Operation]:
+def _drop(tokens: Tokens, database: str) -> list[ddl.Operation]:
     if tokens.take("INDEX"):
         return _drop_index(tokens, database)
     if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
@@ -118,17 +106,17 @@ def _drop(tokens: Tokens, database: str) -> list[Operation]:
     names: list[_Name] = []
     while not names or tokens.take(","):
         names.append(_table(tokens))
-    return [DropTable(_named(name, database)) for name in names]
+    return [ddl.DropTable(_named(name, database)) for name in names]
 
 
-def _drop_index(tokens: Tokens, database: str) -> list[Operation]:
+def _drop_index(tokens: Tokens, database: str) -> list[ddl.Operation]:
     tokens.take("IF", "EXISTS")
     index = tokens.name()
     tokens.expect("ON")
-    return [ChangeKey(_named(_table(tokens), database), ())] if is_primary(index) else []
+    return [ddl.ChangeKey(_named(_table(tokens), database), ())] if is_primary(index) else []
 
 
-def _rename(tokens: Tokens, database: str) -> list[Operation]:
+def _rename(tokens: Tokens, database: str) -> list[ddl.Operation]:
     if not tokens.take_any("TABLE", "TABLES"):
         return []  # RENAME USER
     tokens.take("IF", "EXISTS")
@@ -141,11 +129,11 @@ def _rename(tokens: Tokens, database: str) -> list[Operation]:
         new_names.append(_table(tokens))
     # A name that an earlier pair has made is no table that was there before.
     sources = _sources(old_names, new_names, database)
-    made: set[TableName] = set()
-    renames: list[Operation] = []
+    made: set[ddl.TableName] = set()
+    renames: list[ddl.Operation] = []
     for name, source, new in zip(old_names, sources, new_names, strict=True):
         old, to = _named(name, database), _named(new, database)
-        renames.append(RenameTable(old if old in made else source, to))
+        renames.append(ddl.RenameTable(old if old in made else source, to))
         made.add(to)
     return renames
 
@@ -158,7 +146,7 @@ def _pass_wait(tokens: Tokens) -> None:
 # ---- ALTER TABLE
 
 
-def _alter(tokens: Tokens, database: str) -> list[Operation]:
+def _alter(tokens: Tokens, database: str) -> list[ddl.Operation]:
     if not _altered(tokens):
         return []
     name = _table(tokens)
@@ -167,7 +155,7 @@ def _alter(tokens: Tokens, database: str) -> list[Operation]:
     moves = [new for clause in clauses if (new := new_name(clause)) is not None]
     table = _sources([name], moves, database)[0]
     moved = _named(moves[-1], database) if moves else table
-    rename = [RenameTable(table, moved)] if moves else []
+    rename = [ddl.RenameTable(table, moved)] if moves else []
     return [*rename, *clauses_of(clauses, moved)]
 
 
@@ -189,6 +177,6 @@ def qualify(sql: str, database: str) -> str:
             return sql
         begin = tokens.start
         name = _table(tokens)
-        return sql if name[0] else tokens.exchanged(begin, quoted(database, name[1]))
+        return sql if name[0] else tokens.exchanged(begin, ddl.quoted(database, name[1]))
     except Exception:  # of whatever kind: it goes on as it came
         return sql

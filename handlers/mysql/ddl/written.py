@@ -7,72 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from handlers.mysql.ddl.operations import (
-    AddColumn,
-    ChangeKey,
-    Column,
-    CreateTable,
-    DropColumn,
-    DropTable,
-    LoseRows,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    StatementError,
-    TableName,
-    TruncateTable,
-    quoted,
-)
+from handlers.mysql.ddl import operations as ddl
 
 __all__ = ["net", "written"]
 
 
-def net(operations: Iterable[Operation]) -> list[Operation]:
+def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
     """The operations of a statement with its columns' renames as the statement has them: from the names
     before it to those after it. Columns that swap names have others for a moment, which are gone here."""
     came_from: dict[str, str] = {}
-    kept: list[Operation] = []
+    kept: list[ddl.Operation] = []
     place = None
     for one in operations:
-        if not isinstance(one, RenameColumn):
+        if not isinstance(one, ddl.RenameColumn):
             kept.append(one)
             continue
         place = len(kept) if place is None else place
         came_from[one.to] = came_from.pop(one.name, one.name)
         table = one.table
     if place is not None:
-        kept[place:place] = [RenameColumn(table, old, new) for new, old in came_from.items() if old != new]
+        kept[place:place] = [
+            ddl.RenameColumn(table, old, new) for new, old in came_from.items() if old != new
+        ]
     return kept
 
 
-def written(operations: Sequence[Operation]) -> str:
+def written(operations: Sequence[ddl.Operation]) -> str:
     """One statement that does these, as `net` gives the operations of one.
 
     Raises StatementError for operations that no single statement does.
     """
     match operations:
-        case [TruncateTable(table=table)]:
+        case [ddl.TruncateTable(table=table)]:
             return f"TRUNCATE TABLE {_name(table)}"
-        case [CreateTable() as create]:
+        case [ddl.CreateTable() as create]:
             return f"CREATE TABLE {_created(create)}"
-        case [DropTable(table=dropped), CreateTable() as create] if dropped == create.table:
+        case [ddl.DropTable(table=dropped), ddl.CreateTable() as create] if dropped == create.table:
             return f"CREATE OR REPLACE TABLE {_created(create)}"
-        case [DropTable(), *_] if all(isinstance(one, DropTable) for one in operations):
+        case [ddl.DropTable(), *_] if all(isinstance(one, ddl.DropTable) for one in operations):
             return f"DROP TABLE {', '.join(_name(one.table) for one in operations)}"
-        case [RenameTable(), *_] if all(isinstance(one, RenameTable) for one in operations):
-            pairs = (one for one in operations if isinstance(one, RenameTable))
+        case [ddl.RenameTable(), *_] if all(isinstance(one, ddl.RenameTable) for one in operations):
+            pairs = (one for one in operations if isinstance(one, ddl.RenameTable))
             return f"RENAME TABLE {', '.join(f'{_name(one.table)} TO {_name(one.to)}' for one in pairs)}"
         case []:
-            raise StatementError("there is nothing to write")
+            raise ddl.StatementError("there is nothing to write")
     return _altered(operations)
 
 
-def _name(table: TableName) -> str:
-    return quoted(*filter(None, table))
+def _name(table: ddl.TableName) -> str:
+    return ddl.quoted(*filter(None, table))
 
 
-def _created(create: CreateTable) -> str:
+def _created(create: ddl.CreateTable) -> str:
     if create.like is not None:
         return f"{_name(create.table)} LIKE {_name(create.like)}"
     parts = [_column(column) for column in create.columns]
@@ -82,46 +68,46 @@ def _created(create: CreateTable) -> str:
 
 
 def _primary_key(columns: Iterable[str]) -> str:
-    return f"PRIMARY KEY ({', '.join(map(quoted, columns))})"
+    return f"PRIMARY KEY ({', '.join(map(ddl.quoted, columns))})"
 
 
-def _altered(operations: Sequence[Operation]) -> str:
+def _altered(operations: Sequence[ddl.Operation]) -> str:
     first, rest = operations[0], operations
     table, clauses = first.table, []
-    if isinstance(first, RenameTable):
+    if isinstance(first, ddl.RenameTable):
         clauses, rest = [f"RENAME TO {_name(first.to)}"], operations[1:]
-    now = first.to if isinstance(first, RenameTable) else table
+    now = first.to if isinstance(first, ddl.RenameTable) else table
     if any(one.table != now for one in rest):
-        raise StatementError("one statement alters one table")
+        raise ddl.StatementError("one statement alters one table")
     clauses += map(_clause, rest)
     return f"ALTER TABLE {_name(table)} {', '.join(clauses)}"
 
 
-def _clause(operation: Operation) -> str:
+def _clause(operation: ddl.Operation) -> str:
     match operation:
-        case LoseRows(clause=clause):
+        case ddl.LoseRows(clause=clause):
             return clause
-        case DropColumn(name=name):
-            return f"DROP COLUMN {quoted(name)}"
-        case RenameColumn(name=name, to=to):
-            return f"RENAME COLUMN {quoted(name)} TO {quoted(to)}"
-        case AddColumn(column=column, after=after):
+        case ddl.DropColumn(name=name):
+            return f"DROP COLUMN {ddl.quoted(name)}"
+        case ddl.RenameColumn(name=name, to=to):
+            return f"RENAME COLUMN {ddl.quoted(name)} TO {ddl.quoted(to)}"
+        case ddl.AddColumn(column=column, after=after):
             return f"ADD COLUMN {_column(column)}{_place(after)}"
-        case ModifyColumn(column=column, after=after):
+        case ddl.ModifyColumn(column=column, after=after):
             return f"MODIFY COLUMN {_column(column)}{_place(after)}"
-        case ChangeKey(columns=columns):
+        case ddl.ChangeKey(columns=columns):
             return f"ADD {_primary_key(columns)}" if columns else "DROP PRIMARY KEY"
-    raise StatementError(f"{type(operation).__name__} is no clause of ALTER TABLE")
+    raise ddl.StatementError(f"{type(operation).__name__} is no clause of ALTER TABLE")
 
 
 def _place(after: str | None) -> str:
     if after is None:
         return ""
-    return f" AFTER {quoted(after)}" if after else " FIRST"
+    return f" AFTER {ddl.quoted(after)}" if after else " FIRST"
 
 
-def _column(column: Column) -> str:
-    parts = [quoted(column.name), column.type]
+def _column(column: ddl.Column) -> str:
+    parts = [ddl.quoted(column.name), column.type]
     if column.generated is not None:
         parts.append(f"GENERATED ALWAYS AS ({column.generated})")
     if not column.nullable:

@@ -16,20 +16,7 @@ from pyspark.sql import SparkSession
 
 from handlers.api import Change
 from handlers.logs import get_logger
-from handlers.mysql.ddl import (
-    AddColumn,
-    ChangeKey,
-    CreateTable,
-    DropColumn,
-    DropTable,
-    LoseRows,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    TableName,
-    TruncateTable,
-)
+from handlers.mysql import ddl
 from handlers.mysql.ddl.reach import Reach
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.statement_of_change import operations_of, shown
@@ -51,10 +38,10 @@ Key = tuple[str, ...]
 class DDLResult:
     """What a statement has changed."""
 
-    touched: tuple[TableName, ...]
+    touched: tuple[ddl.TableName, ...]
     """The source tables whose Delta tables it is about, under their old and their new names: forget what was
     known of them."""
-    moved: tuple[tuple[TableName, TableName], ...]
+    moved: tuple[tuple[ddl.TableName, ddl.TableName], ...]
     """(old, new) names of tables that were renamed, in their order."""
     done: tuple[str, ...]
     """The statements, and what else, that were executed in this attempt."""
@@ -90,7 +77,7 @@ def follow(
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
     raise. It can be called again whatever it raised.
     """
-    own = TableName(database, table)
+    own = ddl.TableName(database, table)
     statement = operations_of(change, own)
     topics = topics or (change.topic,)
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
@@ -122,31 +109,33 @@ def follow(
     return DDLResult(tuple(work.touched), tuple(work.moved), tuple(target.done), work.keys.get(own))
 
 
-def _follow(work: _Work, statement: list[Operation], change: Change, rules: DDLRules, own: TableName) -> None:
+def _follow(
+    work: _Work, statement: list[ddl.Operation], change: Change, rules: DDLRules, own: ddl.TableName
+) -> None:
     """What the rules let it reach."""
     target, around = work.target, work.target.around
     ours = {own}
     for step, operations in enumerate(_groups(statement)):
         reach = Reach(around.handles, target.keeps, partial(may_drop, target, step=f"{step}"))
         first = replace(operations[0], table=target.named(operations[0].table))
-        if isinstance(first, CreateTable) and first.like is not None:
+        if isinstance(first, ddl.CreateTable) and first.like is not None:
             first = replace(first, like=target.named(first.like))
         if switch := rules.switch_off(first):
             log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
-            if not isinstance(first, DropColumn):
+            if not isinstance(first, ddl.DropColumn):
                 continue  # a column that stays is another one if it is added again
         refusal = reach.refusal(first, ours, rules)
         if refusal:
             log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))
             continue
-        if isinstance(first, RenameTable):
+        if isinstance(first, ddl.RenameTable):
             ours = (ours - {first.table}) | {first.to}
         work.follow(f"{step}", operations)
 
 
-def _groups(operations: list[Operation]) -> Iterator[list[Operation]]:
+def _groups(operations: list[ddl.Operation]) -> Iterator[list[ddl.Operation]]:
     """What one commit can do for all: columns that one statement adds, drops or retypes."""
-    together = (AddColumn, DropColumn, ModifyColumn)
+    together = (ddl.AddColumn, ddl.DropColumn, ddl.ModifyColumn)
     for (kind, _), group in groupby(operations, lambda one: (type(one), one.table)):
         if kind in together:
             yield list(group)
@@ -154,12 +143,12 @@ def _groups(operations: list[Operation]) -> Iterator[list[Operation]]:
             yield from ([one] for one in group)
 
 
-def _check(target: Target, statement: list[Operation], rules: DDLRules, own: TableName) -> None:
+def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own: ddl.TableName) -> None:
     """Raises Rejected when a column cannot get its new type, before any other clause is followed."""
-    retyped = [one for one in statement if isinstance(one, ModifyColumn)]
+    retyped = [one for one in statement if isinstance(one, ddl.ModifyColumn)]
     if not retyped or not rules.retype_columns:
         return
-    moved = [one.table for one in statement if isinstance(one, RenameTable)]
+    moved = [one.table for one in statement if isinstance(one, ddl.RenameTable)]
     table = target.named(moved[0] if moved and rules.rename_tables else retyped[0].table)
     reach = Reach(target.around.handles, target.keeps, lambda _: False)
     if reach.refusal(replace(retyped[0], table=table), {own}, rules):
@@ -168,7 +157,7 @@ def _check(target: Target, statement: list[Operation], rules: DDLRules, own: Tab
         return  # or some of it is done, so that it was checked
     names: dict[str, str] = {}
     for one in statement:
-        if isinstance(one, RenameColumn) and rules.rename_columns:
+        if isinstance(one, ddl.RenameColumn) and rules.rename_columns:
             names[one.to.casefold()] = names.pop(one.name.casefold(), one.name)
     check_values(target, table, retyped, names)
 
@@ -176,33 +165,33 @@ def _check(target: Target, statement: list[Operation], rules: DDLRules, own: Tab
 class _Work:
     """The tables that a statement has touched so far."""
 
-    def __init__(self, target: Target, keys: dict[TableName, Key]) -> None:
+    def __init__(self, target: Target, keys: dict[ddl.TableName, Key]) -> None:
         self.target = target
         self.keys = keys
-        self.touched: dict[TableName, None] = {}
-        self.moved: list[tuple[TableName, TableName]] = []
+        self.touched: dict[ddl.TableName, None] = {}
+        self.moved: list[tuple[ddl.TableName, ddl.TableName]] = []
 
-    def follow(self, step: str, operations: list[Operation]) -> None:
+    def follow(self, step: str, operations: list[ddl.Operation]) -> None:
         """Operations of one group."""
         target, first = self.target, operations[0]
         name = target.named(first.table)
         self.touched[name] = None
         match first:
-            case RenameTable(to=to):
+            case ddl.RenameTable(to=to):
                 self.touched[to] = None
                 if rename_table(target, name, to, step):
                     self._moved(name, to)
-            case CreateTable():
+            case ddl.CreateTable():
                 if create_table(target, name, first, step) and first.columns:
                     self.keys[name] = first.key
-            case DropTable():
+            case ddl.DropTable():
                 drop_table(target, name, step)
                 self.keys.pop(name, None)
-            case TruncateTable():
+            case ddl.TruncateTable():
                 truncate_table(target, target.ref(name), step)
-            case ChangeKey(columns=columns):
+            case ddl.ChangeKey(columns=columns):
                 self.keys[name] = columns
-            case LoseRows(clause=clause):
+            case ddl.LoseRows(clause=clause):
                 log.warning("ddl_rows_not_followed", table=".".join(name), clause=clause)
             case _ if not target.exists(target.ref(name)):
                 # Its first row makes it, as it is by then.
@@ -210,26 +199,26 @@ class _Work:
             case _:
                 self._columns(name, step, operations)
 
-    def _columns(self, name: TableName, step: str, operations: list[Operation]) -> None:
+    def _columns(self, name: ddl.TableName, step: str, operations: list[ddl.Operation]) -> None:
         target, key = self.target, self.keys.get(name)
         match operations[0]:
-            case RenameColumn(name=old, to=new):
+            case ddl.RenameColumn(name=old, to=new):
                 if rename_column(target, target.ref(name), old, new, step) and key is not None:
                     renamed = {old.casefold(): new}
                     self.keys[name] = tuple(renamed.get(one.casefold(), one) for one in key)
-            case DropColumn():
-                dropped = [one.name for one in operations if isinstance(one, DropColumn)]
+            case ddl.DropColumn():
+                dropped = [one.name for one in operations if isinstance(one, ddl.DropColumn)]
                 drop_columns(target, target.ref(name), dropped, step)
                 if key is not None:
                     self.keys[name] = tuple(one for one in key if find(dropped, one) is None)
-            case ModifyColumn():
-                retyped = [one for one in operations if isinstance(one, ModifyColumn)]
+            case ddl.ModifyColumn():
+                retyped = [one for one in operations if isinstance(one, ddl.ModifyColumn)]
                 modify_columns(target, name, retyped, step)
-            case AddColumn():
-                added = [one for one in operations if isinstance(one, AddColumn)]
+            case ddl.AddColumn():
+                added = [one for one in operations if isinstance(one, ddl.AddColumn)]
                 add_columns(target, name, added, step, key=key)
 
-    def _moved(self, old: TableName, new: TableName) -> None:
+    def _moved(self, old: ddl.TableName, new: ddl.TableName) -> None:
         self.moved.append((old, new))
         key = self.keys.pop(old, None)
         self.keys.pop(new, None)

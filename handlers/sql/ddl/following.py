@@ -12,20 +12,7 @@ from dataclasses import dataclass, replace
 
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
-from handlers.mysql.ddl import (
-    AddColumn,
-    ChangeKey,
-    CreateTable,
-    DropColumn,
-    DropTable,
-    LoseRows,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    TableName,
-    TruncateTable,
-)
+from handlers.mysql import ddl
 from handlers.mysql.ddl.reach import Reach, names_of
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.statement_of_change import operations_of, shown
@@ -56,7 +43,7 @@ def apply(
     rules: DDLRules,
     naming: Naming,
     *,
-    own: TableName,
+    own: ddl.TableName,
     handles: Callable[[str], bool],
     replay_of: tuple[str, int, int] | None = None,
 ) -> DDLResult:
@@ -79,7 +66,7 @@ def apply(
     targets: dict[TargetTable, None] = {}
     for step, found in enumerate(operations):
         operation = replace(found, table=target.named(found.table, own))
-        if isinstance(operation, CreateTable) and operation.like is not None:
+        if isinstance(operation, ddl.CreateTable) and operation.like is not None:
             operation = replace(operation, like=target.named(operation.like, own))
         if begun is None or step >= begun:
             if switch := rules.switch_off(operation):
@@ -93,7 +80,7 @@ def apply(
                 kept.begin_step(own, statement, step)
                 target.is_again = step == begun
             targets.update(dict.fromkeys(_follow(target, operation, change)))
-        if isinstance(operation, RenameTable):
+        if isinstance(operation, ddl.RenameTable):
             ours = (ours - {operation.table}) | {operation.to}
             targets.update(dict.fromkeys((target.table(operation.table), target.table(operation.to))))
     if commits_each:
@@ -104,7 +91,7 @@ def apply(
 
 
 def _check(
-    target: Target, operations: list[Operation], rules: DDLRules, reach: Reach, own: TableName
+    target: Target, operations: list[ddl.Operation], rules: DDLRules, reach: Reach, own: ddl.TableName
 ) -> None:
     """Raises Rejected when the statement would change a table that the handler needs for itself, before
     anything else of it is followed."""
@@ -116,14 +103,16 @@ def _check(
                 target.table(name)
 
 
-def _follow(target: Target, operation: Operation, change: Change) -> list[TargetTable]:
+def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[TargetTable]:
     table = target.table(operation.table)
     owners = target.kept.owners(target.naming)
     why_not = owners.claim(operation.table) if target.exists(table) else ""
-    if why_not and not (isinstance(operation, RenameTable) and owners.are_one(operation.table, operation.to)):
+    if why_not and not (
+        isinstance(operation, ddl.RenameTable) and owners.are_one(operation.table, operation.to)
+    ):
         raise Rejected(f"{operation.table}: {why_not}")
     match operation:
-        case RenameTable(to=to):
+        case ddl.RenameTable(to=to):
             if table != target.table(to) and owners.are_one(operation.table, to):
                 is_moved = not why_not  # it is found by its new name already; not if that was told before
             else:
@@ -132,33 +121,33 @@ def _follow(target: Target, operation: Operation, change: Change) -> list[Target
             if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
                 target.kept.note_moved(operation.table, to)
                 owners.note_moved(operation.table, to)
-        case CreateTable():
+        case ddl.CreateTable():
             create_table(target, table, operation)
-        case DropTable():
+        case ddl.DropTable():
             drop_table(target, table)
             target.kept.note_gone(operation.table)
             owners.note_gone(operation.table)
-        case TruncateTable():
+        case ddl.TruncateTable():
             truncate_table(target, table, change)
         case _:
             _follow_columns(target, table, operation)
     return [table]
 
 
-def _follow_columns(target: Target, table: TargetTable, operation: Operation) -> None:
+def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation) -> None:
     match operation:
         case _ if not target.exists(table):
             # Its first row makes it, as it is by then.
             log.info("ddl_of_a_table_that_is_not_there", table=table.name)
-        case AddColumn(column=column):
+        case ddl.AddColumn(column=column):
             add_column(target, table, column)
-        case DropColumn(name=name):
+        case ddl.DropColumn(name=name):
             drop_column(target, table, name)
-        case RenameColumn(name=name, to=new_name):
+        case ddl.RenameColumn(name=name, to=new_name):
             rename_column(target, table, name, new_name)
-        case ModifyColumn(column=column):
+        case ddl.ModifyColumn(column=column):
             modify_column(target, table, column)
-        case ChangeKey(columns=columns):
+        case ddl.ChangeKey(columns=columns):
             change_key(target, table, columns)
-        case LoseRows(clause=clause):
+        case ddl.LoseRows(clause=clause):
             log.warning("ddl_rows_not_followed", table=table.name, clause=clause)

@@ -10,19 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from handlers.mysql.ddl import (
-    AddColumn,
-    Column,
-    CreateTable,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    RenameTable,
-    StatementError,
-    parse,
-    qualified,
-    quoted,
-)
+from handlers.mysql import ddl
 from handlers.mysql.types import INTEGERS, MySQLType, read_type
 from worker.formats.table_history import TableDefinition
 
@@ -76,11 +64,11 @@ def _is_name(told: str, name: str) -> bool:
     return name.lower() in (told.lower(), told.lower().replace("`", "``"))
 
 
-def _operations(sql: str, database: str) -> list[Operation]:
+def _operations(sql: str, database: str) -> list[ddl.Operation]:
     """None of a statement that cannot be read: then a record's `def` tells what it can."""
     try:
-        return parse(sql, database)
-    except StatementError:
+        return ddl.parse(sql, database)
+    except ddl.StatementError:
         return []
 
 
@@ -95,30 +83,30 @@ def definition_of(table: MaxwellTable, sql: str, before: TableDefinition | None)
     return TableDefinition(types, tuple(table.primary_key) if table.primary_key else None)
 
 
-def _type_before(name: str, operations: list[Operation], before: TableDefinition | None) -> str | None:
+def _type_before(name: str, operations: list[ddl.Operation], before: TableDefinition | None) -> str | None:
     if before is None:
         return None
     for operation in reversed(operations):
-        if isinstance(operation, RenameColumn) and _is_name(operation.to, name):
+        if isinstance(operation, ddl.RenameColumn) and _is_name(operation.to, name):
             name = operation.name
     return next(
         (text for column, text in before.types.items() if _is_name(name, column) or name == column), None
     )
 
 
-def _told(operations: list[Operation]) -> Iterator[Column]:
+def _told(operations: list[ddl.Operation]) -> Iterator[ddl.Column]:
     """The columns that the statement defines."""
     for operation in operations:
-        if isinstance(operation, CreateTable):
+        if isinstance(operation, ddl.CreateTable):
             yield from operation.columns
-        elif isinstance(operation, AddColumn | ModifyColumn):
+        elif isinstance(operation, ddl.AddColumn | ddl.ModifyColumn):
             yield operation.column
 
 
 def template_of(database: str, sql: str) -> tuple[str, str] | None:
     """(database, table) that CREATE TABLE ... LIKE names. `database`: of a name without one."""
     for operation in _operations(sql, database):
-        if isinstance(operation, CreateTable) and operation.like is not None:
+        if isinstance(operation, ddl.CreateTable) and operation.like is not None:
             return operation.like.database or database, operation.like.table
     return None
 
@@ -132,12 +120,12 @@ def statement_for(database: str, table: str, after: MaxwellTable, sql: str) -> s
     if (database, table) == (after.database, after.table):
         return sql
     operations = _operations(sql, database)
-    if operations and all(isinstance(one, RenameTable) for one in operations):
-        return f"RENAME TABLE {quoted(database, table)} TO {quoted(after.database, after.table)}"
-    return qualified(sql, database)
+    if operations and all(isinstance(one, ddl.RenameTable) for one in operations):
+        return f"RENAME TABLE {ddl.quoted(database, table)} TO {ddl.quoted(after.database, after.table)}"
+    return ddl.qualified(sql, database)
 
 
-def _type_text(column: MaxwellColumn, told: list[Column], before: str | None) -> str:
+def _type_text(column: MaxwellColumn, told: list[ddl.Column], before: str | None) -> str:
     name = column.type.lower()
     if column.charset == "binary":
         name = _AS_BYTES.get(name, name)
@@ -164,7 +152,7 @@ def _kept(name: str, before: str | None) -> tuple[str, bool]:
     return _size(known), known.unsigned
 
 
-def _size_told(name: str, column: str, told: list[Column]) -> tuple[str, bool] | None:
+def _size_told(name: str, column: str, told: list[ddl.Column]) -> tuple[str, bool] | None:
     """Size and sign that the statement gives the column, if it defines it with this type."""
     if name not in _SIZED:
         return None

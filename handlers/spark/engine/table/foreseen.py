@@ -9,18 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField
 
 from handlers.api import Change
-from handlers.mysql.ddl import (
-    AddColumn,
-    Column,
-    DropColumn,
-    ModifyColumn,
-    Operation,
-    RenameColumn,
-    StatementError,
-    TableName,
-    TruncateTable,
-    parse,
-)
+from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.types import read_type
 from handlers.spark.delta.evolving import spark_schema
@@ -84,7 +73,7 @@ class SeenTable:
 class Foreseen:
     """Of one table of a replica or history."""
 
-    own: TableName
+    own: ddl.TableName
     rules: DDLRules
     overrides: Mapping[str, pa.DataType]
     mode: Mode
@@ -117,43 +106,43 @@ class Foreseen:
         if change.op == "truncate":
             return shape if self.rules.truncate else None
         try:
-            operations = parse(change.sql or "", self.own.database)
-        except StatementError:
+            operations = ddl.parse(change.sql or "", self.own.database)
+        except ddl.StatementError:
             return None
         kinds = {type(one) for one in operations}
-        if kinds != {TruncateTable} and self._is_fixed(operations):
+        if kinds != {ddl.TruncateTable} and self._is_fixed(operations):
             return None
         if not operations or any(one.table != self.own or self.rules.switch_off(one) for one in operations):
             return None
-        if len(kinds) > 1 or (kinds == {RenameColumn} and len(operations) > 1):
+        if len(kinds) > 1 or (kinds == {ddl.RenameColumn} and len(operations) > 1):
             return None  # names that come, go and are swapped in one statement
         fields: list[pa.Field] | None = list(shape.schema)
         for operation in operations:
             fields = None if fields is None else self._followed(operation, fields, shape.key)
         return None if not fields else Shape(pa.schema(fields), shape.key)
 
-    def _is_fixed(self, operations: Sequence[Operation]) -> bool:
+    def _is_fixed(self, operations: Sequence[ddl.Operation]) -> bool:
         if self.fixed is None:
             return True
         return any(_is_in(self.fixed, name) for one in operations for name in _columns_of(one))
 
     def _followed(
-        self, operation: Operation, fields: list[pa.Field], key: Collection[str]
+        self, operation: ddl.Operation, fields: list[pa.Field], key: Collection[str]
     ) -> list[pa.Field] | None:
         match operation:
-            case TruncateTable():
+            case ddl.TruncateTable():
                 return fields
-            case AddColumn(column=column, after=after):
+            case ddl.AddColumn(column=column, after=after):
                 return self._added(column, after, fields)
-            case DropColumn(name=name):
+            case ddl.DropColumn(name=name):
                 return None if _is_in(key, name) else [one for one in fields if not _is(one, name)]
-            case RenameColumn(name=name, to=new):
+            case ddl.RenameColumn(name=name, to=new):
                 return None if _is_in(key, name) else self._renamed(name, new, fields)
-            case ModifyColumn(column=column):
+            case ddl.ModifyColumn(column=column):
                 return None if _is_in(key, column.name) else self._retyped(column, fields)
         return None
 
-    def _added(self, column: Column, after: str | None, fields: list[pa.Field]) -> list[pa.Field] | None:
+    def _added(self, column: ddl.Column, after: str | None, fields: list[pa.Field]) -> list[pa.Field] | None:
         # A table may have kept a column that the source has dropped.
         may_be_there = self.mode == "history" or not self.rules.drop_columns
         if may_be_there or _place(fields, column.name) is not None or self._is_reserved(column.name):
@@ -174,7 +163,7 @@ class Foreseen:
             return None
         return [*fields[:place], pa.field(new, fields[place].type), *fields[place + 1 :]]
 
-    def _retyped(self, column: Column, fields: list[pa.Field]) -> list[pa.Field] | None:
+    def _retyped(self, column: ddl.Column, fields: list[pa.Field]) -> list[pa.Field] | None:
         place = _place(fields, column.name)
         if place is None or read_type(column.type).name in _SPELLED:
             return None
@@ -186,17 +175,17 @@ class Foreseen:
     def _is_reserved(self, name: str) -> bool:
         return name.lower() in reserved_names(self.mode, self.prefix)
 
-    def _type(self, column: Column) -> pa.DataType:
+    def _type(self, column: ddl.Column) -> pa.DataType:
         return self.overrides.get(column.name.lower(), column_type(column.type).arrow)
 
 
-def _columns_of(operation: Operation) -> tuple[str, ...]:
+def _columns_of(operation: ddl.Operation) -> tuple[str, ...]:
     match operation:
-        case AddColumn(column=column) | ModifyColumn(column=column):
+        case ddl.AddColumn(column=column) | ddl.ModifyColumn(column=column):
             return (column.name,)
-        case DropColumn(name=name):
+        case ddl.DropColumn(name=name):
             return (name,)
-        case RenameColumn(name=name, to=new):
+        case ddl.RenameColumn(name=name, to=new):
             return (name, new)
     return ()
 
