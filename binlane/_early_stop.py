@@ -8,8 +8,6 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["take_early_signals"]
-
 
 def take_early_signals() -> None:
     """Let SIGTERM and SIGINT end this process with 0 until its worker takes them, if it is `binlane run`."""

@@ -7,8 +7,6 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 
-__all__ = ["come_first"]
-
 _OWN = ("handlers", "offsets", "worker")
 
 

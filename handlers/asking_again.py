@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AskAgain"]
-
 
 class AskAgain(Exception):
     """Raised by a handler that has taken the batch and does not know yet whether it is done.

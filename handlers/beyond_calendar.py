@@ -7,8 +7,6 @@ from datetime import date
 from functools import total_ordering
 from typing import Any
 
-__all__ = ["BeyondCalendar"]
-
 _INFINITE = {"-infinity": (-2, 0, ""), "infinity": (2, 0, "")}
 _TEXT = re.compile(
     r"(?P<year>\d{4,7})-(?P<day>\d\d-\d\d)"

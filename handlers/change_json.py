@@ -16,8 +16,6 @@ from handlers.api import Change, Row
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.decimals import digits
 
-__all__ = ["json_row", "json_value", "line"]
-
 _encode = msgspec.json.Encoder().encode
 
 

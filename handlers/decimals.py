@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-__all__ = ["MOST_DIGITS", "MOST_FRACTION", "MOST_ZEROS", "BeyondBounds", "bounded", "digits"]
-
 MOST_DIGITS, MOST_FRACTION = 131_072, 16_383
 """Before and behind the point: what PostgreSQL's `numeric` holds, the longest of all sources."""
 MOST_ZEROS = 1_000

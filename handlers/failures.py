@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PartialFailure", "Rejected", "StopWorker", "TargetUnavailable"]
-
 
 class PartialFailure(Exception):
     """Raised by a handler that applied only the first `done` changes of its batch: those count as done."""

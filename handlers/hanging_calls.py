@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Bounded", "GivenUp"]
-
 Answer = TypeVar("Answer")
 
 _LOOK_SECONDS = 0.05

@@ -14,8 +14,6 @@ from handlers.change_json import json_row
 from handlers.logs import get_logger
 from handlers.options.templates import place_of
 
-__all__ = ["LogHandler", "LogOptions"]
-
 
 class LogOptions(BaseModel):
     """The keys of a `type: log` entry."""

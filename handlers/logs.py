@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import structlog
 
-__all__ = ["get_logger"]
-
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger whose events carry `name`: `get_logger(__name__).info("partitions_assigned", count=6)`."""

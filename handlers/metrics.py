@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["NO_METRICS", "HandlerMetrics"]
-
 
 class HandlerMetrics(Protocol):
     """What `HandlerContext.metrics` offers. Any thread may call it.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-__all__ = ["NativeType", "NativeTypes", "SchemaTypes", "SourceColumn", "full", "in_full", "read_full"]
-
 
 class SourceColumn(NamedTuple):
     """A column of the source, under the rules of its table."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from handlers.logs import get_logger
 
-__all__ = ["at_process_end", "process_ends"]
-
 _log = get_logger("process")
 
 

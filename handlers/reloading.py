@@ -10,18 +10,6 @@ from typing import ClassVar, Protocol
 from handlers.api import Batch
 from handlers.progress.marks import Partition, Place
 
-__all__ = [
-    "Behind",
-    "CatchUp",
-    "Differs",
-    "Hindered",
-    "Refused",
-    "TableReload",
-    "Taken",
-    "is_behind",
-    "told_apart",
-]
-
 
 class Refused(Exception):
     """Why the table cannot be loaded again, in one sentence."""

@@ -11,8 +11,6 @@ from pydantic import BaseModel, Field, model_validator
 
 from handlers.api import Change, Row
 
-__all__ = ["ColumnChoice", "ValueUntold", "check_all_told", "check_told", "is_move", "with_own_rows"]
-
 _lacks = attrgetter("lacks")
 _WHOLE = {frozenset[str]()}
 _NESTED = frozenset((list, dict))

@@ -16,8 +16,6 @@ from zlib import crc32
 from handlers.api import Change
 from handlers.beyond_calendar import BeyondCalendar
 
-__all__ = ["SHARDS", "shard_of"]
-
 SHARDS = 64
 """Of each table. Four for each of 16 lanes: enough to keep them busy although keys differ in their load, and
 few enough that a batch of a shard is worth its call."""

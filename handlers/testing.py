@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Operation
 
-__all__ = ["make_batch", "opened"]
-
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 _TOLD = ("lacks", "before_is_whole", "moves_key")

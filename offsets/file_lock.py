@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["LockHeld", "locked"]
-
 _AGAIN_SECONDS = 0.002
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from offsets.types import Committed, TopicPartition
 
-__all__ = ["ForcedStart"]
-
 
 class ForcedStart:
     """Whether a partition is still to begin at `initial`: until the group commits a position of it.

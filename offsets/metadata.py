@@ -23,8 +23,6 @@ from itertools import accumulate
 
 from offsets.types import Checkpoint, OffsetRange
 
-__all__ = ["DEFAULT_LIMIT", "decode", "encode"]
-
 DEFAULT_LIMIT = 4000
 """Characters; below Kafka's limit, so that a broker with a slightly smaller one takes it too."""
 

@@ -11,17 +11,6 @@ from offsets.finished import Found, covered
 from offsets.stores.file_format import FileEntry
 from offsets.types import Checkpoint, Committed, OffsetRange, TopicPartition
 
-__all__ = [
-    "Initial",
-    "Source",
-    "Start",
-    "StartOffset",
-    "began_with",
-    "choose_start",
-    "choose_starts",
-    "needs_the_rest_of",
-]
-
 Initial = Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[int, int]]
 """`checkpoint.initial`: an end of the partition, a time of Kafka's records, {topic: {partition: offset}}."""
 StartOffset = int | Literal["earliest", "latest"] | datetime

@@ -13,8 +13,6 @@ from offsets.finished import Window
 from offsets.finished.layout import FINISHED, UNFINISHED
 from offsets.types import OffsetRange
 
-__all__ = ["Run"]
-
 _UNFINISHED, _FINISHED = UNFINISHED, FINISHED
 _OPEN, _DONE = bytes((_UNFINISHED,)), bytes((_FINISHED,))
 _STRETCHES = re.compile(re.escape(_DONE) + b"+|" + re.escape(_OPEN) + b"+")

@@ -12,8 +12,6 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["TopicIds"]
-
 _log = structlog.get_logger(__name__)
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"

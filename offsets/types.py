@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Checkpoint", "Committed", "Mark", "OffsetRange", "TopicPartition"]
-
 
 class TopicPartition(NamedTuple):
     topic: str

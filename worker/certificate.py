@@ -7,8 +7,6 @@ from pathlib import Path
 
 from handlers.logs import get_logger
 
-__all__ = ["Certificate", "CertificateError"]
-
 _log = get_logger(__name__)
 
 

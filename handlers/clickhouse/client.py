@@ -8,8 +8,6 @@ from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused
 
-__all__ = ["ClickHouseClient", "identifier", "literal"]
-
 _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _PASSING = frozenset(

@@ -19,8 +19,6 @@ import msgspec
 from handlers.change_json import json_value
 from handlers.decimals import bounded, digits
 
-__all__ = ["Codec", "Unencodable", "codec_of", "header_of", "inner_type"]
-
 _FIRST_YEAR, _LAST_YEAR = 1900, 2299
 """Of Date32 and DateTime64 in all versions since 21.9; what is before or after is stored as another day."""
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)

@@ -6,8 +6,6 @@ from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.tables import Tables
 from handlers.versioned.handler import VersionedHandler
 
-__all__ = ["ClickHouseHandler"]
-
 
 class ClickHouseHandler(VersionedHandler):
     options_model = ClickHouseOptions

@@ -12,8 +12,6 @@ from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 from handlers.versioned.options import VersionedOptions
 
-__all__ = ["OWN_SETTINGS", "ClickHouseOptions"]
-
 OWN_SETTINGS = {
     # An error comes with its status, and not within an answer that began well.
     "wait_end_of_query": "1",

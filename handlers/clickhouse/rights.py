@@ -7,8 +7,6 @@ import re
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.versioned.memory import Unfit
 
-__all__ = ["check_server"]
-
 _OLDEST = (23, 8)
 """`is_deleted` of ReplacingMergeTree, `COMMENT`s of tables, `format()` with its data."""
 

@@ -10,8 +10,6 @@ from handlers.clickhouse.client import identifier
 from handlers.clickhouse.codecs import Codec, codec_of
 from handlers.versioned.memory import Memory, Unfit
 
-__all__ = ["OWN_COLUMNS", "Table"]
-
 OWN_COLUMNS: Mapping[str, str] = {
     "_version": "UInt64",
     "_deleted": "UInt8",

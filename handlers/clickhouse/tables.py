@@ -24,8 +24,6 @@ from handlers.versioned.memory import Memory, Unfit, recalled
 from handlers.versioned.new_columns import new_columns
 from handlers.versioned.versions import EPOCH_BITS
 
-__all__ = ["Tables"]
-
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
 _COMPUTED = ("MATERIALIZED", "ALIAS")

@@ -10,8 +10,6 @@ from uuid import UUID
 
 from handlers.mysql.types import DECIMALS, INTEGERS, SYNONYMS, read_type
 
-__all__ = ["column_type", "type_of"]
-
 _MOST_DIGITS = 76
 _MOMENT = "DateTime64(6, 'UTC')"
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}

@@ -17,8 +17,6 @@ from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Unfit
 
-__all__ = ["last_versions", "write"]
-
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
 _VERSION, _DELETED, _PARTITION, _TIME = OWN_COLUMNS

@@ -12,8 +12,6 @@ from handlers.elasticsearch.client import Answer, SearchClient, told
 from handlers.http.client import is_denied, is_passing
 from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 
-__all__ = ["Item", "write"]
-
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
 _OTHER_TYPE = (

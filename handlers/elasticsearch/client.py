@@ -12,8 +12,6 @@ from handlers.http.client import Answer as HttpAnswer
 from handlers.http.client import HttpClient, basic_login, is_denied, is_passing, trusted
 from handlers.http.parts import RequestRefused
 
-__all__ = ["Answer", "SearchClient", "told"]
-
 _TOLD_CHARACTERS = 400
 
 

@@ -13,8 +13,6 @@ from handlers.elasticsearch.mapping import ORIGIN, json_document
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.last_states import State
 
-__all__ = ["Document", "Documents", "checked_id", "document_id", "document_of"]
-
 _encode = msgspec.json.Encoder().encode
 
 _ID = Template("{key}")

@@ -6,8 +6,6 @@ from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.versioned.handler import VersionedHandler
 
-__all__ = ["ElasticsearchHandler"]
-
 
 class ElasticsearchHandler(VersionedHandler):
     options_model = ElasticsearchOptions

@@ -13,8 +13,6 @@ from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD
 from handlers.options.templates import Template
 from handlers.versioned.memory import Memory, Unfit, recalled
 
-__all__ = ["MEMORY", "Index", "check_names", "index_name", "index_of"]
-
 MEMORY = "memory_"
 """Fields in `ORIGIN`."""
 _NAME_BYTES = 255

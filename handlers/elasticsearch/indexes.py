@@ -29,8 +29,6 @@ from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit
 from handlers.versioned.new_columns import new_columns
 
-__all__ = ["Indexes"]
-
 _FOUND = "?filter_path=*.mappings"
 _MAKING = "binlane_makes_it"
 """In `_meta` of an index that is not finished."""

@@ -21,8 +21,6 @@ from handlers.change_json import json_value
 from handlers.decimals import digits
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, read_type
 
-__all__ = ["ORIGIN", "ORIGIN_FIELD", "Field", "fields_of", "json_document"]
-
 Field = Mapping[str, Any]
 
 ORIGIN = "_binlane"

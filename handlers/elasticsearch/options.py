@@ -12,8 +12,6 @@ from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 from handlers.versioned.options import VersionedOptions
 
-__all__ = ["ElasticsearchOptions"]
-
 _NAMED = re.compile(r"[A-Za-z0-9._-]*")
 
 

@@ -10,8 +10,6 @@ from handlers.http.parts import RequestRefused
 from handlers.options.templates import Template
 from handlers.versioned.memory import Unfit
 
-__all__ = ["check_cluster"]
-
 # manage: for what an index remembers in its mapping's _meta, whoever makes it.
 _PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
 _MAKING = ("create_index",)

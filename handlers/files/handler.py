@@ -20,8 +20,6 @@ from handlers.options.templates import place_of
 if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
 
-__all__ = ["FilesHandler"]
-
 _MAX_OPEN = 256
 
 # The disk, not the batch: full, gone, or read-only since it found an error.

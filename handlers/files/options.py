@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from handlers.options.shapes import Shaped
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
-__all__ = ["FilesOptions"]
-
 _OF_LINES = ("rotate_bytes", "rotate_every", "compress")
 _OF_PARQUET = ("prefix", "topic_again")
 _STORES = ("s3", "s3a", "gs", "abfss")

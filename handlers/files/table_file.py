@@ -17,8 +17,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["TableFile", "check_writable", "recover", "safe_name"]
-
 # Beside / and %: what readers of folders treat apart (globs, Hive's `column=value`, Hadoop's colon), and
 # control characters. Other scripts stay as they are: percent-encoded, a name of 64 characters would be too
 # long for a file system.

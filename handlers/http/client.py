@@ -19,18 +19,6 @@ import httpx
 from handlers.api import TargetUnavailable
 from handlers.options.http_values import TlsOptions
 
-__all__ = [
-    "Answer",
-    "AnswerTooLarge",
-    "HttpClient",
-    "basic_login",
-    "is_denied",
-    "is_passing",
-    "retry_after",
-    "segment",
-    "trusted",
-]
-
 _FAULT_BYTES = 1 << 16
 """The part of an answer that is read if only its status matters."""
 _SHOWN_CHARACTERS = 400

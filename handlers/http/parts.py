@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Refused", "RequestRefused", "RowRefused", "by_halves", "chunks", "in_parts"]
-
 
 class Refused(Exception):
     """The server refuses something in what was sent. It would refuse it again, but may take a part of it."""

@@ -13,8 +13,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from handlers.kafka.librdkafka import client_logger
 
-__all__ = ["UNKNOWN_TOPIC", "Delivery", "KafkaMessage", "Outbox"]
-
 UNKNOWN_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 _POLL_SECONDS = 0.1

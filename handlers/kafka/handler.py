@@ -29,8 +29,6 @@ from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 
-__all__ = ["KafkaHandler", "KafkaOptions", "Undelivered"]
-
 # https://kafka.apache.org/documentation/#topicconfigs names no rule; Kafka's own is in
 # org.apache.kafka.common.internals.Topic.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -12,17 +12,6 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-__all__ = [
-    "CONSUMER_ONLY",
-    "PROPERTIES",
-    "REFUSED",
-    "SettingsError",
-    "client_logger",
-    "explain",
-    "fault",
-    "refuse_units",
-]
-
 PROPERTIES = "kafka.properties"
 """Their key in the worker's configuration."""
 

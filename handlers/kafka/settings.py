@@ -10,8 +10,6 @@ from confluent_kafka import KafkaException, Producer
 
 from handlers.kafka.librdkafka import SettingsError, explain, refuse_units
 
-__all__ = ["PropertyFault", "check_properties", "client_settings", "producer_settings"]
-
 _OWNED = {
     "bootstrap.servers": "set bootstrap_servers instead",
     "metadata.broker.list": "set bootstrap_servers instead",

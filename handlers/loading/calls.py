@@ -8,8 +8,6 @@ from typing import Any
 
 from handlers.api import StopWorker
 
-__all__ = ["refuse_unrun", "uncallable"]
-
 
 def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | None:
     """Why a call of it with these arguments would fail or do nothing; None: it would not."""

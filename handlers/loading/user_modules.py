@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["OWN", "user_module"]
-
 OWN = frozenset(("binlane", "handlers", "offsets", "worker"))
 """Under these names binlane's own packages are imported, whatever else lies on the path."""
 

@@ -12,8 +12,6 @@ from handlers.api import Batch, Change
 from handlers.mysql.ddl import DropTable, RenameTable, TableName, TruncateTable
 from handlers.mysql.statement_of_change import operations_of
 
-__all__ = ["Emptying", "WholeTables", "emptied"]
-
 Emptying = DropTable | TruncateTable | RenameTable
 
 # Reading a statement takes a millisecond, and the first one loads the parser.

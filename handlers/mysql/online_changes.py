@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["ghosts_of", "is_left_over", "replaced_by"]
-
 _GHOST = re.compile(r"(_+)(.+?)(?:_\d{14})?_(gho|new|del|old)", re.DOTALL)
 """`gho` and `new` are filled and take the table's place; `del` and `old` are what the table is after that.
 gh-ost's `_ghc` holds no row of the table."""

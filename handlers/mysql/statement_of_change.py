@@ -7,8 +7,6 @@ import re
 from handlers.api import Change, Rejected
 from handlers.mysql.ddl import Operation, StatementError, TableName, TruncateTable, parse
 
-__all__ = ["operations_of", "shown"]
-
 _SECRET = re.compile(
     r"\b(CONNECTION|PASSWORD|BY|AS)(\s*=?\s*)(?:'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.|\"\")*+\")",
     re.IGNORECASE | re.DOTALL,

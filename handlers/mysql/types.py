@@ -5,18 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = [
-    "BYTES",
-    "DECIMALS",
-    "INTEGERS",
-    "MOST_OF_BINARY",
-    "SHAPES",
-    "SYNONYMS",
-    "TEXTS",
-    "MySQLType",
-    "read_type",
-]
-
 INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")

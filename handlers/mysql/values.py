@@ -20,8 +20,6 @@ import msgspec
 from handlers.decimals import bounded
 from handlers.mysql.types import MySQLType, read_type
 
-__all__ = ["Converter", "compact_json", "converter_of", "single"]
-
 
 class Converter(NamedTuple):
     """How the text of one column becomes a value."""

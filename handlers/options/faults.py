@@ -16,8 +16,6 @@ from handlers.api import Handler
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Explanation", "check_model", "check_options", "explain", "nearest"]
-
 KeyPath = tuple[str | int, ...]
 
 

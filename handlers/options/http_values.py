@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.options.values import not_allowed
 
-__all__ = ["TlsOptions", "header_text", "server_url"]
-
 
 class TlsOptions(BaseModel):
     """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""

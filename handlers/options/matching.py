@@ -6,8 +6,6 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable
 
-__all__ = ["PatternError", "covers", "is_name", "table_matcher", "topic_matcher", "topics_matcher"]
-
 _WILDCARDS = frozenset("*?[")
 
 

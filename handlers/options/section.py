@@ -11,8 +11,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-__all__ = ["Section"]
-
 
 class Section(BaseModel):
     """A mapping of the configuration: its keys are known, its values never change.

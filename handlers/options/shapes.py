@@ -13,8 +13,6 @@ from pydantic_core.core_schema import no_info_after_validator_function
 
 from handlers.options.values import not_allowed
 
-__all__ = ["Shaped"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shaped:

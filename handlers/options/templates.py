@@ -17,8 +17,6 @@ from handlers.api import Change, Row
 from handlers.change_json import json_value
 from handlers.options.faults import nearest
 
-__all__ = ["Field", "MissingValue", "Template", "TemplateError", "escaped", "place_of", "text_of"]
-
 _PART = re.compile(r"(\{\{|\}\})|\{([^{}]*)\}|([{}])")
 _NAMES = ("database", "table")
 _KEY = "key"

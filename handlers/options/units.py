@@ -5,15 +5,6 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = [
-    "DURATION_PATTERN",
-    "SIZE_PATTERN",
-    "format_duration",
-    "format_size",
-    "parse_duration",
-    "parse_size",
-]
-
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 

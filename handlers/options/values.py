@@ -18,19 +18,6 @@ from handlers.options.units import (
     parse_size,
 )
 
-__all__ = [
-    "Duration",
-    "PositiveDuration",
-    "PositiveSize",
-    "PropertyValue",
-    "Servers",
-    "TablePattern",
-    "duration",
-    "not_allowed",
-    "size",
-    "text",
-]
-
 _DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 _SIZE = "a size such as 512KiB, 64MiB or 1GiB"
 _SERVERS = "host:port, several divided by commas"

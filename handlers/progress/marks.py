@@ -15,8 +15,6 @@ from operator import attrgetter
 from handlers.api import Change
 from handlers.sharding import shard_of
 
-__all__ = ["BEFORE_ALL", "WHOLE", "Known", "Partition", "Place", "beyond", "reached"]
-
 WHOLE = -1
 """The shard of marks of a whole table."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from handlers.api import HandlerContext
 from handlers.progress.topic_ids import MadeAnew
 
-__all__ = ["PassingOver"]
-
 _METRIC = "binlane_handler_passed_over_total"
 _TABLES = 10_000
 """Of which it is remembered what was told; a source may make new ones all the time."""

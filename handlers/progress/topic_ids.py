@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["FormerTopic", "KnownIds", "MadeAnew", "TopicId", "followed", "former_topic", "of_former"]
-
 _FORMER = 8
 """So many former ids are kept: who holds more of a topic that was made anew so often?"""
 

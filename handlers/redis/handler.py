@@ -18,8 +18,6 @@ from handlers.redis.rows import KeyState, hash_commands, json_commands, last_sta
 from handlers.redis.target import Command, CommandRefused, RedisTarget, check_url
 from handlers.rows import ColumnChoice
 
-__all__ = ["RedisHandler", "RedisOptions"]
-
 _KEYS_AT_ONCE = 500
 """Written in one transaction: it keeps other clients of the server waiting for a few milliseconds."""
 

@@ -13,8 +13,6 @@ from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.redis.target import Command
 from handlers.rows import ValueUntold, check_told
 
-__all__ = ["KeyState", "hash_commands", "json_commands", "last_states", "to_complete"]
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 

@@ -18,8 +18,6 @@ from redis.retry import Retry
 from handlers.api import TargetUnavailable
 from handlers.logs import get_logger
 
-__all__ = ["Command", "CommandRefused", "RedisTarget", "RefusedByRedis", "check_url"]
-
 log = get_logger("handlers.redis")
 
 Command = tuple[Any, ...]

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CLOSE_SECONDS",
-    "JAVA_SECONDS",
-    "KILLED_SECONDS",
-    "OUTPUT_SECONDS",
-    "STOP_SECONDS",
-    "WATCH_SECONDS",
-    "WORK_SECONDS",
-]
-
 WORK_SECONDS = 15.0
 """For what runs when `merge.at_close` is over: merges, upkeep, a look for logs. Side by side; what takes
 longer is left, and done again at the next start."""

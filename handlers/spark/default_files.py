@@ -8,8 +8,6 @@ from pathlib import Path
 
 from handlers.spark.section import SparkSection
 
-__all__ = ["environment_has_files", "plain_paths_are_local"]
-
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
 """Variables that lead to files in which it may be set."""
 _OPTIONS = (

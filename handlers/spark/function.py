@@ -24,8 +24,6 @@ from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
-__all__ = ["ARGUMENTS", "FunctionCalls", "FunctionFailure"]
-
 ARGUMENTS = ("frame", "batch")
 _NO_COLUMNS = Shape(pa.schema([]), ())
 

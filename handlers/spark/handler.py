@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from handlers.spark.engine.lake import Lake
     from handlers.spark.function import FunctionCalls
 
-__all__ = ["SparkHandler"]
-
 
 class SparkHandler(Handler):
     """Keeps Spark tables: replicas of the source's tables, their history, or all changes; or calls an own

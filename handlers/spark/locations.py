@@ -15,8 +15,6 @@ from handlers.spark.options import SparkOptions
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 
-__all__ = ["LOGS", "PENDING", "Locations"]
-
 LOGS = "_binlane"
 """The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
 PENDING = "pending"

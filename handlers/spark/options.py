@@ -14,8 +14,6 @@ from handlers.options.shapes import Shaped
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, duration, size
 from handlers.spark.rows.spark_type_texts import read_spark_type
 
-__all__ = ["MergeOptions", "SparkOptions", "UpkeepOptions"]
-
 _LONGEST_CYCLE = 5.0
 """Seconds: half of what a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")

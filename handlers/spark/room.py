@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["cpus", "free_memory"]
-
 _NONE = float("inf")
 
 

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from handlers.options.shapes import Shaped
 
-__all__ = ["SparkSection"]
-
 Memory = Annotated[
     str,
     Shaped(

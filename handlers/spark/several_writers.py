@@ -7,8 +7,6 @@ from typing import Any
 from handlers.spark.log.store_choice import default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 
-__all__ = ["UnsafeForSeveral", "check_several_writers", "check_store"]
-
 _S3 = {"s3", "s3a", "s3n"}
 # Where of two renames to one name, or of two creations of it, one fails, whoever asks: Delta's commits and
 # segments are made so.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["TableRef", "app_id", "path_of", "path_safe", "quoted"]
-
 
 @dataclass(frozen=True, slots=True)
 class TableRef:

@@ -26,8 +26,6 @@ from handlers.spark.runtime.class_archive import OPTIONS, QUIET, keep, lock_of, 
 from handlers.spark.runtime.jars import spark_jars_folder
 from handlers.testing import make_batch, opened
 
-__all__ = ["main"]
-
 _MERGE_SECONDS = 300.0
 _KEPT = 4
 """Archives on one machine: of the Javas, pysparks and places used last."""

@@ -13,8 +13,6 @@ from handlers.sql.target.creating import ColumnsMissing, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
 from handlers.sql.writers.writer import Columns, Rows
 
-__all__ = ["Fitting", "Unfit"]
-
 
 class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""

@@ -10,9 +10,6 @@ from typing import Any
 from handlers.api import Change, Row
 from handlers.rows import is_move
 
-__all__ = ["Block", "Folded", "KeyMissing", "blocks", "fold", "pieces"]
-
-
 Covers = Callable[[Row], bool]
 _moves_key = attrgetter("moves_key")
 

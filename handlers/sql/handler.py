@@ -28,8 +28,6 @@ from handlers.sql.writers.mysql import MySQLWriter
 from handlers.sql.writers.postgresql import PostgreSQLWriter
 from handlers.sql.writers.writer import SQLiteWriter, Writer
 
-__all__ = ["DatabaseError", "SqlHandler"]
-
 log = get_logger("handlers.sql")
 
 _ROUNDS = 6

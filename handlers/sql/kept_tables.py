@@ -25,8 +25,6 @@ from handlers.sql.naming import Naming
 from handlers.sql.own_tables import OwnTables
 from handlers.sql.owners import Owners
 
-__all__ = ["NO_TOPIC", "Kept", "Statement"]
-
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
 _OF_STATEMENT = -3  # as its shard, or below: one for each of a partition

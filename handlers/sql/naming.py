@@ -9,17 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = [
-    "DEFAULT_TEMPLATES",
-    "NameUnfit",
-    "Naming",
-    "check_name",
-    "check_names",
-    "check_template",
-    "exact",
-    "exact_table",
-]
-
 DEFAULT_TEMPLATES = {
     "postgresql": ("{database}", "{table}"),
     "mysql": ("{database}", "{table}"),

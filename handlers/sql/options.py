@@ -13,8 +13,6 @@ from handlers.options.values import PositiveDuration, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url
 
-__all__ = ["SqlOptions"]
-
 
 class SqlOptions(BaseModel):
     """The keys of a `type: sql` entry."""

@@ -12,8 +12,6 @@ import sqlalchemy as sa
 
 from handlers.sql.target.known_tables import TableName
 
-__all__ = ["REBUILDING", "OwnTables"]
-
 REBUILDING = "_binlane_rebuilding"
 """Of SQLite and DuckDB: what a table is while it gets other columns."""
 _MYSQL = frozenset(("mysql", "information_schema", "performance_schema", "sys"))

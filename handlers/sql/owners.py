@@ -20,8 +20,6 @@ from handlers.sql.own_tables import OwnTables
 from handlers.sql.target.if_missing import insert_if_missing
 from handlers.sql.target.known_tables import TableName as TargetName
 
-__all__ = ["Owners"]
-
 _OF_TARGET = -4  # as its shard
 _LONGEST = 200
 """Characters of the column `source_table`."""

@@ -7,8 +7,6 @@ import sqlalchemy as sa
 from handlers.sql.naming import Naming
 from handlers.sql.options import SqlOptions
 
-__all__ = ["check_rights"]
-
 
 def check_rights(connection: sa.Connection, options: SqlOptions, naming: Naming) -> str | None:
     """What is lacking, as a sentence; None: nothing that can be seen from here.

@@ -11,8 +11,6 @@ from handlers.api import Batch, Change
 from handlers.native_types import SchemaTypes
 from handlers.rows import is_move
 
-__all__ = ["ChangeFailed", "Run", "has_ddl", "parts", "runs"]
-
 _DDL = frozenset(("ddl", "truncate"))
 _op = attrgetter("op")
 _key_columns = attrgetter("key_columns")

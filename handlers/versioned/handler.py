@@ -9,8 +9,6 @@ from handlers.api import Batch, Handler, HandlerContext
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.target import Dialect, VersionedTarget
 
-__all__ = ["VersionedHandler"]
-
 
 class VersionedHandler(Handler):
     """Writing a batch twice is the same as once: of a row's versions the highest is the row."""

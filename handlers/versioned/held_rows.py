@@ -8,8 +8,6 @@ from typing import TypeVar
 from handlers.http.client import AnswerTooLarge
 from handlers.versioned.last_states import State
 
-__all__ = ["with_held_rows"]
-
 _READ_AT_ONCE = 1_000
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from handlers.options.templates import MissingValue, place_of
 from handlers.rows import ValueUntold, check_told
 from handlers.versioned.versions import BeyondVersions
 
-__all__ = ["KeyOf", "State", "last_states", "partition_of", "topic_of"]
-
 KeyOf = Callable[[Row, tuple[str, ...] | None], str]
 """The text of a row's key. Raises MissingValue, TypeError."""
 

@@ -10,8 +10,6 @@ from handlers.options.templates import place_of
 from handlers.versioned.last_states import State, topic_of
 from handlers.versioned.versions import EPOCH_BITS, Topic, has_reached
 
-__all__ = ["Held", "RowMoved", "check_late"]
-
 
 class RowMoved(Exception):
     """Versions cannot tell which of two changes of a row is the later one."""

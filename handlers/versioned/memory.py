@@ -16,8 +16,6 @@ import msgspec
 
 from handlers.versioned.versions import Topic
 
-__all__ = ["Memory", "Unfit", "recalled", "remembering"]
-
 _NUMBER = re.compile(r"_(\d+)$")
 _PARTITIONS = 2
 """So many are remembered: the only question is whether there are several."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from handlers.versioned.last_states import State
 
-__all__ = ["new_columns"]
-
 
 def new_columns(states: Iterable[State], known: Container[str]) -> Iterator[tuple[str, str | None, Any]]:
     """(column, the source's type text, value), each column once; `known`: those that the target has.

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from handlers.options.http_values import TlsOptions, header_text, server_url
 
-__all__ = ["VersionedOptions"]
-
 
 class VersionedOptions(BaseModel):
     """The server, what may be made and removed there, and which changes win."""

@@ -20,8 +20,6 @@ from handlers.versioned.memory import Memory, Unfit, remembering
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.versions import BeyondVersions, Topic, Versions, versions_of
 
-__all__ = ["ColumnsChanged", "Dialect", "Place", "VersionedTarget"]
-
 log = get_logger("handlers.versioned")
 
 _ROUNDS = 40

@@ -15,18 +15,6 @@ from typing import NamedTuple
 from handlers.api import Batch, Change
 from handlers.progress.topic_ids import MadeAnew, former_topic
 
-__all__ = [
-    "EPOCH_BITS",
-    "BeyondVersions",
-    "Topic",
-    "Versions",
-    "epoch_of_replay",
-    "followed",
-    "has_reached",
-    "version_of",
-    "versions_of",
-]
-
 EPOCH_BITS = 56
 """A version's bits below its epoch: `version - 1 >> EPOCH_BITS` is the epoch."""
 _EPOCHS, _OFFSETS, _ROWS = 1 << 7, 1 << 40, (1 << 16) - 1

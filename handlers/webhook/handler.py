@@ -26,8 +26,6 @@ from handlers.http.parts import Refused, RowRefused, by_halves
 from handlers.options.templates import Template, place_of
 from handlers.webhook.options import WebhookOptions, address, literal_start
 
-__all__ = ["WebhookHandler"]
-
 _encode = msgspec.json.Encoder().encode
 
 _SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words

@@ -13,8 +13,6 @@ from handlers.options.http_values import TlsOptions
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, duration, not_allowed
 
-__all__ = ["SignatureOptions", "WebhookOptions", "address", "literal_start"]
-
 _URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
 # https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

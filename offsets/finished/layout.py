@@ -22,29 +22,6 @@ from typing import NamedTuple
 
 from offsets.types import Mark
 
-__all__ = [
-    "ENDED",
-    "FINISHED",
-    "FIRST_RECORD",
-    "GIVEN_UP",
-    "GIVEN_UP_AT",
-    "LIVE",
-    "MOST_MARKS",
-    "UNFINISHED",
-    "USED_WORD",
-    "Head",
-    "RunRecord",
-    "Torn",
-    "WindowRecord",
-    "boot_id",
-    "mark_bytes",
-    "mark_place",
-    "records",
-    "run_bytes",
-    "segment_head",
-    "window_bytes",
-]
-
 UNFINISHED, FINISHED = 1, 2
 LIVE, ENDED = 1, 2
 GIVEN_UP = 2

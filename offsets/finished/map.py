@@ -36,8 +36,6 @@ from offsets.finished.segment import segment_path, writer_text
 from offsets.finished.writer import Writer
 from offsets.types import Mark
 
-__all__ = ["FinishedMap", "Window"]
-
 _log = structlog.get_logger(__name__)
 
 SEGMENT_BYTES = 1 << 20

@@ -15,8 +15,6 @@ from offsets.finished.layout import FINISHED, RunRecord, Torn, WindowRecord, boo
 from offsets.finished.segment import is_locked, segments_of, unfinished_files, writer_text
 from offsets.types import Mark, OffsetRange
 
-__all__ = ["Found", "covered", "read", "remove_unnamed"]
-
 _log = structlog.get_logger(__name__)
 
 _NAME = re.compile(r"([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from offsets.finished.layout import FIRST_RECORD, GIVEN_UP, GIVEN_UP_AT, USED_WORD, Head, segment_head
 
-__all__ = ["Segment", "is_locked", "segment_path", "segments_of", "unfinished_files", "writer_text"]
-
 _SUFFIX, _NEW = ".map", ".new"
 
 

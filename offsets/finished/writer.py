@@ -11,8 +11,6 @@ from typing import Protocol
 from offsets.finished.layout import FIRST_RECORD, Head, RunRecord, run_bytes
 from offsets.finished.segment import Segment
 
-__all__ = ["Placed", "Writer"]
-
 
 class Placed(Protocol):
     """A window, with its records in the segments."""

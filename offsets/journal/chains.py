@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from offsets.journal.unit import CARRIED, FURTHEST, LAST, MOVED, PRESENT, Unit
 
-__all__ = ["State", "Ways", "carried", "extended", "noted", "walk"]
-
 
 class Ways(NamedTuple):
     """How units are found."""

@@ -12,8 +12,6 @@ from offsets.journal.chains import State, Ways, noted
 from offsets.journal.files import UnitFiles
 from offsets.journal.unit import CARRIED, LAST, SIZE, Unit
 
-__all__ = ["Contents"]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from offsets.journal.unit import SIZE, Unit, unpacked
 
-__all__ = ["UnitFiles"]
-
 _SUFFIX = ".journal"
 _DIGITS = 20
 _MOST_OPEN = 32

@@ -15,8 +15,6 @@ from offsets.journal.unit import MOVED, Entry, Found, NewerUnit, Unit, key_of, t
 from offsets.stores.file import reason_of
 from offsets.types import TopicPartition
 
-__all__ = ["Journal", "JournalError"]
-
 UNITS_PER_FILE = 16_384
 """1 MiB. A start reads one file."""
 _CLEAN_SECONDS = 60.0

@@ -9,22 +9,6 @@ from typing import NamedTuple
 
 from offsets.types import TopicPartition
 
-__all__ = [
-    "CARRIED",
-    "FURTHEST",
-    "LAST",
-    "MOVED",
-    "PRESENT",
-    "SIZE",
-    "Entry",
-    "Found",
-    "NewerUnit",
-    "Unit",
-    "key_of",
-    "topic_of",
-    "unpacked",
-]
-
 _VERSION = 1
 # Checksum of the rest; topic's id; partition's key; offset; source time; written time; how many units back
 # the previous, the parent and the jump are (0: there is none); depth; partition; flags; version.

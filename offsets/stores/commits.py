@@ -14,18 +14,6 @@ from offsets import metadata
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
-__all__ = [
-    "CommitTexts",
-    "GroupMovedOn",
-    "MetadataTooLarge",
-    "PartlyRefused",
-    "commit_now",
-    "committed_of",
-    "failure_of",
-    "marks_of",
-    "refusal",
-]
-
 _log = structlog.get_logger(__name__)
 
 # The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request

@@ -9,8 +9,6 @@ from offsets.stores.interface import CheckpointError, OwnStore
 from offsets.stores.kafka import KafkaStore
 from offsets.types import TopicPartition
 
-__all__ = ["copied"]
-
 
 def copied(
     source: KafkaStore | OwnStore,

@@ -16,8 +16,6 @@ import msgspec
 
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
-__all__ = ["VERSION", "DamagedFile", "Document", "FileEntry", "NewerFile", "decode", "encode"]
-
 VERSION = 2
 
 

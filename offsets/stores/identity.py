@@ -9,8 +9,6 @@ from pathlib import Path
 
 from offsets.stores.interface import StoreAway
 
-__all__ = ["FileLock", "held_by_another", "number_of"]
-
 
 def number_of(group: str, identity: str) -> int:
     """64 bits, with a sign, that stand for the identity within its group."""

@@ -8,8 +8,6 @@ from typing import Protocol
 from offsets.stores.file_format import FileEntry
 from offsets.types import Checkpoint, Mark, TopicPartition
 
-__all__ = ["CheckpointError", "CheckpointStore", "OwnStore", "StoreAway"]
-
 
 class CheckpointError(Exception):
     """A store could not be read or written. The text says which, where, why, and what to do about it."""

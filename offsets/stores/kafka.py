@@ -14,8 +14,6 @@ from offsets.stores.commits import CommitTexts, commit_now, committed_of
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
-__all__ = ["COORDINATOR_BUSY", "KafkaStore", "load_committed", "text_of"]
-
 COORDINATOR_BUSY = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,

@@ -19,8 +19,6 @@ from offsets.stores.interface import CheckpointError
 from offsets.stores.kafka import load_committed
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
-__all__ = ["CommitInterrupted", "PolledKafkaStore"]
-
 
 class CommitInterrupted(CheckpointError):
     """A rebalance came in between; nothing is wrong, and the commit that ends the rebalance covers it."""

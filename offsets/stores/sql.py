@@ -19,8 +19,6 @@ from offsets.stores.interface import CheckpointError, StoreAway
 from offsets.stores.sql_session import IdentityLock, cut_after, options_of
 from offsets.types import Checkpoint, Mark, TopicPartition
 
-__all__ = ["TABLE", "SqlStore"]
-
 TABLE = "binlane_checkpoints"
 _FORMAT = 1
 _AT_ONCE = 500

@@ -13,8 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["IdentityLock", "cut_after", "options_of"]
-
 _LONGEST_IDLE_SECONDS = 600
 """MySQL and MariaDB: after so long the server ends a session of which it hears nothing, and its lock."""
 _GHOST_SECONDS = 1.0

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from worker.configuration import RetryRule
 
-__all__ = ["LONGEST_ASKED", "backoff", "describe", "seconds_to_wait", "text_of"]
-
 LONGEST_ASKED = 900.0
 """Seconds: a target that asks for a longer wait (`TargetUnavailable.retry_after`) is asked again by then."""
 _LONGEST_TEXT = 500

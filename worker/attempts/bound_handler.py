@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from handlers import Handler
 from worker.attempts.circuit import Circuit
 
-__all__ = ["BoundHandler"]
-
 
 @dataclass(slots=True, eq=False)
 class BoundHandler:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Admission", "Circuit", "Down", "Refusal"]
-
 _ASK_AGAIN = 1.0
 """Seconds until somebody who met a probe under way asks again; the probe's success wakes it earlier."""
 _BEHIND = 0.01

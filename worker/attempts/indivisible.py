@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from handlers import Change
 from handlers.rows import is_move
 
-__all__ = ["borders"]
-
 
 def borders(changes: Sequence[Change], first: int, end: int) -> list[int]:
     """The only places at which the changes from `first` up to `end` may be parted, with both of these."""

@@ -14,8 +14,6 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
 from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
-__all__ = ["HandlerRun", "rebound"]
-
 Work = TypeVar("Work", bound=Tried)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Literal
 
-__all__ = ["SetAside"]
-
 
 class SetAside:
     """The record is tried once more, alone; what of it fails then is passed over as ordered, whatever its

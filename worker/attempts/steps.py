@@ -9,8 +9,6 @@ from handlers import Batch, Handler
 from worker.attempts.set_aside import SetAside
 from worker.configuration import TableRule
 
-__all__ = ["Caller", "MustHalt", "MustWait", "Step", "Tried", "Watch"]
-
 
 class Step(Enum):
     DONE = "done"

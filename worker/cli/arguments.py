@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["AsJson", "Config", "Patterns", "WithoutSpark", "call", "time_of"]
-
 # Whether the file can be read is told like every other fault of it: by `load`, in one line.
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration file (YAML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

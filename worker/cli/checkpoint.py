@@ -8,8 +8,6 @@ import typer
 
 from worker.cli.arguments import AsJson, Config, call, time_of
 
-__all__ = ["checkpoint"]
-
 checkpoint = typer.Typer(help="Look at the positions of a worker, or move them while it is stopped.")
 
 

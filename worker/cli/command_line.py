@@ -12,8 +12,6 @@ from worker.cli.arguments import AsJson, Config, Patterns, call
 from worker.cli.checkpoint import checkpoint
 from worker.cli.dead_letters import dead_letters
 
-__all__ = ["app"]
-
 Token = Annotated[
     str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token; with CONFIG it is known.")
 ]

@@ -8,8 +8,6 @@ import typer
 
 from worker.cli.arguments import AsJson, Config, call, time_of
 
-__all__ = ["dead_letters"]
-
 dead_letters = typer.Typer(help="Read the dead-letter topic, or send its records back.")
 
 

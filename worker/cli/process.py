@@ -13,8 +13,6 @@ import typer
 from worker.cli.command_line import app
 from worker.running.ending import LastResort
 
-__all__ = ["main"]
-
 _END_SECONDS = 60.0
 """What a handler has left behind a command that is done has so long to end."""
 

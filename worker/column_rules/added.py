@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from handlers import Change
 
-__all__ = ["WORDS", "Added", "added_of", "moment"]
-
 
 class Added(NamedTuple):
     """One added column."""

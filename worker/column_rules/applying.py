@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
 
-__all__ = ["bring_under", "decode_under", "fault_under", "has_rules"]
-
 
 def bring_under(
     rows: RowRules | None,

@@ -10,8 +10,6 @@ from typing import Any
 
 from handlers.beyond_calendar import BeyondCalendar
 
-__all__ = ["canonical"]
-
 
 def canonical(value: Any) -> bytes:
     """The bytes that are hashed: the same for equal values, whatever column, table, source or release they

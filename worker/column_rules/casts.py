@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from handlers.decimals import bounded
 from worker.column_rules.canonical import canonical
 
-__all__ = ["CAST_NAMES", "Cast", "cast_of"]
-
 CAST_NAMES = ("text", "integer", "decimal(12,2)", "double", "boolean", "date", "datetime", "timestamp")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s?(\d{1,2})\)", re.ASCII)
 _MOST_DIGITS = 65

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from handlers.beyond_calendar import BeyondCalendar
 
-__all__ = ["MOST_STEPS", "FilterFault", "compared", "like", "truth"]
-
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=": ge, "<": lt, "<=": le}
 _Number = bool | int | float | Decimal
 _NUMBERS = (bool, int, float, Decimal)

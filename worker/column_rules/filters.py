@@ -16,8 +16,6 @@ from typing import Any
 from handlers.decimals import bounded
 from worker.column_rules.comparing import FilterFault, compared, like, truth
 
-__all__ = ["Condition", "Filter", "FilterError", "read_filter"]
-
 _MOST_CHARACTERS = 10_000
 _MOST_NODES = 1_000
 _MOST_DEPTH = 100

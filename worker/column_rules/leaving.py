@@ -17,8 +17,6 @@ from worker.column_rules.comparing import FilterFault
 from worker.column_rules.filters import Condition, Filter
 from worker.column_rules.plan import Row, RuleFault
 
-__all__ = ["Leaving"]
-
 _MOST_SHAPES = 256
 
 

@@ -12,8 +12,6 @@ from worker.column_rules.canonical import canonical
 if TYPE_CHECKING:
     from worker.column_rules.settings import MaskRule
 
-__all__ = ["REDACTED", "ColumnMask", "mask_of"]
-
 REDACTED = "***"
 
 Leaves = Callable[[Any], Any]

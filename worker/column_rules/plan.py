@@ -13,8 +13,6 @@ from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
 
-__all__ = ["ColumnPlans", "RuleFault", "Treatment"]
-
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
 

@@ -18,8 +18,6 @@ from worker.column_rules.leaving import Leaving
 from worker.column_rules.plan import ColumnPlans, Row, RuleFault
 from worker.column_rules.settings import ColumnRules
 
-__all__ = ["DELETED_TYPE", "RowRules"]
-
 log = get_logger("columns")
 
 DELETED_TYPE = "timestamp(6)"

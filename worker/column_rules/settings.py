@@ -15,8 +15,6 @@ from worker.column_rules.added import WORDS
 from worker.column_rules.casts import CAST_NAMES, cast_of
 from worker.column_rules.filters import FilterError, read_filter
 
-__all__ = ["ColumnRules", "FilterText", "MaskRule", "MaskingRule"]
-
 LEAST_SECRET = 16
 """Bytes: of fewer, all could be tried."""
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from handlers.mysql.ddl import operations as ddl
 from worker.column_rules.plan import ColumnPlans
 
-__all__ = ["refuse_shared"]
-
 
 def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> None:
     """`operations`: those of one statement on one table, as `net` has them. Raises RuleFault where two

@@ -21,8 +21,6 @@ from worker.column_rules.plan import RuleFault, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
-__all__ = ["StatementRules"]
-
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """In the order in which the clauses of a statement are followed."""
 

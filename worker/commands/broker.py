@@ -13,8 +13,6 @@ from handlers.spark.runtime.java import JavaError
 from worker.local.broker import Broker, BrokerError
 from worker.observing import logs
 
-__all__ = ["broker"]
-
 _LOOK_SECONDS = 0.5
 
 

@@ -22,8 +22,6 @@ from worker.running.ending import grace_seconds, stop_seconds
 from worker.running.handlers.closing import waitable
 from worker.running.handlers.handler_set import OPENING_SECONDS
 
-__all__ = ["check"]
-
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:
     """Print which pattern leads to which handlers; with `connect`, reach Kafka, the database of the

@@ -22,8 +22,6 @@ from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
 from worker.partitions.time_search import place_at, time_text
 
-__all__ = ["copy", "move", "show"]
-
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     """Print every store's position for each partition, and where a start would begin and why.

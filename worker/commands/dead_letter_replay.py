@@ -16,8 +16,6 @@ from worker.dead_letters.topic import DeadLetterTopic
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault
 
-__all__ = ["replay_letters"]
-
 _SAVE_SECONDS = 1.0
 """After a crash, what was replayed since is replayed again."""
 

@@ -20,8 +20,6 @@ from worker.dead_letters.topic import DeadLetterError, DeadLetterTopic, open_top
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 
-__all__ = ["list_letters", "replay", "show"]
-
 
 def list_letters(
     config: Path,

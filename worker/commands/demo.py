@@ -18,8 +18,6 @@ from worker.demo.worker_process import WorkerFailed
 from worker.local.broker import BrokerError
 from worker.observing import logs
 
-__all__ = ["demo"]
-
 
 def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     """Play a small shop through Kafka and the worker into Spark, and compare the replica with the source.

@@ -16,8 +16,6 @@ from worker.configuration import Configuration, load
 from worker.observing import logs
 from worker.observing.visible_text import visible
 
-__all__ = ["Output", "begin", "table_with", "wide_console"]
-
 _TELL_SECONDS = 5.0
 
 

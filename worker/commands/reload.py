@@ -7,8 +7,6 @@ from pathlib import Path
 from worker.commands.output import begin
 from worker.reloading.run import ReloadFault, chosen, reload_table
 
-__all__ = ["reload"]
-
 
 def reload(config: Path, table: str, handler: str | None = None, *, alone: bool = False) -> int:
     """Build the target's table again from the beginning of its topic, and put it in the place of the old one.

@@ -18,8 +18,6 @@ from worker.configuration.kafka_properties import SettingsError
 from worker.observing import logs
 from worker.running.worker import Worker
 
-__all__ = ["run"]
-
 
 def run(config: Path) -> int:
     """0 drained, 1 stopped by an error, 2 unusable configuration. Raises ConfigurationError."""

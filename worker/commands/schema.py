@@ -12,8 +12,6 @@ from pydantic import BaseModel
 from handlers.loading.registry import BUILT_IN, resolve, section_model
 from worker.configuration import Configuration
 
-__all__ = ["configuration_schema", "schema"]
-
 _VARIABLE = {"$ref": "#/$defs/Variable"}
 _KEPT_OUTSIDE = ("default", "description", "title")
 

@@ -22,8 +22,6 @@ from worker.commands.output import Output, begin, wide_console
 from worker.terminal.times import moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
-__all__ = ["tables"]
-
 _WIDTH_WITHOUT_TERMINAL = 1_000
 """Nothing is folded then: whoever reads it searches in it."""
 _AT_ONCE = 4

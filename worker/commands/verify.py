@@ -20,8 +20,6 @@ from worker.verifying.checking import Check
 from worker.verifying.run import Report, TableReport, compare
 from worker.verifying.spark_lakes import chosen_by
 
-__all__ = ["verify"]
-
 _WIDTH_WITHOUT_TERMINAL = 1_000
 """Nothing is folded then: whoever reads it searches in it."""
 _LONGEST = 80

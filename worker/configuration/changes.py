@@ -8,8 +8,6 @@ from pydantic import BaseModel
 
 from worker.configuration.model import Configuration
 
-__all__ = ["LIVE", "Changes", "compare", "merge"]
-
 LIVE = (
     "batch",
     "checkpoint.interval",

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ConfigurationError", "Fault", "KeyPath", "key_path", "shown"]
-
 KeyPath = tuple[str | int, ...]
 
 _LONGEST = 60

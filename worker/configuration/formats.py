@@ -10,8 +10,6 @@ from worker.formats.choice import FormatChoice
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
-__all__ = ["formats_of"]
-
 COMMAND_SECONDS = 15.0
 """How long a command waits for a schema registry that does not answer."""
 

@@ -25,8 +25,6 @@ from worker.configuration.secret_values import hidden_paths, secret_texts
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
 
-__all__ = ["load"]
-
 # Pydantic's errors of a wrong type, and the types that put them right.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
 

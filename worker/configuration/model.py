@@ -34,8 +34,6 @@ from worker.formats.schema_registry.settings import SchemaRegistrySettings
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
 
-__all__ = ["Configuration"]
-
 
 class Configuration(Section):
     """One worker's configuration. Times are seconds, sizes bytes.

@@ -17,8 +17,6 @@ from worker.configuration.secrets import (
 )
 from worker.configuration.url_secrets import basic_in_urls, secrets_beyond_origin
 
-__all__ = ["hidden_paths", "is_webhook", "secret_texts"]
-
 _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
 """Headers whose values are words that others use, too: shown nowhere, but left in texts."""
 

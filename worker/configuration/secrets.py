@@ -12,8 +12,6 @@ from urllib.parse import quote, quote_plus, unquote
 
 from worker.configuration.url_secrets import secrets_in_urls
 
-__all__ = ["MASK", "SHORTEST", "Secrets", "is_secret_key", "is_secret_place", "names_columns", "passwords_in"]
-
 MASK = "***"
 
 # Shorter texts stand in too many harmless words to be taken out of them.

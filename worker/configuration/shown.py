@@ -24,8 +24,6 @@ from worker.configuration.secrets import (
 from worker.configuration.table_rules import HandlerEntry
 from worker.configuration.url_secrets import origin_of
 
-__all__ = ["Setting", "shown_settings"]
-
 _MOST = 2_000
 """Settings that are shown."""
 _LONGEST = 500

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
 
-__all__ = ["BatchRule", "HandlerEntry", "OnFailure", "RetryRule", "TableRule"]
-
 OnFailure = Literal["halt", "skip", "dead_letter"]
 
 

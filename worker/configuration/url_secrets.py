@@ -7,8 +7,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["basic_in_urls", "origin_of", "secrets_beyond_origin", "secrets_in_urls"]
-
 # Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.
 _PASSWORD = re.compile(r"//([^/?#@:\s]*):((?:(?!://)\S)*)@")
 _PORT = re.compile(r"[0-9]{1,5}[/?#,]")

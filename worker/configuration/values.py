@@ -19,20 +19,6 @@ from handlers.options.matching import PatternError, topic_matcher
 from handlers.options.values import not_allowed, text
 from worker.formats import registry
 
-__all__ = [
-    "FORMATS",
-    "AccessToken",
-    "DatabaseUrl",
-    "FilePath",
-    "FormatChoice",
-    "HeaderValue",
-    "HttpUrl",
-    "Initial",
-    "StartOffsets",
-    "TopicName",
-    "TopicPattern",
-]
-
 FORMATS = registry.names()
 StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""

@@ -11,8 +11,6 @@ import msgspec
 from offsets.types import TopicPartition
 from worker.formats.interface import Record
 
-__all__ = ["DeadLetter", "Header", "OriginalRecord", "headers_of", "read_letter"]
-
 Header = tuple[str, bytes | None]
 
 _PREFIX = "binlane."

@@ -23,8 +23,6 @@ from worker.dead_letters.record import DeadLetter, read_letter
 from worker.formats.interface import Record
 from worker.kafka.connection import reach_kafka
 
-__all__ = ["DeadLetterError", "DeadLetterTopic", "open_topic", "with_offset"]
-
 _SECONDS = 10.0
 _POLL_RECORDS, _POLL_SECONDS = 500, 0.2
 

@@ -21,8 +21,6 @@ from worker.dead_letters.record import Header, headers_of
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 
-__all__ = ["DEAD_LETTER_TARGET", "WINDOW", "DeadLetters", "Flood"]
-
 log = get_logger("dead_letters")
 
 WINDOW = 1_000

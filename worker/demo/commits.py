@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Commit", "read_commits"]
-
 
 class Commit(NamedTuple):
     """One merge."""

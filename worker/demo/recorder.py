@@ -10,8 +10,6 @@ import msgspec
 
 from handlers import Batch, Handler, HandlerContext
 
-__all__ = ["RecordedBatch", "Recorder", "read_batches"]
-
 
 class RecordedBatch(msgspec.Struct, frozen=True):
     """A batch as it was begun."""

@@ -13,8 +13,6 @@ from rich.text import Text
 
 from worker.demo.timeline import LaneWork, TableWork
 
-__all__ = ["Result", "TableResult", "show_result"]
-
 _MOST_SHOWN = 10
 
 

@@ -32,8 +32,6 @@ from worker.observing.status import WorkerStatus
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["run_demo"]
-
 _TOPIC = "cdc.shop"
 _LANES = 4
 _BATCH_RECORDS = 1_000

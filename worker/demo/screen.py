@@ -16,8 +16,6 @@ from rich.text import Text
 
 from worker.observing.status import WorkerStatus
 
-__all__ = ["Screen", "Step"]
-
 WIDTH = 100
 _LINE_SECONDS = 5.0
 _REFRESH_PER_SECOND = 8

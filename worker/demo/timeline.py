@@ -11,8 +11,6 @@ from worker.demo.commits import Commit
 from worker.demo.recorder import RecordedBatch
 from worker.demo.shop.source import Place
 
-__all__ = ["LaneWork", "TableWork", "lane_work", "order_faults", "table_work"]
-
 _STATEMENTS = ("ddl", "truncate")
 
 

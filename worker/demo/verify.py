@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from worker.demo.shop.canal_text import time_text
 
-__all__ = ["Difference", "compare", "compare_columns"]
-
 Row = Mapping[str, Any]
 
 

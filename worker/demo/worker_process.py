@@ -17,8 +17,6 @@ import msgspec
 from worker.local import broker_guard
 from worker.observing.status import WorkerStatus
 
-__all__ = ["WorkerFailed", "WorkerProcess"]
-
 _DRAIN_SECONDS = 90
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.05

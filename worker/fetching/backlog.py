@@ -10,8 +10,6 @@ from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 
-__all__ = ["Backlog"]
-
 
 class Backlog:
     """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`

@@ -15,8 +15,6 @@ from worker.units.table_book import TableBook
 from worker.units.table_names import fits
 from worker.units.unit import Unit
 
-__all__ = ["add_barrier", "further_units"]
-
 
 def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[Unit, ...]) -> None:
     """Add the statement to the delivery, and its places in the other tables."""

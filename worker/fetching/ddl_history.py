@@ -19,8 +19,6 @@ from worker.formats.decoding import learn
 from worker.formats.interface import Format, NamesSchemas, Record, SeparateDDL
 from worker.kafka.errors import Stopping, until_answered
 
-__all__ = ["DDLHistory"]
-
 log = get_logger("ddl_history")
 
 _LOOKUP_SECONDS = 10.0

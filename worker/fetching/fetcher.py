@@ -31,8 +31,6 @@ from worker.partitions.refetching import Refetching
 from worker.partitions.whole_share import WholeShare
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Fetcher"]
-
 log = get_logger("fetcher")
 
 _MOMENT = 0.004

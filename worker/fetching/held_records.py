@@ -17,8 +17,6 @@ from worker.formats.interface import NamesSchemas, Record
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["HeldRecords"]
-
 log = get_logger("fetcher")
 
 _PATIENCE = 5.0

@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError
 from worker.fetching.unreadable_batch import UNREADABLE
 from worker.observing.status import PartitionError
 
-__all__ = ["LastingError"]
-
 _TOLD_AGAIN_SECONDS = 30.0
 """librdkafka repeats the error of a partition that it still fetches within this time."""
 _TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED

@@ -25,8 +25,6 @@ from worker.partitions.refetching import Refetching
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
 
-__all__ = ["Receiver"]
-
 _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
 _error = Message.error

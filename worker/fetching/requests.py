@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Requests"]
-
 
 @dataclass(slots=True)
 class _Request:

@@ -24,8 +24,6 @@ from worker.units.unit import Unit
 if TYPE_CHECKING:
     from offsets.run import Run
 
-__all__ = ["Router", "UndecodableHalt"]
-
 log = get_logger("router")
 
 # Called through the class: no lookup for each record.

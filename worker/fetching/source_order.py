@@ -27,8 +27,6 @@ from worker.formats.interface import Record, SeparateDDL
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
 
-__all__ = ["GRACE_SECONDS", "SourceOrder", "ends_told_by"]
-
 log = get_logger("source_order")
 
 GRACE_SECONDS = 0.1

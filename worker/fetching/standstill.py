@@ -16,8 +16,6 @@ from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Standstill"]
-
 log = get_logger("standstill")
 
 _LOOK_SECONDS = 1.0

@@ -13,8 +13,6 @@ from confluent_kafka import Consumer, KafkaError
 from handlers.kafka.librdkafka import client_logger
 from offsets.types import TopicPartition
 
-__all__ = ["UNREADABLE", "EndUnknown", "end_of_batch"]
-
 UNREADABLE = frozenset(
     {
         KafkaError._BAD_COMPRESSION,

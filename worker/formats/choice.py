@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from worker.formats.own_json.layout import JsonLayout
     from worker.formats.schema_registry.schemas import Schemas
 
-__all__ = ["NO_FORMAT", "FormatChoice", "NoFormatError", "entry_for"]
-
 log = get_logger("formats")
 
 

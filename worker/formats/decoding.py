@@ -19,21 +19,6 @@ from worker.formats.interface import (
 )
 from worker.formats.times import has_calendar
 
-__all__ = [
-    "LARGE",
-    "SMALL",
-    "decoded",
-    "decoded_size",
-    "explained",
-    "fault_of",
-    "learn",
-    "log_position_of",
-    "many_of",
-    "one_by_one",
-    "refuse_oversized",
-    "source_time",
-]
-
 log = get_logger("decoding")
 
 SMALL = 64 << 20

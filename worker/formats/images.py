@@ -9,17 +9,6 @@ from typing import Any, NamedTuple
 from handlers.api import Change, Operation
 from worker.formats.interface import Record
 
-__all__ = [
-    "NOTHING",
-    "Image",
-    "changes_from",
-    "deleted",
-    "lacking",
-    "statement_from",
-    "tells_more",
-    "updated",
-]
-
 Row = dict[str, Any]
 
 NOTHING: frozenset[str] = frozenset()

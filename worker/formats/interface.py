@@ -10,22 +10,6 @@ import msgspec
 
 from handlers import Change
 
-__all__ = [
-    "Apart",
-    "DecodesMany",
-    "Format",
-    "LogPosition",
-    "NamesSchemas",
-    "PlainRoute",
-    "Record",
-    "Route",
-    "SeparateDDL",
-    "Skip",
-    "UndecodableRecord",
-    "shortened",
-    "wrong_value",
-]
-
 _SHOWN = 60
 """Characters of a value in an error."""
 

@@ -14,17 +14,6 @@ import msgspec
 
 from handlers.decimals import bounded
 
-__all__ = [
-    "DECODE_ERRORS",
-    "JSON_ERRORS",
-    "READ_ERRORS",
-    "compact",
-    "number",
-    "plain",
-    "read_json",
-    "text_of",
-]
-
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
 JSON_ERRORS = (*DECODE_ERRORS, ArithmeticError)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from worker.formats.own_json.layout import JsonLayout
     from worker.formats.schema_registry.schemas import Schemas
 
-__all__ = ["get", "names"]
-
 
 def names() -> tuple[str, ...]:
     """The formats that can be used, in the order of the documentation."""

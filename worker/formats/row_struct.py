@@ -11,8 +11,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 import msgspec
 from msgspec.structs import astuple
 
-__all__ = ["Practice", "Row", "RowStruct", "Shapes", "StructColumn", "spelled"]
-
 Row = dict[str, Any]
 Key = TypeVar("Key")
 Shape = TypeVar("Shape")

@@ -13,8 +13,6 @@ import msgspec
 
 from worker.formats.json_values import DECODE_ERRORS
 
-__all__ = ["SampleError", "SampleRecord", "read_samples"]
-
 # `payload` and `ts`: as `kcat -J` prints records.
 _VALUE_KEYS = ("value", "payload")
 _RECORD_KEYS = frozenset(

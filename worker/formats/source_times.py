@@ -10,8 +10,6 @@ from collections.abc import Callable
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 
-__all__ = ["SourceTimes"]
-
 _SMALL = 65_536
 """Bytes of a record that may be kept though it is finished."""
 _AHEAD_SECONDS = 86_400.0

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from handlers.mysql.ddl import TableName
 
-__all__ = ["is_of_no_table", "tables_of"]
-
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 

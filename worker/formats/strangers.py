@@ -11,8 +11,6 @@ from typing import Any
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import JSON_ERRORS, read_json
 
-__all__ = ["hint_at", "hint_of", "stranger"]
-
 _LAYOUT = "describe its records with format: json, for which docs/formats.md has a layout"
 
 

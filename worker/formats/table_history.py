@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from handlers.logs import get_logger
 
-__all__ = ["TableDefinition", "TableHistory"]
-
 log = get_logger("formats")
 
 Order = tuple[int, ...]

@@ -8,8 +8,6 @@ import msgspec
 
 from worker.formats.interface import Record, UndecodableRecord
 
-__all__ = ["FIRST_MS", "LAST_MS", "Milliseconds", "Seconds", "has_calendar", "kafka_time"]
-
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """Seconds: the beginning of the year 1, the end of the year 9999."""
 FIRST_MS, LAST_MS = _FIRST * 1000, _LAST * 1000 + 999

@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handlers.logs import get_logger
 
-__all__ = ["PROBES", "Access", "Guard"]
-
 PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
 
 _log = get_logger(__name__)

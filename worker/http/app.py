@@ -24,8 +24,6 @@ from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 
-__all__ = ["Reason", "build_app"]
-
 Reason = str | None
 """Why not; None: all is well."""
 

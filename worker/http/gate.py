@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handlers.logs import get_logger
 
-__all__ = ["Gate", "Visit"]
-
 _log = get_logger(__name__)
 
 _TLS_HANDSHAKE = 22

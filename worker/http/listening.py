@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 
-__all__ = ["ListenError", "listen"]
-
 
 class ListenError(RuntimeError):
     """The address cannot be listened on; the text says why and which key to change."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from handlers.logs import get_logger
 
-__all__ = ["order_token_file", "write_order_token"]
-
 log = get_logger("http")
 
 

@@ -17,8 +17,6 @@ from worker.certificate import Certificate
 from worker.http.gate import Gate, Visit
 from worker.http.listening import listen
 
-__all__ = ["HttpServer"]
-
 _log = get_logger(__name__)
 
 _MOST_CONNECTIONS = 100

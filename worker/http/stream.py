@@ -14,8 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from handlers.logs import get_logger
 
-__all__ = ["MOST_STREAMS", "Feed"]
-
 MOST_STREAMS = 20
 _LIFE_SECONDS = 300.0
 """Then the browser comes again: nobody who has gone unseen, or may no longer look, is served for longer."""

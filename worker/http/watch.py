@@ -19,8 +19,6 @@ from worker.observing.overview.rates import Rates
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
-__all__ = ["MOST_ROWS", "Sources", "TablesQuery", "Watch", "encoded"]
-
 MOST_ROWS = 200
 """Tables in one answer."""
 _LATEST_POINTS = 3

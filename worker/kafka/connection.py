@@ -20,8 +20,6 @@ from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.kafka_properties import admin_settings
 from worker.formats.choice import entry_for
 
-__all__ = ["Reached", "reach_handlers", "reach_kafka", "reach_registry"]
-
 KAFKA_SECONDS = 10.0
 HANDLER_SECONDS = 60.0
 """A Java process may have to start."""

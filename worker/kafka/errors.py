@@ -13,15 +13,6 @@ from offsets.stores.interface import CheckpointError, StoreAway
 from worker.kafka.group_strategies import GroupStrategies
 from worker.observing.status import KafkaFault
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "NOWHERE",
-    "KafkaErrors",
-    "Stopping",
-    "answered",
-    "until_answered",
-]
-
 Answer = TypeVar("Answer")
 
 log = get_logger("kafka")

@@ -14,8 +14,6 @@ from handlers.logs import get_logger
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
 
-__all__ = ["GroupStrategies"]
-
 log = get_logger("kafka")
 
 _ANSWER_SECONDS = 10.0

@@ -14,8 +14,6 @@ from confluent_kafka.admin import AdminClient
 from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
-__all__ = ["InstanceId"]
-
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0

@@ -8,8 +8,6 @@ from confluent_kafka import Consumer, KafkaException
 
 from handlers.logs import get_logger
 
-__all__ = ["POLLS", "close_stays", "leave"]
-
 log = get_logger("kafka")
 
 POLLS = 50

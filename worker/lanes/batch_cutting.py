@@ -8,8 +8,6 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-__all__ = ["cut", "keep_orders", "rebind", "unfold"]
-
 _SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
 """The most that is decoded at a time to be spread over a table's shards."""
 

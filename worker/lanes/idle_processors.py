@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from worker.lanes.lane import Lane, Timers
 
-__all__ = ["IdleProcessors"]
-
 
 class IdleProcessors:
     """Guarded by the lock of `Lanes`.

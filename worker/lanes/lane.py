@@ -13,8 +13,6 @@ from worker.units.delivery import Delivery
 from worker.units.unit import Account, Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Lane", "Room", "Timers", "fullest", "whose_turn"]
-
 _SPREAD_SHARE = 8
 """Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
 up to about `max_bytes` more."""

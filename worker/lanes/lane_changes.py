@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from worker.configuration import LanesRule
     from worker.units.table import Table
 
-__all__ = ["give_tables", "resize"]
-
 
 def resize(
     lanes: list[Lane],

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from worker.configuration import LanesRule
     from worker.units.table import Table
 
-__all__ = ["Lanes"]
-
 _OF_ONE_BATCH = 0.005
 """What each batch weighs in the share of quick ones: the last 500 tell nearly all."""
 

@@ -16,8 +16,6 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Doing", "RecordLocation", "locate", "numbers"]
-
 Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
 """In the batch that its table runs; in one that is to be tried again, or that failed for good; queued; queued
 and others go first; done, and counting only when other rows of its transaction or table are."""

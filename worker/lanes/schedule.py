@@ -14,8 +14,6 @@ from worker.units.rows.shard_chunk import ShardChunk
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Schedule"]
-
 
 def _reached(barrier: Barrier[Unit]) -> bool:
     """Whether all its tables are through with what comes before it."""

@@ -17,8 +17,6 @@ from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["SeenLanes"]
-
 _MOSTLY = 0.9
 """Of the latest batches. If more than a tenth are slow, and take 50 ms, batches wait for a free lane rather
 than for the interpreter."""

@@ -7,8 +7,6 @@ from worker.lanes.lanes import Lanes
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["blocked_at", "set_aside"]
-
 
 def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside) -> bool:
     """Give the order about the batch's record to `unit`, the table or the shard that keeps the batch, and let

@@ -17,8 +17,6 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["LanesView", "Part", "TableState", "TableView", "glance", "look"]
-
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 
 _STATES: dict[UnitState, TableState] = {

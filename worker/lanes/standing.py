@@ -10,8 +10,6 @@ from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-__all__ = ["Standing"]
-
 
 class Standing:
     """Sums up tables that a change or a target that is down blocks, and those of which one batch has been

@@ -22,8 +22,6 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["KEEP", "main"]
-
 KEEP = b"k"
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

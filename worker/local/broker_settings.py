@@ -7,8 +7,6 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["HOST", "JVM_OPTIONS", "NODE", "accepts_connections", "free_port", "is_free", "write_settings"]
-
 HOST = "127.0.0.1"
 NODE = 1
 # A start, nearly all of it the JVM's own work, takes 4.5 CPU seconds; with the JVM's defaults 7.

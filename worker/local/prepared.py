@@ -13,8 +13,6 @@ from pathlib import Path
 
 from handlers.spark.runtime.class_archive import QUIET, is_ours, kept, place_of
 
-__all__ = ["BOOTSTRAP", "bootstrap_of", "java_options", "place"]
-
 BOOTSTRAP = "bootstrap.checkpoint"
 """The records that a formatted folder begins with: which features are on."""
 _OF_FORMAT = (

@@ -16,8 +16,6 @@ from handlers.spark.runtime.jars import kafka_jars
 from worker.local.broker import Broker
 from worker.local.prepared import BOOTSTRAP, place
 
-__all__ = ["main"]
-
 _KEPT = 2
 """Archives on one machine."""
 

@@ -15,8 +15,6 @@ from worker.observing.metric_definitions import definition
 from worker.observing.overview.ranking import handled_tables
 from worker.observing.table_labels import TableLabels
 
-__all__ = ["HandlerMeters"]
-
 _SPARK_RESULTS = ("success", "failure")
 
 

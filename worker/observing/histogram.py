@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["BOUNDS", "HandlerTimes", "Histogram", "merge"]
-
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets in seconds, inclusive; one more bucket takes what is above the last."""
 

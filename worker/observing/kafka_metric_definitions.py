@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from worker.observing.metric_kinds import PARTITION, MetricDefinition
 
-__all__ = ["KAFKA_DEFINITIONS"]
-
 KAFKA_DEFINITIONS: tuple[MetricDefinition, ...] = (
     MetricDefinition(
         "binlane_partition_paused",

@@ -11,8 +11,6 @@ from typing import Any
 
 from structlog.typing import EventDict
 
-__all__ = ["STORMY", "LogLimits"]
-
 STORMY = {
     "batch_failed": ("table",),
     "change_ignored": ("table",),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.observing.kafka_metric_definitions import KAFKA_DEFINITIONS
 from worker.observing.metric_kinds import PARTITION, MetricDefinition
 
-__all__ = ["DEFINITIONS", "definition", "markdown_table"]
-
 DEFINITIONS: tuple[MetricDefinition, ...] = (
     MetricDefinition(
         "binlane_records_consumed_total",

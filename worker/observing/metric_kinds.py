@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["PARTITION", "MetricDefinition", "MetricKind"]
-
 PARTITION = ("topic", "partition")
 """The labels of a metric for each partition."""
 

@@ -8,23 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = [
-    "CheckpointStatus",
-    "KafkaFault",
-    "KafkaStatus",
-    "LaneStatus",
-    "Look",
-    "PartitionError",
-    "PartitionStatus",
-    "PassedOver",
-    "StuckStatus",
-    "TableStatus",
-    "TargetStatus",
-    "UnmatchedTable",
-    "WorkerState",
-    "WorkerStatus",
-]
-
 WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
 TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 

@@ -11,8 +11,6 @@ from worker.observing.metric_definitions import definition
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.table_labels import TableLabels
 
-__all__ = ["of_status"]
-
 
 def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     """Families of what the worker shows. What is not known yet (None) has no sample: 0 would be a claim."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client.samples import Sample
 
-__all__ = ["MAX_TABLE_LABELS", "OTHER_TABLES", "TableLabels"]
-
 MAX_TABLE_LABELS = 1_000
 OTHER_TABLES = "__other__"
 

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-__all__ = ["UnblockAnswer", "UnblockRequest", "UnblockResult"]
-
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 

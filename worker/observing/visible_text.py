@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
-__all__ = ["age", "count", "duration", "printable", "size", "visible"]
-
 
 def count(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"

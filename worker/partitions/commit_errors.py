@@ -11,8 +11,6 @@ from offsets.stores.interface import CheckpointError
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 
-__all__ = ["CommitErrors"]
-
 log = get_logger("committer")
 
 _TELL_AGAIN_SECONDS = 60.0

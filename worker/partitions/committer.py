@@ -19,8 +19,6 @@ from worker.partitions.commit_errors import CommitErrors
 from worker.partitions.membership import Membership
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Committer"]
-
 log = get_logger("committer")
 
 _RETRY_SECONDS = 5.0

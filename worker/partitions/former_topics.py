@@ -10,8 +10,6 @@ from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment, with_earlier
 
-__all__ = ["FormerRecords", "told_anew"]
-
 log = get_logger("former")
 
 _LOOK_SECONDS = 0.01

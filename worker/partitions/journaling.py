@@ -11,8 +11,6 @@ from worker.configuration import Configuration
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
 
-__all__ = ["Journaling", "journal_of"]
-
 log = get_logger("journal")
 
 _STORE = "journal"  # as a label of binlane_commits_total

@@ -8,8 +8,6 @@ from handlers.logs import get_logger
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment
 
-__all__ = ["MaxAhead"]
-
 log = get_logger("fetcher")
 
 _SLACK = 10

@@ -9,8 +9,6 @@ from typing import Any
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
 
-__all__ = ["Membership", "session_of"]
-
 log = get_logger("membership")
 
 _SESSION_MS, _HEARTBEAT_MS = 45_000, 3_000

@@ -14,8 +14,6 @@ from offsets.types import TopicPartition
 from worker.configuration import Configuration
 from worker.kafka.connection import Reached
 
-__all__ = ["opened", "own_store", "reach_store", "store_at", "worded"]
-
 log = get_logger("checkpoint")
 
 _AGAIN_SECONDS = 1.0

@@ -12,8 +12,6 @@ from handlers.logs import get_logger
 from worker.formats.choice import NO_FORMAT
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["PausedBy", "Pauses"]
-
 log = get_logger("fetcher")
 
 PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry", "first_commit"]

@@ -25,8 +25,6 @@ from worker.partitions.starts import Starts
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 from worker.units.table_book import TableBook
 
-__all__ = ["Rebalancer"]
-
 log = get_logger("rebalance")
 
 _COMMIT_SECONDS = 180.0

@@ -17,8 +17,6 @@ from worker.partitions.rebalance import Rebalancer
 from worker.partitions.starts import LOOKUP_SECONDS
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Refetching"]
-
 log = get_logger("refetching")
 
 _LOOK_SECONDS = 5.0

@@ -24,8 +24,6 @@ from worker.configuration import Configuration
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered, until_answered
 from worker.partitions.own_store import worded
 
-__all__ = ["LOOKUP_SECONDS", "Starts"]
-
 Answer = TypeVar("Answer")
 
 LOOKUP_SECONDS = 5.0

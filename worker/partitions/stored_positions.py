@@ -26,8 +26,6 @@ from worker.kafka.connection import reach_kafka
 from worker.partitions.journaling import journal_of
 from worker.partitions.own_store import own_store, worded
 
-__all__ = ["Cluster", "Position", "PositionError", "connect"]
-
 _SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 

@@ -8,8 +8,6 @@ from offsets.journal import Found, JournalError, Unit
 from offsets.types import TopicPartition
 from worker.partitions.stored_positions import Cluster
 
-__all__ = ["place_at", "time_text"]
-
 _YEAR_10000_MS = 253_402_300_800_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,8 +10,6 @@ from handlers.logs import get_logger
 from handlers.options.matching import topic_matcher
 from worker.units.assigned_partition import Assignments
 
-__all__ = ["SharedTopics", "WholeShare"]
-
 log = get_logger("whole_share")
 
 _ANSWER_SECONDS = 5.0

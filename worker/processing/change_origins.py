@@ -11,8 +11,6 @@ from worker.formats.interface import Record
 if TYPE_CHECKING:
     from worker.units.work import Work
 
-__all__ = ["origin_of", "record_of", "record_origin"]
-
 
 def origin_of(work: Work, place: int) -> str:
     """`topic[partition] offset n row i` of the change at `place` of a decoded batch."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from worker.attempts.set_aside import SetAside
     from worker.units.work import Work
 
-__all__ = ["FailureRules", "Failures"]
-
 log = get_logger("processor")
 
 

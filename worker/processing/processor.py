@@ -20,8 +20,6 @@ from worker.units.rows.spreading import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-__all__ = ["Processor"]
-
 _MOST_HANDLERS = 64  # of one table at once; a thread is made only when it is needed
 
 Outcome = tuple[HandlerRun, Step]

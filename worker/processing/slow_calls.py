@@ -15,8 +15,6 @@ from worker.processing.change_origins import origin_of
 if TYPE_CHECKING:
     from worker.units.work import Work
 
-__all__ = ["Call", "RunningCalls", "SlowCalls", "stack_of"]
-
 log = get_logger("slow_calls")
 
 

@@ -17,8 +17,6 @@ from worker.tracing.batches import BatchTrace
 from worker.tracing.tracing import Tracing
 from worker.units.work import Work
 
-__all__ = ["TracedProcessor"]
-
 
 class TracedProcessor(Processor):
     """Spans are begun and ended beside what a processor does; none of it changes what becomes of a batch."""

@@ -16,8 +16,6 @@ from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
 from worker.formats.statements import tables_of
 
-__all__ = ["ChangesOf", "Unfollowable"]
-
 
 class Unfollowable(Exception):
     """Why the table cannot be built from these records, in one sentence."""

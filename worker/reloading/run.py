@@ -15,8 +15,6 @@ from worker.configuration import Configuration, HandlerEntry
 from worker.reloading.changes import ChangesOf, Unfollowable
 from worker.reloading.topics import ReadFault, WholeTopics
 
-__all__ = ["ReloadFault", "Reloaded", "chosen", "reload_table"]
-
 _PATIENCE_SECONDS = 30.0
 _BUSY_SECONDS = 600.0
 """Of a topic that goes on all the time."""

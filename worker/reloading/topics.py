@@ -18,8 +18,6 @@ from worker.configuration.kafka_properties import admin_settings, consumer_setti
 from worker.formats.interface import Record
 from worker.kafka.connection import reach_kafka
 
-__all__ = ["ReadFault", "WholeTopics"]
-
 _SECONDS = 10.0
 _POLL_RECORDS, _POLL_SECONDS = 1_000, 0.02
 

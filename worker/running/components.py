@@ -52,8 +52,6 @@ from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
-__all__ = ["SCHEMA_REGISTRY_TARGET", "Components"]
-
 SCHEMA_REGISTRY_TARGET = "__schema_registry__"
 """Among the handlers' names."""
 

@@ -30,8 +30,6 @@ from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handlers.plan import handles
 from worker.units.table_names import routed
 
-__all__ = ["Plan", "Reader", "Replay", "ReplayFault", "by_failure", "in_order", "replayed_topic"]
-
 _LONGEST_TOPIC = 249
 
 

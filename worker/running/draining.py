@@ -15,8 +15,6 @@ from worker.fetching.routing import UndecodableHalt
 from worker.running.components import Components
 from worker.running.ending import COMMIT_SECONDS, KAFKA_SECONDS, LANES_SECONDS
 
-__all__ = ["Draining", "LateStop"]
-
 log = get_logger("worker")
 
 _LOOK_SECONDS = 0.01

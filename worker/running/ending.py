@@ -8,16 +8,6 @@ import select
 import threading
 import time
 
-__all__ = [
-    "COMMIT_SECONDS",
-    "KAFKA_SECONDS",
-    "LANES_SECONDS",
-    "LastResort",
-    "grace_seconds",
-    "say",
-    "stop_seconds",
-]
-
 LANES_SECONDS = 5.0
 """Beyond `shutdown_timeout`, to stop the lanes."""
 COMMIT_SECONDS = 15.0

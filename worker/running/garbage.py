@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-__all__ = ["Garbage"]
-
 _LOOK_SECONDS = 60.0
 
 

@@ -13,8 +13,6 @@ from worker.observing.overview.timeline import Timeline
 from worker.partitions.committer import Committer
 from worker.running.status_report import StatusReport
 
-__all__ = ["Overview"]
-
 log = logs.get_logger("overview")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.formats.choice import NO_FORMAT
 from worker.running.components import Components
 
-__all__ = ["unhealthy", "unready"]
-
 
 def unhealthy(components: Components, now: float, patience: float) -> str | None:
     """Which thread makes no progress; None: all do. `patience`: seconds that one may be silent."""

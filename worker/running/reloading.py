@@ -19,8 +19,6 @@ from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerOpenErro
 from worker.running.handlers.plan import HandlerPlan
 from worker.units.home_lane import home_lane
 
-__all__ = ["Reloader"]
-
 log = logs.get_logger("reload")
 
 

@@ -11,8 +11,6 @@ from types import FrameType
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 
-__all__ = ["take_signals"]
-
 log = get_logger("signals")
 
 

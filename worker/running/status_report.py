@@ -32,8 +32,6 @@ from worker.running.components import Components
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
-__all__ = ["SHOWN_TABLES", "StatusReport"]
-
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
 SHOWN_TABLES = 1_000

@@ -16,8 +16,6 @@ from worker.units.assigned_partition import Assignment
 if TYPE_CHECKING:
     from worker.tracing.tracing import Tracing
 
-__all__ = ["processors", "saved", "tracing_of"]
-
 Saved = Callable[[Mapping[Assignment, Checkpoint]], None]
 
 

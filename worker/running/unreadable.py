@@ -16,8 +16,6 @@ from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments
 
-__all__ = ["Unreadable"]
-
 log = get_logger("unblock")
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from worker.http.server import HttpServer
     from worker.running.overview import Overview
 
-__all__ = ["Worker"]
-
 log = logs.get_logger("worker")
 
 _STUCK_SECONDS = 60.0

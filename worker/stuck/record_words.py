@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from worker.units.assigned_partition import Assignment
 
-__all__ = ["Refused", "record_at"]
-
 
 class Refused(Exception):
     """What is the matter with what was asked for, and what to do."""

@@ -14,8 +14,6 @@ from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 
-__all__ = ["StuckHeads"]
-
 log = get_logger("stuck")
 
 _LOOK_SECONDS = 1.0

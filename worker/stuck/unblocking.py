@@ -21,8 +21,6 @@ from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-__all__ = ["Unblocking"]
-
 log = get_logger("unblock")
 
 _LOOK_SECONDS = 0.05

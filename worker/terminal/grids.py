@@ -16,8 +16,6 @@ from worker.observing.overview.rates import Rates
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
 
-__all__ = ["STATE_STYLE", "lane_grid", "lane_table", "partitions_grid", "tables_grid", "window"]
-
 STATE_STYLE = {
     "running": "green",
     "starting": "cyan",

@@ -16,8 +16,6 @@ from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
 from worker.terminal.times import moment
 
-__all__ = ["WaitingTable", "handler_alarms", "handler_lines", "waiting_grid", "waiting_tables"]
-
 _SHOWN_APART = frozenset(("handler", "type", "lane", "spark", "tables", "error"))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.observing.status import PartitionStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
-__all__ = ["stuck_alarms"]
-
 
 def stuck_alarms(status: WorkerStatus) -> list[str]:
     """What holds up each partition, the longest first."""

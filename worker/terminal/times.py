@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["moment"]
-
 
 def moment(milliseconds: float | None) -> datetime | None:
     """The time so many milliseconds after 1970, in UTC; None where there is none, or no calendar has it."""

@@ -13,8 +13,6 @@ from worker.observing.overview.rates import Rates
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration
 
-__all__ = ["Trend", "blocks", "trend_line"]
-
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _HOUR = 3600.0
 _SHORTEST = 600.0

@@ -22,8 +22,6 @@ from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid
 from worker.terminal.stuck import stuck_alarms
 from worker.terminal.trend import Trend, trend_line
 
-__all__ = ["LiveView", "Snapshot", "full_view", "summary_line"]
-
 _LANE_CELL = 38
 """Columns a lane needs in the live view."""
 _COMMAND_LINES = 24

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from offsets.types import TopicPartition
     from worker.formats.interface import Record
 
-__all__ = ["Attributes", "of_batch", "of_commit", "of_record"]
-
 Attributes = dict[str, AttributeValue]
 
 

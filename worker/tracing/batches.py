@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment
     from worker.units.chunk import Chunk
 
-__all__ = ["BatchTrace"]
-
 
 class BatchTrace:
     """What is told of a batch: its own span if it was chosen, and the spans of records in it.

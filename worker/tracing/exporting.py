@@ -12,8 +12,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from handlers.logs import get_logger
 from worker.observing.metrics import Metrics
 
-__all__ = ["SpanQueue"]
-
 log = get_logger("tracing")
 
 _MOST_QUEUED = 4096

@@ -10,8 +10,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from worker.formats.interface import Record
 
-__all__ = ["is_sampled", "parent_of", "place_of", "told"]
-
 Headers = Sequence[tuple[str, bytes | None]]
 
 _TRACEPARENT = "traceparent"

@@ -17,8 +17,6 @@ from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics
 from worker.tracing.exporting import SpanQueue
 
-__all__ = ["Spans", "header_values", "is_disabled"]
-
 _RATIO = 0.01
 _PATH = "/v1/traces"
 

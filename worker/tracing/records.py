@@ -12,8 +12,6 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer
 from worker.tracing.attributes import Attributes, of_commit
 from worker.tracing.spans import Fault, Place, begin, end, tell
 
-__all__ = ["Attempt", "RecordTrace"]
-
 
 class Attempt(NamedTuple):
     """A call of a handler. Times are nanoseconds since 1970."""

@@ -9,8 +9,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from worker.tracing.attributes import Attributes
 
-__all__ = ["Fault", "Place", "begin", "end", "tell"]
-
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
 

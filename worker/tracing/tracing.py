@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from worker.units.chunk import Chunk
     from worker.units.work import Work
 
-__all__ = ["Tracing"]
-
 log = get_logger("tracing")
 
 _MOST_RECORDS = 100

@@ -9,8 +9,6 @@ from worker.tracing.records import RecordTrace
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
-__all__ = ["Trace", "Waiting"]
-
 _MOST = 10_000
 """The most records and batches that wait at once; those of a table that stands still would have no end."""
 

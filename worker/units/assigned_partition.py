@@ -18,8 +18,6 @@ from worker.formats.interface import Format, Record
 from worker.formats.source_times import SourceTimes
 from worker.units.apart.piece_order import PieceOrder
 
-__all__ = ["Assignment", "Assignments", "with_earlier"]
-
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
 

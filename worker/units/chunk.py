@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from worker.units.barrier import Barrier
     from worker.units.table import Table
 
-__all__ = ["RECORD_OVERHEAD", "BarrierChunk", "Chunk", "DecodedChunk"]
-
 RECORD_OVERHEAD = 256
 """Bytes counted for each record beside its value: confluent_kafka's Record object (136 B), the headers of its
 value and key objects (33 B each), list slots. Without it, `max_bytes` of small records would hold twice as

@@ -8,8 +8,6 @@ from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
 
-__all__ = ["Delivery"]
-
 
 @dataclass(slots=True)
 class Delivery:

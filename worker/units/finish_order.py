@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment
     from worker.units.chunk import Chunk
 
-__all__ = ["FinishOrder", "SharedRecord"]
-
 
 class SharedRecord:
     """A record of whose rows several shards have a part."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["home_lane"]
-
 _SALT = b"binlane"
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
 
-__all__ = ["Table"]
-
 
 class Table:
     __slots__ = (

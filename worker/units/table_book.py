@@ -16,8 +16,6 @@ from worker.units.table_names import fits
 from worker.units.unit import Shards, Unit
 from worker.units.unmatched import Unmatched
 
-__all__ = ["KEPT_TABLES", "UNDECODABLE", "TableBook"]
-
 KEPT_TABLES = 10_000
 """Beyond so many, tables that have nothing to do are let go of."""
 _SECONDS_BETWEEN = 1.0  # two looks for tables to let go of

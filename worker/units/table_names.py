@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
 
-__all__ = ["LONGEST_NAME", "fits", "routed", "shown"]
-
 LONGEST_NAME = 512
 """Bytes in UTF-8, of a database and of a table each. Databases allow 64 characters or 63 bytes, few 255."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["QUICK_SECONDS", "Turns"]
-
 _TURN_SECONDS = 0.05
 """A turn while others wait: tables that share the lanes then end at about the same time, however many there
 are."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment
     from worker.units.table import Table
 
-__all__ = ["Account", "Shard", "Shards", "Unit", "UnitState"]
-
 
 class UnitState(Enum):
     IDLE = "idle"

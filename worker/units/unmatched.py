@@ -11,8 +11,6 @@ from handlers.logs import get_logger
 from worker.configuration import TableRule
 from worker.units.table_names import shown
 
-__all__ = ["Unmatched"]
-
 log = get_logger("tables")
 
 _MOST_TOLD = 100

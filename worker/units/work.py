@@ -23,8 +23,6 @@ from worker.units.unit import Unit
 if TYPE_CHECKING:
     from worker.configuration import TableRule
 
-__all__ = ["Work"]
-
 _NONE: Mapping[int, SetAside] = {}
 
 

@@ -14,8 +14,6 @@ from worker.verifying.matching import Column, Matched, TooDifferent, match
 from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
 
-__all__ = ["Check", "Outcome"]
-
 _MOST_SUSPECTS = 10_000
 """More rows of a table are counted, but not looked at again."""
 

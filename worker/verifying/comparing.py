@@ -12,8 +12,6 @@ from typing import Any
 
 from worker.verifying.source import Row
 
-__all__ = ["Difference", "OutOfOrder", "Range", "can_be_found", "digest", "formed", "ranges", "surplus"]
-
 
 class OutOfOrder(RuntimeError):
     """A side does not keep to the order of the key."""

@@ -59,8 +59,6 @@ from worker.verifying.postgresql import (
     zoned_time,
 )
 
-__all__ = ["Form", "Value", "form_of"]
-
 Value = Any
 Read = Callable[[Any], Value]
 

@@ -13,8 +13,6 @@ from worker.column_rules.plan import ColumnPlans
 from worker.verifying.forms import Form, form_of
 from worker.verifying.source import SourceTable
 
-__all__ = ["Column", "Leaving", "Matched", "TooDifferent", "match"]
-
 _TEXT = sa.Text()
 
 

@@ -11,18 +11,6 @@ from sqlalchemy.dialects import mysql
 
 from handlers.mysql.values import single
 
-__all__ = [
-    "bit",
-    "double",
-    "exact_double",
-    "is_single",
-    "json_number",
-    "number",
-    "short_double",
-    "single_precision",
-    "whole",
-]
-
 
 def bit(value: Any) -> int:
     """Of MySQL's BIT, which comes as bytes."""

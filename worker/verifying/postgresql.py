@@ -14,21 +14,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-__all__ = [
-    "array_items",
-    "base_type",
-    "bits",
-    "clock_time",
-    "hstore",
-    "interval",
-    "output",
-    "partitions",
-    "point",
-    "shown",
-    "truth",
-    "zoned_time",
-]
-
 Type = sa.types.TypeEngine[Any]
 
 # What psycopg reads as it is.

@@ -30,8 +30,6 @@ from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake
 from worker.verifying.written import Unwritable, written
 
-__all__ = ["repair"]
-
 _ROUNDS = 5
 _SMALL = 16 * 2**20
 """Bytes of a table up to which rows are inserted. In one of more than 32 MiB a worker looks whether keys are

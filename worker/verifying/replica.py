@@ -19,8 +19,6 @@ from worker.verifying.source import Row
 from worker.verifying.spark_lakes import Lake
 from worker.verifying.written import has_place
 
-__all__ = ["Replica", "for_spark"]
-
 _ROWS_OF_A_PART = 50_000
 """The driver holds one part of the sorted rows at a time."""
 

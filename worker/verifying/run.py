@@ -24,8 +24,6 @@ from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable
 from worker.verifying.spark_lakes import Lake, leads_to, opened_lakes
 
-__all__ = ["Report", "TableReport", "compare"]
-
 State = Literal["equal", "different", "repaired", "no replica", "no source", "failed"]
 
 _ATTEMPTS = 3

@@ -17,8 +17,6 @@ from sqlalchemy.dialects import mysql
 
 from worker.verifying import postgresql
 
-__all__ = ["Row", "Source", "SourceTable"]
-
 Row = tuple[Any, ...]
 
 _AT_ONCE = 2_000

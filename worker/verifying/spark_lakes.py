@@ -22,18 +22,6 @@ from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
 
-__all__ = [
-    "STARTING",
-    "Lake",
-    "SparkEntry",
-    "SparkWhenAsked",
-    "chosen_by",
-    "for_looking",
-    "leads_to",
-    "opened_lakes",
-    "spark_entries",
-]
-
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
 """In a pod the worker's own Java has the memory: with a second heap as large, the kernel would end one."""

@@ -29,8 +29,6 @@ from pyspark.sql.types import (
 from worker.verifying.forms import Form
 from worker.verifying.written_texts import bit_bytes, texts
 
-__all__ = ["Unwritable", "has_place", "written"]
-
 _BITS: Mapping[type[DataType], int] = {
     BooleanType: 1,
     ByteType: 7,

@@ -15,8 +15,6 @@ from handlers.mysql.values import single
 from handlers.spark.rows.conversions import text, time_text
 from worker.verifying.postgresql import array_items, hstore, truth
 
-__all__ = ["bit_bytes", "texts"]
-
 
 def texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator[str]:
     """Those that may be it, the likeliest first; `wanted`: the value's form. Raises ValueError, TypeError,

@@ -30,8 +30,6 @@ from handlers.progress.topic_ids import TopicId
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.parquet_files import writing
 
-__all__ = ["BrokenFile", "Chain", "Source", "encoded", "find", "sources_below"]
-
 _VERSION = 1
 _FOOTER = b"binlane"
 _HOUR = re.compile(r"hour=(\d{4,5}-\d\d-\d\d-\d\d)")

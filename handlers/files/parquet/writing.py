@@ -22,8 +22,6 @@ from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.pieces import AlonePiece, Piece, pieces, shape_of_log
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["ParquetFiles"]
-
 log = get_logger("handlers.files")
 
 _ROUNDS = 20

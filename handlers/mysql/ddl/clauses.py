@@ -8,8 +8,6 @@ from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.columns import read_definition
 from handlers.mysql.ddl.tokens import Tokens
 
-__all__ = ["Key", "clauses_of", "is_primary", "new_name", "read_key"]
-
 _KEY_WORDS = (
     "INDEX",
     "KEY",

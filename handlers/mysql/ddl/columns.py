@@ -9,8 +9,6 @@ from handlers.mysql.ddl.operations import Column, Default
 from handlers.mysql.ddl.tokens import Kind, Tokens
 from handlers.mysql.types import SYNONYMS
 
-__all__ = ["Definition", "read_definition"]
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:

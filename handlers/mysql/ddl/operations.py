@@ -5,26 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = [
-    "ANY_DATABASE",
-    "AddColumn",
-    "ChangeKey",
-    "Column",
-    "CreateTable",
-    "Default",
-    "DropColumn",
-    "DropTable",
-    "LoseRows",
-    "ModifyColumn",
-    "Operation",
-    "RenameColumn",
-    "RenameTable",
-    "StatementError",
-    "TableName",
-    "TruncateTable",
-    "quoted",
-]
-
 
 class StatementError(ValueError):
     """The statement cannot be read; the message says where."""

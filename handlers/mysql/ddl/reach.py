@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from handlers.mysql.ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
 from handlers.mysql.ddl.rules import DDLRules
 
-__all__ = ["EVERYWHERE", "Reach", "names_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reach:

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.mysql.ddl import operations as ddl
 
-__all__ = ["DDLRules"]
-
 _SWITCHES: dict[type[ddl.Operation], str] = {
     ddl.CreateTable: "create_tables",
     ddl.DropTable: "drop_tables",

@@ -7,8 +7,6 @@ from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_ke
 from handlers.mysql.ddl.columns import Definition, read_definition
 from handlers.mysql.ddl.tokens import Tokens, tokens_of
 
-__all__ = ["qualify", "read"]
-
 # First words of statements that change neither the columns nor the rows of a table.
 _NO_DDL = """
     ANALYZE BEGIN CACHE CHECK CHECKSUM COMMIT FLUSH GRANT INSTALL KILL LOCK OPTIMIZE REPAIR RESET

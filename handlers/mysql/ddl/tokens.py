@@ -17,8 +17,6 @@ from sqlglot.errors import SqlglotError
 
 from handlers.mysql.ddl.operations import StatementError
 
-__all__ = ["Kind", "Tokens", "tokens_of"]
-
 # Text in quotes, or a comment; an executable one's contents the server runs: `/*!50503 … */`, `/*M! … */`.
 # Each alternative goes to its end in one way, or to the statement's: nothing is looked at twice.
 _EXECUTABLE = re.compile(

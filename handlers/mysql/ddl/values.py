@@ -21,8 +21,6 @@ from handlers.mysql.ddl import Column, Default
 from handlers.mysql.types import BYTES, INTEGERS, MOST_OF_BINARY, TEXTS, MySQLType, read_type
 from handlers.mysql.values import converter_of
 
-__all__ = ["Formula", "default_value", "formula_of", "set_in_order"]
-
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
 _DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark, "duckdb": DuckDB}
 _EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)", "duckdb": "int128"}

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from handlers.mysql.ddl import operations as ddl
 
-__all__ = ["net", "written"]
-
 
 def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
     """The operations of a statement with its columns' renames as the statement has them: from the names

@@ -13,8 +13,6 @@ from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.properties import needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["add_columns", "drop_columns", "rename_column"]
-
 log = get_logger("handlers.spark")
 
 _ASIDE = "_binlane_aside"

@@ -12,8 +12,6 @@ from handlers.mysql.types import MySQLType, read_type
 from handlers.spark.ddl.filling import typed
 from handlers.spark.rows.widening import DECIMAL, INTEGERS
 
-__all__ = ["converted", "kind_of"]
-
 _KINDS = {
     **dict.fromkeys(INTEGERS, "integer"),
     **dict.fromkeys(("float", "double"), "float"),

@@ -10,8 +10,6 @@ from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.statements import literal
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["dropped_columns", "keep_dropped"]
-
 _PROPERTY = "binlane.dropped_columns"
 """Of the Delta table: their names, a JSON list."""
 

@@ -14,8 +14,6 @@ from handlers.spark.delta.statements import literal
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["compute", "fill", "number", "typed"]
-
 log = get_logger("handlers.spark")
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")

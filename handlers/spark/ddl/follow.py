@@ -27,8 +27,6 @@ from handlers.spark.ddl.retyping import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, truncate_table
 from handlers.spark.ddl.target import Note, Surroundings, Target, find
 
-__all__ = ["DDLResult", "follow"]
-
 log = get_logger("handlers.spark")
 
 Key = tuple[str, ...]

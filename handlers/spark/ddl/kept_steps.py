@@ -16,8 +16,6 @@ from handlers.spark.ddl.target import Place
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["KeptSteps", "Steps"]
-
 Steps = Mapping[str, Sequence[str]]
 """Step -> the columns that were noted with it."""
 

@@ -12,8 +12,6 @@ from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere
 from handlers.spark.table_ref import path_safe
 
-__all__ = ["Progress", "folder_of"]
-
 _NAME_BYTES = 255
 
 

@@ -16,8 +16,6 @@ from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["rename_table"]
-
 log = get_logger("handlers.spark")
 
 

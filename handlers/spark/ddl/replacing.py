@@ -13,8 +13,6 @@ from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["clustering", "overwriting", "replace_rows", "write_anew"]
-
 _WITHOUT_STATISTICS = ("binary", "boolean", "array<string>")
 """Types of columns by which Delta clusters no table."""
 

@@ -16,8 +16,6 @@ from handlers.spark.delta.state import look
 from handlers.spark.rows.widening import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["check_values", "modify_columns"]
-
 log = get_logger("handlers.spark")
 
 # Their values are texts in Spark that say what the type was: the type may change though Spark's does not.

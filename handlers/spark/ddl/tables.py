@@ -22,17 +22,6 @@ from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import spark_name
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = [
-    "create_table",
-    "drop_table",
-    "has_current_rows",
-    "make_room",
-    "make_schema",
-    "may_drop",
-    "schema_of",
-    "truncate_table",
-]
-
 log = get_logger("handlers.spark")
 
 

@@ -23,8 +23,6 @@ from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["DELTA_LOG", "Note", "Place", "Surroundings", "Target", "find"]
-
 DELTA_LOG = "_delta_log"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["are_plain", "fitted", "newest_of", "within", "without"]
-
 _ORDER = "_binlane_order"
 _TEXTS = frozenset((pa.string(), pa.large_string(), pa.string_view()))
 _BYTES = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))

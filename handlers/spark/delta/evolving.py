@@ -17,9 +17,6 @@ from handlers.spark.rows.widening import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["IncompatibleColumn", "evolve", "schema", "spark_schema"]
-
-
 _log = get_logger("spark")
 
 

@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["LogState", "Metadata", "has_commits", "metadata_in_files", "state_in_files"]
-
 _FEATURES = frozenset(
     (
         *("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"),

@@ -23,8 +23,6 @@ from handlers.spark.table_ref import TableRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["can_be_made", "make_table"]
-
 _FEATURE = "timestampNtz"
 """Of each table that binlane makes (`runtime.conf`)."""
 

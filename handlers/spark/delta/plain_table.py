@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     import deltalake
 
-__all__ = ["is_small", "plain_table"]
-
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
 """Of Delta's protocol: what tables have that binlane makes, and what these commits do not touch."""
 _PROPERTIES = frozenset(

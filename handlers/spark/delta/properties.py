@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["MADE", "NAMES_MAPPED", "TYPES_WIDENED", "needs_mapping", "of_new_table"]
-
 NAMES_MAPPED = ("delta.columnMapping.mode", "name")
 MADE = {"binlane.made": "true"}
 """Of tables that are dropped when the source drops its own; others are somebody else's."""

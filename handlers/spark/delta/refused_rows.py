@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.table_ref import quoted
 
-__all__ = ["first_refused"]
-
 _PLACE = "_binlane_place"
 
 

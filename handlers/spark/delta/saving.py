@@ -14,8 +14,6 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["check_free", "save"]
-
 _FIRST = "binlane_first"
 
 

@@ -14,8 +14,6 @@ from handlers.spark.delta.evolving import schema
 from handlers.spark.runtime.java_classes import java_class
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["TableState", "look"]
-
 
 @dataclass(frozen=True, slots=True)
 class TableState:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["equal", "listed", "literal", "new_table"]
-
 
 def listed(names: Iterable[str], alias: str = "") -> str:
     """Columns, divided by commas."""

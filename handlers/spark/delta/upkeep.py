@@ -9,8 +9,6 @@ from handlers.spark.delta.commits.exactly_once import is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["optimize", "vacuum"]
-
 _LARGE = 128 * 2**20
 """Bytes: OPTIMIZE has nothing to gain where files are so large on average."""
 

@@ -43,8 +43,6 @@ from handlers.spark.table_ref import TableRef
 if TYPE_CHECKING:
     import deltalake
 
-__all__ = ["WithoutSpark"]
-
 _log = get_logger("spark")
 
 _MOST_BYTES = 8 * 2**20

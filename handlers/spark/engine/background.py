@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 
-__all__ = ["Background"]
-
 
 class Background(ABC):
     """One daemon thread, from `start` to `end`."""

@@ -11,8 +11,6 @@ from handlers.spark.log.owner import Owner, fits
 from handlers.spark.read.inspection import end_of
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["FoundLogs"]
-
 _ABANDONED = 600.0
 """Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
 

@@ -6,8 +6,6 @@ from handlers.api import Batch, Change
 from handlers.asking_again import AskAgain
 from handlers.spark.engine.pack_writer import Ticket
 
-__all__ = ["Handed"]
-
 _Place = tuple[str, int, int, int]
 _Whose = tuple[_Place, _Place, int, dict[str, str]]
 

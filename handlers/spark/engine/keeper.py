@@ -16,8 +16,6 @@ from handlers.spark.engine.background import Background
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import UpkeepOptions
 
-__all__ = ["Keeper"]
-
 _TURN = 5.0
 """Seconds between two looks."""
 

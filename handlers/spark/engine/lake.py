@@ -28,8 +28,6 @@ from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 
-__all__ = ["Lake"]
-
 _UPKEEP_SECONDS = 5.0  # while merges have WORK_SECONDS
 
 _log = get_logger("spark")

@@ -16,8 +16,6 @@ from handlers.spark.locations import PENDING
 from handlers.spark.log.owner import Owner, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Search"]
-
 _TURN = 60.0
 """Seconds until what cannot be read is tried again, and until a log that was added is looked at."""
 

@@ -13,8 +13,6 @@ from sortedcontainers import SortedKeyList
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 
-__all__ = ["MergeQueue", "Mergeable"]
-
 _HEAVY = 10.0
 """Seconds: a table whose last merge took longer leaves the last slot to lighter ones that are due."""
 

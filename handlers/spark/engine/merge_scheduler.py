@@ -12,8 +12,6 @@ from handlers.spark.close_times import WORK_SECONDS
 from handlers.spark.engine.merge_queue import Mergeable, MergeQueue
 from handlers.spark.options import MergeOptions
 
-__all__ = ["Merger"]
-
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0

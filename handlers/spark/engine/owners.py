@@ -12,8 +12,6 @@ import threading
 
 from handlers.spark.engine.table.sink import TableSink
 
-__all__ = ["Owners"]
-
 
 class Owners:
     """Log folder -> its sink. Any thread."""

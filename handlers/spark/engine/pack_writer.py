@@ -18,8 +18,6 @@ from handlers.spark.log.packs.pack_file import Index, Piece, encoded
 from handlers.spark.log.packs.pack_folder import PackFolder, StreamEnded
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["PackWriter", "Pending", "Ticket"]
-
 _MOST_BYTES = 16 * 2**20
 """Of a pack: one that is as large is put at once."""
 _IN_MEMORY = 32 * 2**20

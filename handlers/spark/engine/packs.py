@@ -11,8 +11,6 @@ from handlers.spark.log.packs.streams import Found, Streams
 from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.stores.interface import Files, FilesError
 
-__all__ = ["Packs"]
-
 
 class Packs:
     """Any thread may call any method."""

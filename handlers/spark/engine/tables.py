@@ -31,8 +31,6 @@ from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
 
-__all__ = ["Tables"]
-
 _owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["FOLDER", "Held", "Told", "ToldHeld"]
-
 FOLDER = "_table"
 _HELD = re.compile(r"(\d{20})-(\d{20})")
 _LEFT = re.compile(r"left-(\d{20})")

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from handlers.progress.marks import Partition
 
-__all__ = ["Letters", "Run", "letter_of", "row_of", "with_letter"]
-
 _LETTER = re.compile("(.*@)([0-9]+)", re.DOTALL)
 """No topic of Kafka's has an @ in its name."""
 _RUNS = 1000

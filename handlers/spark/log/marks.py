@@ -12,8 +12,6 @@ from handlers.progress.marks import BEFORE_ALL, WHOLE, Known, Partition, Place, 
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.spark.log.letters import Letters, Run, letter_of, row_of, with_letter
 
-__all__ = ["Marks", "UnreadableMarks"]
-
 _VERSION = 1
 
 

@@ -14,8 +14,6 @@ from handlers.spark.log.packs.pack_folder import SHARED, is_stream
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["Owner", "check_prefix", "fits", "logs_below", "look_in", "owner_of", "sign"]
-
 _NAME = "table.json"
 _DDL = "ddl"
 # Where handlers.spark.ddl.progress keeps what is done of statements: <topic>-<partition>-<offset>-<index>.

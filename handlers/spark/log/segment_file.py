@@ -19,8 +19,6 @@ from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.rows.parquet_files import writing
 
-__all__ = ["RESTORE", "BrokenLog", "Head", "Segment", "encoded", "missing", "read_head", "source_times"]
-
 _VERSION = 1
 _WITH_STATEMENTS = 2
 """Of statements, and of what is behind them: an earlier release would take neither for what it is."""

@@ -21,8 +21,6 @@ from handlers.spark.log.used_up import UsedUp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BEHIND", "MissingSegment", "SegmentFolder"]
-
 _NAME = re.compile(r"(\d{20})\.parquet")
 BEHIND = "_behind"
 """The folder of what views do not read."""

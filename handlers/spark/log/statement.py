@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from handlers.api import Change, Operation
 
-__all__ = ["REPLACE", "Statement", "columns_of"]
-
 REPLACE: Literal["replace"] = "replace"
 """The operation of an entry by which a table that is loaded again gets its new rows."""
 

@@ -10,8 +10,6 @@ from handlers.spark.log.stores.interface import Files, scheme_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AnySpark", "Spark", "default_scheme", "files_for"]
-
 
 class Spark(Protocol):
     """What is asked of the worker's Spark (`handlers.spark.runtime.session.SharedSpark`)."""

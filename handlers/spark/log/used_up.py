@@ -7,8 +7,6 @@ from contextlib import suppress
 
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["UsedUp"]
-
 _FOLDER = "_removed"
 _KEPT = 2
 """Names: a listing that is made while they change holds one of them."""

@@ -27,8 +27,6 @@ from handlers.spark.read.view import Columns, folder_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["Facts", "facts_of", "known_columns"]
-
 _LOOKS = 3
 """At a table that a worker changes meanwhile: what is told of it is to be of one version."""
 _NOTES = 100

@@ -14,8 +14,6 @@ from handlers.spark.options import SparkOptions
 from handlers.spark.read.inspection import head_of
 from handlers.spark.table_ref import TableRef, path_of
 
-__all__ = ["Found", "found_tables"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

@@ -12,8 +12,6 @@ from handlers.spark.read.inspection import AnySpark, head_of, newest_sql
 from handlers.spark.read.shared import Shared
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["newest_frame"]
-
 _LOOKS = 5
 """At a log that goes on meanwhile."""
 

@@ -14,8 +14,6 @@ from handlers.spark.log.packs.streams import Found, read_stream
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Shared"]
-
 
 class Shared:
     """Of one moment: what a stream holds is looked at once, when it is first asked for. Any thread."""

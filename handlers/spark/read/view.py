@@ -25,8 +25,6 @@ from handlers.spark.rows.added import log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["Columns", "NothingToSee", "folder_sql", "view_sql"]
-
 Columns = Mapping[str, Sequence[str]]
 """A Spark table's columns, in order; each with the names of its fields, if it is a struct."""
 

@@ -9,8 +9,6 @@ from handlers.spark.delta.state import TableState, look
 from handlers.spark.rows.declared import Declared
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["check_alike"]
-
 
 def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> None:
     """Raises Differs and Refused: once they are to be its own, rows that the table does not take could never

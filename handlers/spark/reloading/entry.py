@@ -19,8 +19,6 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.added import Mode, added_columns, log_schema
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["NewRows", "number_of"]
-
 _TOO_FAST = (
     "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
 )

@@ -9,8 +9,6 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.several_writers import UnsafeForSeveral, check_store
 
-__all__ = ["FOLDER", "LONGEST_MS", "check_place", "folder_of", "remove_left"]
-
 FOLDER = "_binlane_reload"
 """Of new tables, in the folder of all tables; Spark and Delta pass over names that begin with an
 underscore."""

@@ -39,8 +39,6 @@ from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["SparkReload"]
-
 _PUTS = 20
 _FOLLOWS = 20
 _ROUNDS = 2

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["HISTORY", "TIME", "Mode", "added_columns", "log_schema", "reserved_names", "shape_of_log"]
-
 Mode = Literal["replica", "history", "changelog", "function"]
 
 TIME = pa.timestamp("us", tz="UTC")

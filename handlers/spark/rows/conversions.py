@@ -23,8 +23,6 @@ from handlers.change_json import json_value
 from handlers.decimals import digits
 from handlers.mysql.values import single
 
-__all__ = ["UNFIT", "ColumnType", "array_of", "fitting", "singles", "text", "time_text", "unsigned_array"]
-
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 """What `array_of` raises for values that do not fit."""
 

@@ -14,8 +14,6 @@ from handlers.spark.rows.added import Mode
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import quoted
 
-__all__ = ["Declared"]
-
 _NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
 """What Delta keeps as NULL in a column that a table is partitioned by."""
 _FORGETS = "delta.setTransactionRetentionDuration"

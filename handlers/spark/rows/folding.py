@@ -12,8 +12,6 @@ from typing import Any
 
 from handlers.api import Row
 
-__all__ = ["Folded", "fold"]
-
 
 @dataclass(frozen=True, slots=True)
 class Folded:

@@ -10,8 +10,6 @@ from handlers.api import Row
 from handlers.rows import ValueUntold, check_told
 from handlers.spark.rows.source_columns import Columns, Run, values_of
 
-__all__ = ["image_of", "images_of", "keys_of"]
-
 _EQUAL_IN_PART = frozenset((float, datetime))
 """Types with values that are one key and not equal in Python: NaN, a time with a zone and one without."""
 

@@ -17,8 +17,6 @@ import pyarrow as pa
 from handlers.spark.rows.conversions import UNFIT, ColumnType, array_of, fitting
 from handlers.spark.rows.spark_type_texts import MOST_DIGITS
 
-__all__ = ["inferred", "wider"]
-
 _STRING = pa.string()
 _LABELS = pa.list_(pa.string())
 _LONG_DIGITS = 19

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["writing"]
-
 
 def writing(schema: pa.Schema) -> dict[str, Any]:
     """Options for pyarrow: floating-point columns have neither statistics nor dictionaries.

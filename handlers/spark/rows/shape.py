@@ -8,8 +8,6 @@ from functools import cached_property
 
 import pyarrow as pa
 
-__all__ = ["Shape"]
-
 
 @dataclass(frozen=True)
 class Shape:

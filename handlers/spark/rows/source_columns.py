@@ -18,8 +18,6 @@ from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.inferred import inferred
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Columns", "Run", "values_of"]
-
 _SHOWN = 60
 
 

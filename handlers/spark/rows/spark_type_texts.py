@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["ALLOWED", "MOST_DIGITS", "SparkType", "read_spark_type"]
-
 MOST_DIGITS = 38
 """Of a decimal."""
 

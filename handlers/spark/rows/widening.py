@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["DECIMAL", "INTEGERS", "can_widen", "holds"]
-
 INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """And how many digits they need."""
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

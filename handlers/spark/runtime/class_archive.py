@@ -26,23 +26,6 @@ from handlers.spark.room import cpus, free_memory
 from handlers.spark.runtime.jars import JarsError, cache_folder, spark_jars_folder
 from handlers.spark.runtime.java import JavaError, find_java
 
-__all__ = [
-    "OPTIONS",
-    "QUIET",
-    "is_ours",
-    "is_whole",
-    "keep",
-    "kept",
-    "lock_of",
-    "make_later",
-    "named",
-    "own_folder",
-    "place",
-    "place_of",
-    "usable",
-    "with_archive",
-]
-
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"
 """Says nothing about an archive that is not used."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from handlers.spark.runtime.jars import delta_jars, resolve
 from handlers.spark.section import SparkSection
 
-__all__ = ["has_table_defaults", "is_local", "on_loopback", "place", "session_conf", "spark_conf"]
-
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Values stand in statements, and `${env:X}` in one must stay what it is.

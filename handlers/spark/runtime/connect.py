@@ -27,8 +27,6 @@ except ImportError as missing:
         "pip install '.[connect]' in binlane's folder"
     ) from None
 
-__all__ = ["ConnectServer"]
-
 _CHANNEL = [
     # Without these a server that was away is only found again after grpc's own pauses of up to two minutes,
     # which all sessions of the process share.

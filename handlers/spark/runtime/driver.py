@@ -23,8 +23,6 @@ from handlers.spark.runtime.java_process import JavaProcess
 from handlers.spark.runtime.start import Start
 from handlers.spark.section import SparkSection
 
-__all__ = ["Driver"]
-
 _DEATH_SECONDS = 3.0
 _TELL_SECONDS = 30.0
 """Between two warnings of a start that takes long."""

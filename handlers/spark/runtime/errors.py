@@ -8,8 +8,6 @@ from contextlib import suppress
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-__all__ = ["SPARK_ERRORS", "causes", "is_connection_error", "says_no_table", "told"]
-
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What Spark raises: pyspark has words of its own for some of Java's exceptions alone."""
 _LONGEST = 500

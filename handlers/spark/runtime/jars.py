@@ -31,20 +31,6 @@ import msgspec
 from handlers.logs import get_logger
 from handlers.spark.runtime.java import find_java
 
-__all__ = [
-    "DELTA_VERSION",
-    "KAFKA_COORDINATES",
-    "KAFKA_VERSION",
-    "JarsError",
-    "cache_folder",
-    "delta_coordinates",
-    "delta_jars",
-    "kafka_jars",
-    "known_digests",
-    "resolve",
-    "spark_jars_folder",
-]
-
 KAFKA_VERSION = "4.1.1"
 DELTA_VERSION = "4.4.0"
 

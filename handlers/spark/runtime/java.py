@@ -10,8 +10,6 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["OLDEST", "Java", "JavaError", "find_java"]
-
 OLDEST = 17
 """Kafka 4's broker and Spark 4.2 both ask for it."""
 

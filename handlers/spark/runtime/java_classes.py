@@ -14,8 +14,6 @@ from py4j.protocol import DEFAULT_JVM_ID, DEFAULT_JVM_NAME
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["java_class", "remember_classes"]
-
 
 def java_class(session: SparkSession, name: str) -> Any:
     """The class of this full name, whose static members are its attributes. Raises Py4JError."""

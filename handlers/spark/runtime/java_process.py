@@ -24,8 +24,6 @@ from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECO
 from handlers.spark.runtime.java import find_java
 from handlers.spark.runtime.java_classes import remember_classes
 
-__all__ = ["JavaProcess"]
-
 _DYING_SECONDS = 5.0
 _DUMP_SECONDS = 300.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")

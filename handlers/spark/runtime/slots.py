@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
-__all__ = ["Slots"]
-
 
 @dataclass(eq=False, slots=True)
 class _Waiting:

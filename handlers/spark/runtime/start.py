@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from handlers.api import StopWorker, TargetUnavailable
 
-__all__ = ["Heard", "Start"]
-
 _LOOK_SECONDS = 0.2
 
 Heard = Callable[[BaseException | None], None]

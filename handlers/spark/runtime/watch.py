@@ -12,8 +12,6 @@ from handlers.logs import get_logger
 from handlers.spark.close_times import WATCH_SECONDS
 from handlers.spark.runtime.driver import Driver
 
-__all__ = ["Watch"]
-
 _LOOK_SECONDS = 2.0
 _ABANDONED_SECONDS = 60.0
 _SILENT_SECONDS = 30.0

@@ -22,8 +22,6 @@ from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
 from handlers.sql.types.column_types import sql_type
 
-__all__ = ["add_column", "drop_column", "modify_column", "rename_column"]
-
 log = get_logger("handlers.sql")
 
 

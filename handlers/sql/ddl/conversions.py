@@ -9,8 +9,6 @@ from sqlalchemy.dialects import postgresql
 
 from handlers.sql.types.column_types import Unsigned64
 
-__all__ = ["in_duckdb", "in_postgresql", "in_sqlite"]
-
 Type = sa.types.TypeEngine[Any]
 _BY_KIND = {
     ("labels", "text"): "array_to_string({}, ',')",

@@ -23,8 +23,6 @@ from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming
 
-__all__ = ["DDLResult", "apply"]
-
 log = get_logger("handlers.sql")
 
 

@@ -12,8 +12,6 @@ from handlers.sql.ddl.rebuilding import rebuild
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
 from handlers.sql.types.mysql_sizes import fitting_types, key_type
 
-__all__ = ["change_key", "number_rows"]
-
 log = get_logger("handlers.sql")
 
 

@@ -7,8 +7,6 @@ import sqlalchemy as sa
 from handlers.logs import get_logger
 from handlers.sql.ddl.target import Target, TargetTable
 
-__all__ = ["modify_in_mysql"]
-
 log = get_logger("handlers.sql")
 
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html

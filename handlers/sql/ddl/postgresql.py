@@ -7,8 +7,6 @@ import sqlalchemy as sa
 from handlers.logs import get_logger
 from handlers.sql.ddl.target import Target, TargetTable
 
-__all__ = ["retype_in_postgresql"]
-
 log = get_logger("handlers.sql")
 
 _DEFAULT = sa.text(

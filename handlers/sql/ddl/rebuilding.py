@@ -15,8 +15,6 @@ from handlers.logs import get_logger
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
 from handlers.sql.own_tables import REBUILDING
 
-__all__ = ["create_like", "declared_types", "rebuild"]
-
 log = get_logger("handlers.sql")
 
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^]]*]|--[^\n]*|/\*.*?\*/""", re.DOTALL)

@@ -24,8 +24,6 @@ from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
 
-__all__ = ["SchemaChanged", "Schemas"]
-
 log = get_logger("handlers.sql")
 
 _WITHOUT_SIZE = (sa.Integer,)

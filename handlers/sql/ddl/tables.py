@@ -13,8 +13,6 @@ from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import NameUnfit
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, make_schema
 
-__all__ = ["create_table", "drop_table", "rename_table", "truncate_table"]
-
 log = get_logger("handlers.sql")
 
 

@@ -16,8 +16,6 @@ from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.values import encode, kind_of
 
-__all__ = ["KEY_INDEX", "Target", "TargetTable"]
-
 KEY_INDEX = "_binlane_key"
 """What the name of an index ends with that finds rows by a primary key which some of them lack."""
 

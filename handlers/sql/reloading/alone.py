@@ -12,8 +12,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-__all__ = ["Busy", "Still", "alone"]
-
 Still = Callable[[], bool]
 """Whether no other could have had it since. Within a transaction it is asked in that, and true until its
 commit: a session that ends meanwhile commits nothing."""

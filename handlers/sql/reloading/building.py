@@ -17,8 +17,6 @@ from handlers.sql.naming import exact
 from handlers.sql.reloading.table_marks import TableMarks
 from handlers.sql.target.known_tables import TableName
 
-__all__ = ["Building", "remove_left"]
-
 _DIGITS = 8
 _OF_TABLE, _LONGEST_TABLE = "__binlane_reload_", 63
 _OF_HANDLER, _LONGEST_HANDLER = "~reload_", 100

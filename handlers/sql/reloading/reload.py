@@ -35,8 +35,6 @@ from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 
-__all__ = ["SqlReload"]
-
 _STATEMENT_SECONDS = 24 * 3600.0
 """All rows are replaced by two statements."""
 _PING_SECONDS = 10.0

@@ -10,8 +10,6 @@ import sqlalchemy as sa
 
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
 
-__all__ = ["Mark", "TableMarks", "places"]
-
 _REPLAYED = "@"
 """In the topic of a replayed dead letter's marks, and in no name of Kafka's: its record stands in the table's
 own topic."""

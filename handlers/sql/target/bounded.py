@@ -9,8 +9,6 @@ from typing import Any
 import psycopg
 import pymysql
 
-__all__ = ["MySQLConnection", "PostgreSQLCursor"]
-
 _POSTGRESQL_BYTES = (1 << 30) - 100_000
 """The parameters of one statement; a message ends below 1 GiB."""
 _MYSQL_TOO_LARGE = 1153

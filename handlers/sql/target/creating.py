@@ -19,8 +19,6 @@ from handlers.sql.types.inferred_types import inferred_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.postgresql_types import extension_of
 
-__all__ = ["ColumnsMissing", "TableMissing", "create", "fitting", "make_schema", "wanted_columns"]
-
 log = get_logger("handlers.sql")
 
 _HAS_TYPE = sa.text("SELECT to_regtype(:name)")

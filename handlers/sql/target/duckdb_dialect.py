@@ -25,8 +25,6 @@ from sqlalchemy.types import NullType, TypeEngine
 
 from handlers.sql.types.duckdb_types import UBigInt
 
-__all__ = ["DuckDBDialect", "declared_type"]
-
 _Types = Mapping[str, Callable[[], TypeEngine[Any]]]
 _TYPES: _Types = {
     **dict.fromkeys(("TINYINT", "UTINYINT", "SMALLINT"), sa.SMALLINT),

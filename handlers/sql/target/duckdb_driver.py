@@ -14,8 +14,6 @@ from typing import Any
 
 import duckdb
 
-__all__ = ["Connection", "Cursor", "DatabaseError", "Error", "connect", "paramstyle"]
-
 paramstyle = "qmark"
 Error = duckdb.Error
 DatabaseError = duckdb.DatabaseError

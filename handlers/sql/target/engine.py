@@ -12,8 +12,6 @@ from sqlalchemy.engine import make_url
 
 from handlers.sql.target.bounded import MySQLConnection, PostgreSQLCursor
 
-__all__ = ["check_url", "make_engine"]
-
 registry.register("duckdb.binlane", "handlers.sql.target.duckdb_dialect", "DuckDBDialect")
 
 _DRIVERS = {

@@ -10,8 +10,6 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-__all__ = ["DATABASE_ERRORS", "ROWS", "Fault", "fault_of", "told"]
-
 DATABASE_ERRORS = (sa.exc.SQLAlchemyError, psycopg.Error)
 """Batches go to psycopg directly, so its errors come bare."""
 

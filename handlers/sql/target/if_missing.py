@@ -7,8 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-__all__ = ["insert_if_missing"]
-
 
 def insert_if_missing(dialect: str, table: sa.Table) -> Any:
     """A statement that leaves rows whose key is there. `table` has the column `shard`."""

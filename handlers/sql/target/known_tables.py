@@ -12,8 +12,6 @@ from sqlalchemy.dialects import postgresql
 from handlers.sql.types.losses import Losses
 from handlers.sql.types.values import Kind, encode
 
-__all__ = ["KnownColumn", "KnownTable", "TableName", "UnfitColumn"]
-
 TableName = tuple[str | None, str]
 """(schema or None, table)."""
 

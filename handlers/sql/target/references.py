@@ -10,8 +10,6 @@ import sqlalchemy as sa
 from handlers.sql.naming import exact_table
 from handlers.sql.target.known_tables import TableName
 
-__all__ = ["Reference", "references_to"]
-
 _POSTGRESQL = sa.text("""
 SELECT DISTINCT conrelid::regclass::text, conrelid = confrelid, confdeltype IN ('c', 'n', 'd')
 FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass(:name)

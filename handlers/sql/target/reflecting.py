@@ -20,8 +20,6 @@ from handlers.sql.types.mysql_values import as_kept
 from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
 from handlers.sql.types.values import Kind, kind_of
 
-__all__ = ["KnownTables", "own_name"]
-
 log = get_logger("handlers.sql")
 
 

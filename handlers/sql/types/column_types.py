@@ -19,8 +19,6 @@ from handlers.sql.types.duckdb_types import UBigInt
 from handlers.sql.types.mysql_sizes import key_type
 from handlers.sql.types.postgresql_types import native_type
 
-__all__ = ["Unsigned64", "sql_type"]
-
 _LONG_VARCHAR = 4000
 """Longer columns become texts: InnoDB's rows end at 65,535 bytes, texts not counted."""
 

@@ -16,8 +16,6 @@ from handlers.beyond_calendar import BeyondCalendar
 from handlers.change_json import json_value
 from handlers.decimals import digits
 
-__all__ = ["DRIVERS", "UnfitValue", "duration_text", "json_text", "text_of"]
-
 
 class UnfitValue(ValueError):
     """A value that the column cannot take; says why, without the column's name."""

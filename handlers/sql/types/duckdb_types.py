@@ -7,8 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["UBigInt", "interval_text"]
-
 _INTERVAL = re.compile(
     r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?"
 )

@@ -8,8 +8,6 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-__all__ = ["inferred_type"]
-
 
 def inferred_type(value: Any) -> str:
     """A type text, as a source would tell it, that holds values such as this one; for None: a text."""

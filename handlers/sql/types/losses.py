@@ -16,8 +16,6 @@ from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.driver_values import UnfitValue
 from handlers.sql.types.values import Kind, kind_of
 
-__all__ = ["Losses", "losses_of"]
-
 
 class Losses(NamedTuple):
     of: frozenset[type]

@@ -12,8 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["fitting_types", "key_type"]
-
 _KEY_BYTES = 3072
 _ROW_BYTES = 65_535
 _CHARACTER = 4  # bytes of one in utf8mb4

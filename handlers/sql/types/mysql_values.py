@@ -14,8 +14,6 @@ from sqlalchemy.dialects import mysql
 from handlers.mysql.values import single
 from handlers.sql.types.driver_values import UnfitValue, text_of
 
-__all__ = ["as_kept"]
-
 _CENTURY = 100
 
 

@@ -15,8 +15,6 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 from handlers.native_types import NativeType
 from handlers.sql.types.driver_values import UnfitValue
 
-__all__ = ["bit_text", "extension_of", "hstore_text", "native_type", "other_text", "point_text"]
-
 _EXTENSIONS = ("hstore", "citext", "ltree")
 """Types that a database has only with the extension of that name."""
 _TEXT = re.compile(r"([a-z0-9 ]+?)(?:\((\d+)(?:,(-?\d+))?\))?((?:\[\])*)")

@@ -13,8 +13,6 @@ import sqlalchemy as sa
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, insert_into, on_conflict
 
-__all__ = ["DuckDBWriter"]
-
 
 class DuckDBWriter(Writer):
     """Values come as text but for bytes, and are cast to their column's type."""

@@ -11,8 +11,6 @@ from sqlalchemy.dialects import mysql
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, names
 
-__all__ = ["MySQLWriter"]
-
 _KEYS = 1000
 """In one DELETE."""
 

@@ -20,8 +20,6 @@ from handlers.sql.target.known_tables import KnownColumn, KnownTable
 from handlers.sql.types.values import Kind
 from handlers.sql.writers.writer import Columns, Rows, Writer, insert_into, names, on_conflict
 
-__all__ = ["PostgreSQLWriter"]
-
 _PIECE = 500
 """Rows of one statement."""
 

@@ -12,8 +12,6 @@ import sqlalchemy as sa
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
 
-__all__ = ["Rows", "SQLiteWriter", "Writer"]
-
 Columns = tuple[KnownColumn, ...]
 
 

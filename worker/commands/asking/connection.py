@@ -13,8 +13,6 @@ import httpx
 
 from worker.configuration import Configuration, load
 
-__all__ = ["HINT", "Unreachable", "WorkerConnection", "connected", "is_configuration"]
-
 HINT = "is the worker running, and is this its http.port?"
 
 _EXAMPLE = "http://localhost:8080"

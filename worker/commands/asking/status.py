@@ -27,8 +27,6 @@ from worker.observing.status import WorkerStatus
 from worker.terminal.trend import Trend
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
-__all__ = ["DEFAULT_URL", "status"]
-
 DEFAULT_URL = "http://localhost:8080"
 _POLL_SECONDS = 1.0
 _PIPE_WIDTH = 160

@@ -16,8 +16,6 @@ from worker.http.order_token import order_token_file
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.observing.visible_text import printable
 
-__all__ = ["unblock"]
-
 _ANSWER_SECONDS = 60.0
 """The worker waits half a minute for what it ordered, and commits."""
 

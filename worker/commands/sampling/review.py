@@ -15,8 +15,6 @@ from worker.commands.output import table_with
 from worker.configuration import Configuration, TableRule
 from worker.observing.visible_text import visible
 
-__all__ = ["Review"]
-
 
 class Review:
     """The columns of the tables in a sample."""

@@ -31,8 +31,6 @@ from worker.observing.visible_text import visible
 from worker.units.home_lane import home_lane
 from worker.units.table_names import routed
 
-__all__ = ["show_samples"]
-
 _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
 
 

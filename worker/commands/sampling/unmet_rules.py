@@ -8,8 +8,6 @@ from difflib import SequenceMatcher
 from handlers.options.matching import table_matcher
 from worker.configuration import TableRule
 
-__all__ = ["unmet"]
-
 _MOST_TABLES = 5
 _ALIKE = 0.6
 """As difflib has it of words that resemble each other."""

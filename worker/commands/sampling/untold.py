@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from handlers import Change
 
-__all__ = ["Untold"]
-
 _TYPES = {
     "debezium": (
         "a decimal stays base64 text, a date or a time a number. Let the connector send schemas "

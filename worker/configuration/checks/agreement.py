@@ -12,8 +12,6 @@ from worker.formats.choice import entry_for
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
-__all__ = ["disagreements"]
-
 _LAST_COMMIT_SECONDS = 5.0
 _POLL_INTERVAL, _POLL_INTERVAL_MS = "max.poll.interval.ms", 300_000  # librdkafka's default
 _NO_TOPIC = "it needs dead_letter.topic, which is not set"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from worker.configuration.model import Configuration
     from worker.configuration.table_rules import TableRule
 
-__all__ = ["doubts", "single_worker"]
-
 
 def doubts(configuration: Configuration) -> Iterator[str]:
     """A sentence for each."""

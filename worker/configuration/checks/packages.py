@@ -11,8 +11,6 @@ from worker.configuration.faults import KeyPath
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
-__all__ = ["missing_packages"]
-
 _TRACING = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _SPARK = ("pyspark", "pyarrow", "obstore")
 

@@ -12,8 +12,6 @@ from worker.configuration.faults import KeyPath
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
-__all__ = ["doubtful_locations", "reserved_locations", "shared_locations"]
-
 _LOGS = "_binlane"
 """As handlers.spark.locations has it, which takes a while to import."""
 

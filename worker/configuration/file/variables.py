@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Replacement", "VariableError", "Variables"]
-
 # `$${` stands for the characters `${`.
 _PIECE = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\}?)")
 _NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)

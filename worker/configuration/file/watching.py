@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-__all__ = ["FileWatch"]
-
 
 class FileWatch:
     """Looks at the file when asked; a change counts when the file has been the same twice in a row.

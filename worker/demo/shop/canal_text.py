@@ -13,8 +13,6 @@ import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
 
-__all__ = ["Column", "time_text"]
-
 # java.sql.Types as Canal reports them; an enum is its index (an int), a set its bit mask.
 _SQL_TYPES = {
     "tinyint": -6, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "double": 8,

@@ -16,8 +16,6 @@ from worker.demo.shop import rows as shop_rows
 from worker.demo.shop.source import Message, SourceDatabase, SourceTable
 from worker.demo.shop.tables import DATABASE, PARCELS, TIER, shop_tables
 
-__all__ = ["Shop"]
-
 _NOTES = (None, None, None, "ring twice", "gift 🎁", "leave it at the neighbour's", "one\ntwo", 'say "hi"')
 _METHODS = ("card", "transfer", "invoice", "voucher")
 _CARRIERS = ("ferry", "rail", "road")

@@ -9,8 +9,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from worker.demo.shop.changes import Shop
 
-__all__ = ["Played", "now_ms", "play"]
-
 _FLUSH_SECONDS = 60
 
 

@@ -7,8 +7,6 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-__all__ = ["address", "customer", "milliseconds", "order_line", "product", "promotion", "seconds", "stock"]
-
 Row = dict[str, Any]
 
 _NAMES = (

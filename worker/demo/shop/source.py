@@ -9,8 +9,6 @@ import msgspec
 
 from worker.demo.shop.canal_text import Column
 
-__all__ = ["Message", "Place", "SourceDatabase", "SourceTable"]
-
 Row = dict[str, Any]
 Key = tuple[Any, ...]
 

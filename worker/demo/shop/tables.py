@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.demo.shop.canal_text import Column
 from worker.demo.shop.source import SourceTable
 
-__all__ = ["DATABASE", "PARCELS", "TIER", "shop_tables"]
-
 DATABASE = "shop"
 
 TIER = Column("tier", "enum('silver','gold','platinum')")

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from offsets.stores import PolledKafkaStore
 from worker.lanes.lanes import Lanes
 
-__all__ = ["PollPause"]
-
 _QUEUED = 10_000
 _SHORT, _LONG, _FOR_AN_ANSWER = 0.02, 0.5, 0.25
 _BUSY = 0.9

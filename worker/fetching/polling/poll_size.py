@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from worker.units.delivery import Delivery
 
-__all__ = ["MOST_RECORDS", "PollSize"]
-
 _FIRST, _LEAST, MOST_RECORDS = 500, 100, 32_000
 """A full poll doubles the next one: behind a backlog it is the number of batches that costs."""
 

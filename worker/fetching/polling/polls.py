@@ -10,8 +10,6 @@ from confluent_kafka import Consumer, Message
 from offsets.types import TopicPartition
 from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
 
-__all__ = ["POLL_SECONDS", "Polls"]
-
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""

@@ -12,8 +12,6 @@ from worker.formats.images import Image, changes_from, deleted, lacking, stateme
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 
-__all__ = ["changes_of"]
-
 _OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 
 

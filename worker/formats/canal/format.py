@@ -32,8 +32,6 @@ from worker.formats.times import Milliseconds
 if TYPE_CHECKING:
     from worker.formats.canal.packets.rows import Packets
 
-__all__ = ["Canal", "CanalRoute"]
-
 _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONBEGIN": "transaction",
     "TRANSACTIONEND": "transaction",

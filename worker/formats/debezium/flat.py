@@ -22,8 +22,6 @@ from worker.formats.times import has_calendar
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["FlatRecord", "flat_record"]
-
 _HINT = (
     "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "
     "add.headers; of PostgreSQL schema instead of db) and "

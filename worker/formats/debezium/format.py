@@ -39,8 +39,6 @@ from worker.formats.times import kafka_time
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["OPERATIONS", "Debezium"]
-
 OPERATIONS: Mapping[str, Operation] = {**ROWS, "t": "truncate"}
 _MAX_TOPICS = 10_000
 

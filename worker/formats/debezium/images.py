@@ -5,8 +5,6 @@ from __future__ import annotations
 from worker.formats.debezium.rows import RowShape
 from worker.formats.images import NOTHING, Image, deleted, lacking, tells_more
 
-__all__ = ["image_of"]
-
 
 def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
     """`sent`: the rows as they came; what it lacks has a placeholder.

@@ -18,8 +18,6 @@ from worker.formats.debezium.rows import RowShape
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import Record
 
-__all__ = ["of_moved_row"]
-
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 

@@ -11,8 +11,6 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["Keys", "plain_object"]
-
 _MAX_TOPICS = 10_000
 _SHOWN = 40
 _HEADS = (BEGIN, b"\0", b"\1", b"\2", b"\3")

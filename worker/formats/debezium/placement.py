@@ -12,8 +12,6 @@ from worker.formats.debezium.source import Payload, Source, SourceLogPosition
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
 
-__all__ = ["part", "read_logged", "read_placed"]
-
 Part = TypeVar("Part")
 
 _NOTHING = msgspec.Raw()

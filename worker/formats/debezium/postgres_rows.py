@@ -16,8 +16,6 @@ from worker.formats.interface import UndecodableRecord
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["PostgresRows"]
-
 _ZEROS: tuple[Any, ...] = (
     *("AA==", "00000000-0000-0000-0000-000000000000"),
     {"scale": 0, "value": "AA=="},

@@ -17,8 +17,6 @@ from worker.formats.strangers import stranger
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["Router", "undecodable"]
-
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5
 _NOTIFICATION = frozenset(("id", "aggregate_type", "type", "additional_data"))

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
-__all__ = ["ENDLESS", "Message", "RowShape", "Rows", "Sure"]
-
 RowType = TypeVar("RowType")
 
 Rows = tuple[Row | None, Row | None]

@@ -19,8 +19,6 @@ from worker.formats.interface import Record
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, kafka_time
 
-__all__ = ["SchemaChange", "ddl_position", "lessons", "read_schema_change", "statement", "table_of"]
-
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
 

@@ -11,8 +11,6 @@ from handlers.options.matching import table_matcher
 from handlers.options.section import Section
 from handlers.options.values import TablePattern, not_allowed
 
-__all__ = ["DebeziumSettings"]
-
 _TYPE = "a type in the source's own words, such as numeric(12,2), bytea, timestamptz or varbinary(16)"
 
 

@@ -13,19 +13,6 @@ from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
 
-__all__ = [
-    "MYSQL",
-    "POSTGRESQL",
-    "REFUSALS",
-    "ROWS",
-    "Payload",
-    "Row",
-    "Source",
-    "SourceLogPosition",
-    "log_position",
-    "refuse_others",
-]
-
 Row = dict[str, Any]
 Payload = bytes | memoryview | msgspec.Raw
 """JSON."""

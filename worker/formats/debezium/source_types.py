@@ -6,8 +6,6 @@ from handlers.mysql.types import read_type
 from worker.formats.debezium.postgres.types import postgres_type
 from worker.formats.own_json.columns import TYPE_NAMES
 
-__all__ = ["is_known"]
-
 
 def is_known(text: str) -> bool:
     """Whether a type of MySQL or PostgreSQL is written so."""

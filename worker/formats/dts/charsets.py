@@ -5,8 +5,6 @@ from __future__ import annotations
 from codecs import charmap_decode
 from collections.abc import Callable
 
-__all__ = ["text_decoder"]
-
 # https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html; ucs2, utf16 and utf32 are big endian there.
 _CODECS = {
     "ascii": "ascii", "usascii": "ascii",

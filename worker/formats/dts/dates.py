@@ -7,16 +7,6 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = [
-    "Parts",
-    "any_of_parts",
-    "date_of_parts",
-    "datetime_of_parts",
-    "moment_of",
-    "time_of_parts",
-    "zoned_of_parts",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Parts = tuple[int | None, ...]

@@ -20,8 +20,6 @@ from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.times import has_calendar
 
-__all__ = ["DTS", "DTSRoute"]
-
 _ROWS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _SKIPPED = {"BEGIN": "transaction", "COMMIT": "transaction"}
 _NOISE_BYTES = 48

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from worker.formats.dts.schema import LEADING, part
 from worker.formats.schema_registry.avro.code import Code
 
-__all__ = ["Header", "names_of", "read_header", "routing_key"]
-
 _DOT = "\\u002E"
 """How DTS writes a dot inside a name."""
 

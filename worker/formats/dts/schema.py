@@ -12,17 +12,6 @@ import msgspec
 
 from worker.formats.schema_registry.avro.schema import AvroField, AvroSchema, parse
 
-__all__ = [
-    "CLASSES",
-    "FIELDS",
-    "LEADING",
-    "OPERATIONS",
-    "RECORD",
-    "RECORD_BEFORE_BORN_TIMESTAMP",
-    "TAGS",
-    "part",
-]
-
 _NAMESPACE = "com.alibaba.dts.formats.avro"
 
 SOURCE_TYPES = (

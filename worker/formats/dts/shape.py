@@ -10,8 +10,6 @@ import msgspec
 from worker.formats.dts.types import UNKNOWN_TYPE, column_types
 from worker.formats.dts.values import Reader, readers
 
-__all__ = ["Columns", "Row", "Shape"]
-
 Row = dict[str, Any]
 Columns = tuple[tuple[str, tuple[Reader, ...]], ...]
 """Of each column its name, and its readers by the byte that says which class a value is of."""

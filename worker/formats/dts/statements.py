@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_truncate", "table_of"]
-
 # One space or comment; never tried in another way, for a text of many comments would take forever.
 _SPACE = r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))"
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"

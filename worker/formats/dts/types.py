@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-__all__ = ["UNKNOWN_TYPE", "ColumnType", "Kind", "column_types"]
-
 
 class Kind(Enum):
     """What the class of a value leaves open."""

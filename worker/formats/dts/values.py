@@ -26,8 +26,6 @@ from worker.formats.dts.types import Kind
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.schema import AvroSchema
 
-__all__ = ["ABSENT", "Reader", "readers"]
-
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """The record's bytes and the place of the value -> the value and the place behind it. Raises ValueError or
 ArithmeticError for what is no value of the kind, IndexError or struct.error where the bytes end too soon."""

@@ -29,8 +29,6 @@ from worker.formats.row_struct import Shapes
 from worker.formats.strangers import hint_at, stranger
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["Maxwell", "MaxwellRoute"]
-
 _OPERATIONS: Mapping[str, Operation] = {
     "insert": "insert",
     "update": "update",

@@ -14,8 +14,6 @@ from worker.formats.maxwell.rows import Header
 from worker.formats.maxwell.tables import MaxwellTable, definition_of, template_of
 from worker.formats.table_history import TableDefinition, TableHistory
 
-__all__ = ["ROW_TYPES", "TABLE_DDL", "MaxwellHistory", "Statement", "log_position_of", "read_statement"]
-
 ROW_TYPES = frozenset(("insert", "update", "delete", "bootstrap-insert"))
 TABLE_DDL = frozenset(("table-create", "table-alter", "table-drop"))
 _DATABASE_DDL = frozenset(("database-create", "database-alter", "database-drop"))

@@ -14,8 +14,6 @@ from handlers.mysql import ddl
 from handlers.mysql.types import INTEGERS, MySQLType, read_type
 from worker.formats.table_history import TableDefinition
 
-__all__ = ["MaxwellColumn", "MaxwellTable", "definition_of", "statement_for", "template_of"]
-
 
 class MaxwellColumn(msgspec.Struct, gc=False):
     """A column of `def` or `old`."""

@@ -16,8 +16,6 @@ from handlers.mysql.values import converter_of
 from worker.formats.json_values import compact, plain, text_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
-__all__ = ["UNTYPED", "Column", "column_of"]
-
 
 class Column(NamedTuple):
     """How the JSON values of one column become Python values."""

@@ -9,8 +9,6 @@ import re
 import struct
 from collections.abc import Callable
 
-__all__ = ["geometry_bytes"]
-
 _TOKEN = re.compile(r"\s*([A-Za-z]+|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[(),])")
 _COUNT = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")  # 1: little endian

@@ -18,8 +18,6 @@ from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
-__all__ = ["TYPE_NAMES", "Convert", "converter", "said"]
-
 Convert = Callable[[Any], Any]
 """A value that is not None, as `json_values.number` and a JSON decoder give it -> the column's value. Raises
 ValueError or ArithmeticError for what is no value of the type."""

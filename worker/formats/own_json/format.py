@@ -30,8 +30,6 @@ from worker.formats.times import kafka_time
 if TYPE_CHECKING:
     from worker.formats.own_json.layout import JsonLayout
 
-__all__ = ["Json"]
-
 _MAX_RULES = 10_000
 _SHOWN = 60
 

@@ -8,8 +8,6 @@ from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.own_json.paths import ABSENT, InKey, InValue, found_in, key_of, member, read_source
 from worker.formats.own_json.rows import KeyRule, Row
 
-__all__ = ["key_columns", "key_of_tombstone", "key_rule", "with_key"]
-
 
 def key_rule(key: str | list[str] | None) -> KeyRule:
     """What `json.key` means."""

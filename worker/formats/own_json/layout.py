@@ -15,8 +15,6 @@ from handlers.options.values import TablePattern, not_allowed
 from worker.formats.own_json.columns import TYPE_NAMES, said
 from worker.formats.own_json.paths import InKey, InValue, read_source
 
-__all__ = ["JsonLayout", "JsonOperation", "JsonTable", "TimeUnit"]
-
 JsonOperation = Literal["insert", "update", "delete", "snapshot", "skip"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
 

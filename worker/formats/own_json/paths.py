@@ -18,20 +18,6 @@ from typing import Any
 from worker.formats.interface import Record
 from worker.formats.json_values import JSON_ERRORS, read_json
 
-__all__ = [
-    "ABSENT",
-    "Constant",
-    "Header",
-    "InKey",
-    "InValue",
-    "Source",
-    "Topic",
-    "found_in",
-    "key_of",
-    "member",
-    "read_source",
-]
-
 ABSENT: Any = object()
 """What is not there, as opposed to null."""
 

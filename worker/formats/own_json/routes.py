@@ -10,8 +10,6 @@ import msgspec
 from worker.formats.interface import Route
 from worker.formats.own_json.paths import Constant, InValue, Source
 
-__all__ = ["route_of"]
-
 
 def route_of(database: Source, table: Source) -> Callable[[bytes], Route]:
     """A function of the value; it refuses every value where the value alone does not tell."""

@@ -13,8 +13,6 @@ from worker.formats.json_values import READ_ERRORS, compact, read_json
 from worker.formats.own_json.columns import converter
 from worker.formats.own_json.paths import InKey, InValue
 
-__all__ = ["KeyRule", "RawRow", "Row", "RowRule", "raw_row"]
-
 Row = dict[str, Any]
 RawRow = Callable[[], Mapping[str, msgspec.Raw]]
 """The row's members as they are spelled; asked for only where that matters."""

@@ -10,8 +10,6 @@ from typing import Any
 from handlers.decimals import bounded
 from worker.formats.times import has_calendar
 
-__all__ = ["reader_of"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MILLISECOND = 1_000_000

@@ -17,8 +17,6 @@ from handlers.http.client import Answer, AnswerTooLarge, HttpClient, basic_login
 from worker.formats.schema_registry.ids import SchemaId
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
-__all__ = ["Client", "Registered", "RegistryUnavailable", "UnknownSchema", "UnusableSchema"]
-
 T = TypeVar("T")
 
 _MOST_BYTES = 8 << 20

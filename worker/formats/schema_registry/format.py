@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
     from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
-__all__ = ["DebeziumWithRegistry", "schemas_of"]
-
 _MAGIC = b"\0"
 _FAULTS = (*REFUSALS, *READ_ERRORS)
 _MESSAGES_BEFORE_CODE = 64

@@ -18,8 +18,6 @@ from worker.formats.schema_registry.schemas import Schemas
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["DebeziumWithHeaders", "debezium_with"]
-
 _MOST_TABLES = 10_000
 
 

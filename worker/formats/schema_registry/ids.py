@@ -15,8 +15,6 @@ from typing import Literal, NamedTuple
 
 from worker.formats.interface import Record, UndecodableRecord
 
-__all__ = ["GUID_BYTES", "Framed", "Heads", "SchemaId", "framed", "names_schema"]
-
 _NUMBER, _GUID, _CONTENT, _GLOBAL = b"\0\1\2\3"
 """Confluent's marks are the first two; the others are Apicurio's headers here, and in no record."""
 GUID_BYTES = 16

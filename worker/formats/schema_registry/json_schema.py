@@ -17,8 +17,6 @@ from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import SchemaError
 from worker.formats.schema_registry.client import Registered
 
-__all__ = ["json_head"]
-
 _TYPES = {"integer": "int64", "number": "double", "object": "struct", "float32": "float", "float64": "double"}
 _DEPTH = 5
 _MOST_STEPS = 32

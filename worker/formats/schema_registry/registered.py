@@ -15,8 +15,6 @@ from worker.formats.schema_registry.avro.values import READ_ERRORS, reader_of
 from worker.formats.schema_registry.client import Registered
 from worker.formats.schema_registry.json_schema import json_head
 
-__all__ = ["MEMORY_OF_TEXT", "RegisteredSchema", "read"]
-
 MEMORY_OF_TEXT = 10
 """Bytes that a byte of a schema's text takes, made ready; a head stays as it is."""
 

@@ -22,8 +22,6 @@ from worker.formats.schema_registry.client import (
 from worker.formats.schema_registry.ids import Heads
 from worker.formats.schema_registry.registered import MEMORY_OF_TEXT, RegisteredSchema, read
 
-__all__ = ["Schemas", "StillUnknown"]
-
 log = get_logger("schema_registry")
 
 _LAG_SECONDS, _LAG_PAUSE = 5.0, 0.5

@@ -12,8 +12,6 @@ from handlers.options.http_values import TlsOptions, server_url
 from handlers.options.section import Section
 from handlers.options.values import PositiveDuration, PositiveSize, duration, size, text
 
-__all__ = ["SchemaRegistrySettings"]
-
 _URL = "a URL such as https://HOST:8081, without a user in it (basic_auth), a query or a fragment"
 
 Url = Annotated[

@@ -12,8 +12,6 @@ import msgspec
 
 from worker.observing.overview.timeline import Timeline
 
-__all__ = ["POINTS", "SECONDS", "History", "Point", "Pulse"]
-
 SECONDS = 5.0
 POINTS = 720
 """An hour of them."""

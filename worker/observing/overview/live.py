@@ -19,8 +19,6 @@ from worker.observing.overview.timeline import Entry
 from worker.observing.overview.troubles import Trouble, headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 
-__all__ = ["Live"]
-
 _MOST_PARTS = 100
 """Lanes, partitions and Spark tables in one message: those with trouble first."""
 _MOST_TROUBLES = 50

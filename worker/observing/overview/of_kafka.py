@@ -9,8 +9,6 @@ from worker.observing.overview.trouble import Trouble, names, place
 from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, PartitionStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
-__all__ = ["not_begun", "of_kafka"]
-
 _DO = {
     "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart; or make the topic, and it is "
     "read by itself within minutes.",

@@ -9,8 +9,6 @@ from fnmatch import fnmatchcase
 from worker.observing.overview.trouble import UNDECODABLE, Trouble, names, plural
 from worker.observing.status import PassedOver, UnmatchedTable, WorkerStatus
 
-__all__ = ["notes", "of_rules"]
-
 _SINCE = "since the start or the last reload"
 
 

@@ -9,8 +9,6 @@ from worker.observing.overview.trouble import DEAD_LETTERS, SCHEMAS, Trouble, na
 from worker.observing.status import TableStatus, TargetStatus, WorkerStatus
 from worker.observing.visible_text import duration
 
-__all__ = ["of_targets"]
-
 _NAMES = {DEAD_LETTERS: "The dead-letter topic", SCHEMAS: "The schema registry"}
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from worker.observing.status import PassedOver, UnmatchedTable
 
-__all__ = ["PassingOver"]
-
 _MOST_TABLES = 100
 
 

@@ -7,18 +7,6 @@ from typing import Any
 
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 
-__all__ = [
-    "LATE_SECONDS",
-    "delay_of",
-    "handled_tables",
-    "is_late",
-    "lag_of",
-    "lanes_by_trouble",
-    "partitions_by_trouble",
-    "ranked",
-    "tables_by_trouble",
-]
-
 LATE_SECONDS = 60.0
 """A table whose oldest unfinished change is older than this counts as trouble."""
 

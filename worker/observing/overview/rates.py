@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from worker.observing.status import WorkerStatus
 
-__all__ = ["Rates"]
-
 TableKey = tuple[str, int]
 PartitionKey = tuple[str, int]
 

@@ -11,8 +11,6 @@ import msgspec
 
 from worker.observing.visible_text import visible
 
-__all__ = ["ENTRIES", "Entry", "Kind", "Level", "Timeline"]
-
 Kind = Literal["rebalance", "commit", "reload", "ddl", "trouble", "worker"]
 Level = Literal["good", "info", "warn", "bad"]
 

@@ -8,8 +8,6 @@ import msgspec
 
 from worker.observing.status import PartitionStatus
 
-__all__ = ["DEAD_LETTERS", "SCHEMAS", "UNDECODABLE", "Trouble", "names", "place", "plural"]
-
 DEAD_LETTERS = "__dead_letter__"
 SCHEMAS = "__schema_registry__"
 UNDECODABLE = "__undecodable__"

@@ -13,8 +13,6 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.running.handlers.open_handler import OpenHandler
 
-__all__ = ["LONGEST_CLOSE", "close_all", "close_timeout", "most_seconds", "release", "taken", "waitable"]
-
 log = get_logger("handlers")
 
 LONGEST_CLOSE = 86_400.0

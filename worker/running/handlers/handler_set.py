@@ -29,8 +29,6 @@ from worker.running.handlers.handler_status import statuses
 from worker.running.handlers.open_handler import OpenHandler
 from worker.running.handlers.plan import BoundRule, HandlerPlan, bind, handles, pairs
 
-__all__ = ["OPENING_SECONDS", "HandlerOpenError", "HandlerSet", "TargetOpenError"]
-
 log = get_logger("handlers")
 
 OPENING_SECONDS = 10.0

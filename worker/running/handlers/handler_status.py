@@ -11,8 +11,6 @@ from handlers import Handler
 from worker.attempts.backoff import describe
 from worker.running.handlers.open_handler import OpenHandler, Told
 
-__all__ = ["statuses"]
-
 _ANSWER_SECONDS = 0.5
 """That all of them together may take: who asks for the worker's own figures is not to wait for handlers."""
 

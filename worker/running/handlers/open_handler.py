@@ -11,8 +11,6 @@ from typing import Any
 from handlers import Handler
 from handlers.hanging_calls import Bounded
 
-__all__ = ["OpenHandler", "Told"]
-
 Told = dict[str, Any] | None
 
 

@@ -11,8 +11,6 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.running.handlers.open_handler import OpenHandler
 
-__all__ = ["BoundRule", "HandlerPlan", "bind", "handles", "pairs"]
-
 
 @dataclass(slots=True)
 class BoundRule:

@@ -23,8 +23,6 @@ from typing import TypeVar
 
 from offsets.run import Run
 
-__all__ = ["AnyRun", "PieceOrder", "TableRun"]
-
 Record = TypeVar("Record")
 _Table = tuple[str, str]
 """Database and name."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from worker.formats.interface import Record
     from worker.units.table import Table
 
-__all__ = ["ShardChunk"]
-
 
 class ShardChunk(DecodedChunk):
     """What one shard gets of the records of a chunk: of each its part, the changes that are of this shard."""

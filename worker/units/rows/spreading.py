@@ -22,8 +22,6 @@ from worker.units.rows.shard_chunk import ShardChunk
 from worker.units.table import Table
 from worker.units.work import Work
 
-__all__ = ["Spread", "spread"]
-
 KeyColumns = tuple[str, ...]
 _OTHER_RULES: KeyColumns = ("",)
 """In the place of the key columns of what was spread by other rules: no key has these."""

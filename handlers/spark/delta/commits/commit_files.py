@@ -13,8 +13,6 @@ from handlers.spark.delta.commits.restored import Restore, check_restores, resto
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["held_in_files", "note_of_version", "notes_in_files"]
-
 _MOST = 50
 """Commits that are looked into: Delta writes a checkpoint after every ten."""
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from handlers.spark.log.last_seen_table import Held
 
-__all__ = ["CommitNote", "brought", "read_note"]
-
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:

@@ -18,16 +18,6 @@ from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.runtime.java_classes import java_class
 from handlers.spark.table_ref import TableRef
 
-__all__ = [
-    "UnknownSegments",
-    "delta_snapshot",
-    "exists",
-    "held_by",
-    "held_in_snapshot",
-    "is_committed",
-    "last_note",
-]
-
 _LOOK_BACK = 100
 """Commits of others (OPTIMIZE, ALTER) that may follow ours."""
 

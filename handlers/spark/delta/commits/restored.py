@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["LostCommit", "Restore", "check_restores", "restore"]
-
 
 class LostCommit(RuntimeError):
     """The table does not hold any more what it held."""

@@ -15,8 +15,6 @@ from handlers.spark.rows.added import Mode, log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["NUMBER", "Bringing"]
-
 NUMBER = "_binlane_segment"
 """The column with the segment's number."""
 

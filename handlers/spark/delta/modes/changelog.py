@@ -8,8 +8,6 @@ from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.saving import save
 from handlers.spark.options import SparkOptions
 
-__all__ = ["Changelog"]
-
 
 class Changelog:
     """Appends segments as they are."""

@@ -14,8 +14,6 @@ from handlers.spark.delta.modes.keyless import KeylessReplica
 from handlers.spark.delta.modes.replica import Replica
 from handlers.spark.options import SparkOptions
 
-__all__ = ["Applier", "applier_for"]
-
 
 class _Mode(Protocol):
     def bring(self, session: SparkSession, what: Bringing) -> None:

@@ -12,8 +12,6 @@ from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["History", "KeyNeeded"]
-
 _CHANGES = "binlane_changes"
 _VERSIONS = "binlane_versions"
 _PLACE = ("op", "topic", "partition", "offset", "index")

@@ -14,8 +14,6 @@ from handlers.spark.delta.statements import equal, listed
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["KeylessReplica"]
-
 _CHANGES = "binlane_changes"
 _STAGED = "binlane_staged"
 _KIND = "_binlane_kind"

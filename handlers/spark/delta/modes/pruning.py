@@ -13,8 +13,6 @@ from handlers.spark.delta.statements import literal
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import quoted
 
-__all__ = ["KeyRange", "key_range"]
-
 _LONGEST = 64
 """Characters of a bound: Delta keeps but 32 of a string in its statistics."""
 

@@ -17,8 +17,6 @@ from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
-__all__ = ["Replica"]
-
 _SEGMENTS = "binlane_segments"
 _CHANGES = "binlane_changes"
 

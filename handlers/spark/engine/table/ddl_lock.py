@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from handlers.logs import get_logger
 
-__all__ = ["DDLLock", "ddl_lock_of"]
-
 _log = get_logger("spark")
 
 

@@ -14,8 +14,6 @@ from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime import errors
 from handlers.spark.runtime.session import SharedSpark
 
-__all__ = ["LogFailure", "SparkFailure", "cannot_follow", "explained"]
-
 # What Java says of a disk that is no fault of what is written.
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
 # What Spark says of a file whose rows it cannot read, for a segment's.

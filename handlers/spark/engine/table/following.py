@@ -17,8 +17,6 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["Following"]
-
 
 class Following:
     """Of one table. The caller sees to it that one thing is done at a time."""

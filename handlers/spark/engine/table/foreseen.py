@@ -20,8 +20,6 @@ from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.widening import can_widen
 
-__all__ = ["Foreseen", "SeenTable"]
-
 _SPELLED = ("time", "set", "binary")
 """Values of these may change though Spark's type does not."""
 

@@ -20,8 +20,6 @@ from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
 from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Entry", "LogEnd"]
-
 Entry = tuple[Statement, pa.Table, bool, Marks]
 """A statement, rows that come right behind it, whether these lack columns, and the marks with both."""
 

@@ -9,8 +9,6 @@ from handlers.logs import get_logger
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["FOLDER", "MergeSize"]
-
 FOLDER = "_merging"
 _LEAST = 4 * 2**20
 """Bytes: less is not worth a commit, and begins without being written down."""

@@ -23,8 +23,6 @@ from handlers.spark.log.segments import Segment, SegmentLog
 from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Merges"]
-
 _ROUNDS = 8
 """Of one merge, while other workers write the same table."""
 _PATIENCE = 60.0

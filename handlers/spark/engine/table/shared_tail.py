@@ -19,8 +19,6 @@ from handlers.spark.log.segment_file import BrokenLog, Segment, missing, source_
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["SharedTail"]
-
 _FEW_BYTES = 64 * 2**10
 """Of the rows of one batch in memory: what has more is a segment of its own."""
 _MOST_PIECES = 128

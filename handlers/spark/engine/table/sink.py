@@ -23,8 +23,6 @@ from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["TableSink"]
-
 _ROUNDS = 8
 """Of one batch, while other workers write the same log."""
 _FAULTS = 3

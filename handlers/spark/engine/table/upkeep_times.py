@@ -8,8 +8,6 @@ from contextlib import suppress
 
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
-__all__ = ["UpkeepTimes"]
-
 _FOLDER = "_upkeep"
 _NAME = re.compile(r"([a-z]+)-(\d{12})")
 

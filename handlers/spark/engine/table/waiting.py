@@ -11,8 +11,6 @@ from typing import NamedTuple
 from handlers.spark.log.segments import Segment
 from handlers.spark.rows.shape import Shape
 
-__all__ = ["Unmerged", "Waiting"]
-
 
 class Waiting(NamedTuple):
     """How much waits."""

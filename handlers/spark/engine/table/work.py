@@ -41,8 +41,6 @@ from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 
-__all__ = ["TableWork"]
-
 
 class TableWork:
     """The Spark side of one table. The caller sees to it that one thing is done at a time."""

@@ -22,8 +22,6 @@ from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.runtime.session import SharedSpark
 
-__all__ = ["World"]
-
 
 @dataclass(frozen=True, slots=True)
 class World:

@@ -17,8 +17,6 @@ import pyarrow as pa
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Index", "Piece", "body_of", "encoded", "read_index", "read_piece", "rows_of"]
-
 _VERSION = 1
 _MAGIC = b"binlane pack"
 _TAIL = struct.Struct("<QIB12s")

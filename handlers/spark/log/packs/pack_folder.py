@@ -17,8 +17,6 @@ from collections.abc import Collection
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
 from handlers.spark.log.used_up import UsedUp
 
-__all__ = ["SHARED", "PackFolder", "StreamEnded", "is_stream"]
-
 SHARED = "_shared"
 """The folder of all streams, in the folder of all logs."""
 _NAME = re.compile(r"(\d{20})\.pack")

@@ -11,8 +11,6 @@ from handlers.spark.log.packs.pack_folder import SHARED, PackFolder, StreamEnded
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.stores.interface import Files
 
-__all__ = ["Streams", "read_stream"]
-
 _LOOKS = 20
 """At a stream whose worker goes on putting meanwhile."""
 _ABANDONED_MS = 3_600_000

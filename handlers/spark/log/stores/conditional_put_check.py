@@ -7,9 +7,6 @@ from collections.abc import Callable
 
 from handlers.spark.log.stores.interface import AlreadyThere, FilesError, temporary_name
 
-__all__ = ["Proof", "StoreOverwrites"]
-
-
 _NAMES = 3
 """Tried before a store that says of each new one that it is there is refused."""
 

@@ -20,8 +20,6 @@ from handlers.spark.runtime.java_classes import java_class
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HadoopFiles", "hadoop_conf"]
-
 # https://hadoop.apache.org/docs/r3.5.0/api/org/apache/hadoop/fs/Options.CreateFileOptionKeys.html
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _ABORTABLE = "fs.capability.outputstream.abortable"

@@ -12,16 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "AlreadyThere",
-    "Entry",
-    "Files",
-    "FilesError",
-    "is_temporary",
-    "scheme_of",
-    "temporary_name",
-]
-
 # The leading dot hides it from Spark, as from `ls`.
 _TEMPORARY = re.compile(r"\.binlane-[0-9a-f]{32}\.tmp")
 

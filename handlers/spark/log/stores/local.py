@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
 
-__all__ = ["LocalFiles", "plain_path"]
-
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # What file systems without hard links (CIFS, FUSE, exFAT) answer to link(2).

@@ -17,8 +17,6 @@ from handlers.spark.log.stores.conditional_put_check import Proof
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
 from handlers.spark.log.stores.random_access import RandomAccess
 
-__all__ = ["ObjectFiles"]
-
 _SCHEMES = {"s3n": "s3a", "gcs": "gs"}
 """Other names that Spark takes."""
 _COPIES_AT_ONCE = 16

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-__all__ = ["RandomAccess"]
-
 
 class RandomAccess(io.RawIOBase):
     """Reads what is asked for, and no more: for `pyarrow.PythonFile`."""

@@ -14,16 +14,6 @@ from handlers.api import Operation
 from worker.formats.canal.packets.messages import DecodeError, Entry, Messages, Packet, RowChange
 from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
 
-__all__ = [
-    "ROW_EVENTS",
-    "Content",
-    "explain",
-    "place_of",
-    "read_content",
-    "read_entry",
-    "row_change",
-]
-
 _MESSAGES = 7
 """The type of packet that holds changes."""
 _UNCOMPRESSED = (0, 1)

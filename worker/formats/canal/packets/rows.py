@@ -34,8 +34,6 @@ from worker.formats.interface import (
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
 
-__all__ = ["Packets"]
-
 _TRUNCATE = 8
 _ShapeKey = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Names, types, names of the key."""

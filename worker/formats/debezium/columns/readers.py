@@ -20,8 +20,6 @@ from worker.formats.table_history import TableDefinition
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
 
-__all__ = ["fields_of", "readers_of"]
-
 
 def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
     """The columns that the schema tells. `hidden`: how the names begin of what a flattened record holds

@@ -12,8 +12,6 @@ from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.values import bits_of
 from worker.formats.debezium.postgres.types import sized_decimal
 
-__all__ = ["Column", "type_of_column", "type_of_field"]
-
 # After the size: INT(10) UNSIGNED.
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")
 # Other spellings of types that are known by one name.

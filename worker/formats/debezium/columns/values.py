@@ -30,8 +30,6 @@ from worker.formats.debezium.connect.values import (
     unscaled,
 )
 
-__all__ = ["reader_of"]
-
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))
 _BLOBS = {"binary": 1, "tinyblob": 255}
 """Their longest values in bytes, where no size says it."""

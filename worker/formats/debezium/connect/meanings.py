@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from worker.formats.debezium.connect.schema import Field
 
-__all__ = ["DECIMAL", "SOURCE", "Types", "types_of"]
-
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SOURCE = "__debezium.source.column."
 """How the parameters begin that tell the source's own type (`datatype.propagate.source.type`)."""

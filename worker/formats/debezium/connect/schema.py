@@ -14,8 +14,6 @@ import msgspec
 
 from worker.formats.json_values import DECODE_ERRORS
 
-__all__ = ["BEGIN", "Envelopes", "Field", "Head", "columns_of", "unquoted_list"]
-
 BEGIN = b'{"schema"'
 """How a value with a schema begins. (A row may have a column of that name, too.)"""
 

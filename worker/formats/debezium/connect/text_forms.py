@@ -14,8 +14,6 @@ from typing import Any
 from handlers.decimals import bounded
 from worker.formats.debezium.connect.values import Reader, digits_of, scaled, unscaled
 
-__all__ = ["any_decimal", "bytes_from_text", "decimal_from_text"]
-
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 _URL_SAFE = str.maketrans("-_", "+/")
 _SPECIAL = {"POSITIVE_INFINITY": Decimal("Infinity"), "NEGATIVE_INFINITY": Decimal("-Infinity")}

@@ -11,22 +11,6 @@ from typing import Any, TypeVar
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.mysql.values import converter_of
 
-__all__ = [
-    "LOST",
-    "Beyond",
-    "as_lost",
-    "as_none",
-    "as_told",
-    "date_of",
-    "far_moment",
-    "in_utc",
-    "length_of",
-    "moment_of",
-    "of_nanos",
-    "temporal_text",
-    "zoned_time",
-]
-
 Time = TypeVar("Time", date, datetime)
 
 _EPOCH = datetime(1970, 1, 1)

@@ -32,20 +32,6 @@ from worker.formats.debezium.connect.times import (
     zoned_time,
 )
 
-__all__ = [
-    "AS_IT_IS",
-    "Forms",
-    "Reader",
-    "array_of",
-    "bits_of",
-    "connect_reader",
-    "digits_of",
-    "enum_of",
-    "scaled",
-    "set_of",
-    "unscaled",
-]
-
 
 class Reader(NamedTuple):
     """How the JSON values of one column become Python values."""

@@ -10,8 +10,6 @@ from worker.formats.debezium.connect.meanings import SOURCE, types_of
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
-__all__ = ["native_text", "source_type", "with_native"]
-
 _OWN = frozenset(
     (
         *("jsonb", "hstore", "citext", "ltree", "inet", "cidr", "macaddr", "macaddr8", "xml", "tsvector"),

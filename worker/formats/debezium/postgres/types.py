@@ -12,8 +12,6 @@ from typing import NamedTuple
 from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field
 
-__all__ = ["PostgresType", "postgres_type", "sized_decimal", "spelled"]
-
 
 class PostgresType(NamedTuple):
     """A column type."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from worker.formats.debezium.source import Payload
 
-__all__ = ["AVRO_MARK", "is_unavailable", "lacks_values"]
-
 _TEXT = "__debezium_unavailable_value"
 _BASE64 = base64.b64encode(_TEXT.encode()).decode()
 _HEX = _TEXT.encode().hex()

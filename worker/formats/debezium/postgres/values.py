@@ -18,8 +18,6 @@ from worker.formats.debezium.connect.values import (
 )
 from worker.formats.debezium.postgres.types import postgres_type
 
-__all__ = ["postgres_reader"]
-
 _MONEY = 19  # digits
 _DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 

@@ -18,8 +18,6 @@ from worker.formats.schema_registry.avro.schema import AvroSchema
 from worker.formats.schema_registry.avro.values import Readers, int32, length, read_block, varint
 from worker.formats.schema_registry.avro.weights import VALUE, open_budget
 
-__all__ = ["Code", "branches_of"]
-
 _INDENT = "    "
 _DEPTH = 4
 """Records in each other that are taken apart; deeper ones are read whole."""

@@ -14,8 +14,6 @@ import msgspec
 from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import AvroSchema
 
-__all__ = ["connect_schema", "has_meanings"]
-
 _TYPES = {
     "boolean": "boolean",
     "int": "int32",

@@ -16,8 +16,6 @@ from worker.formats.schema_registry.avro.code import Code, branches_of
 from worker.formats.schema_registry.avro.schema import AvroField, AvroSchema
 from worker.formats.times import FIRST_MS, LAST_MS
 
-__all__ = ["AvroEnvelope", "Placed", "RowsReader", "envelope_of"]
-
 _SOURCE = {
     "name": "string",
     "file": "string",

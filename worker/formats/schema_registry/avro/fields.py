@@ -9,8 +9,6 @@ import msgspec
 
 from worker.formats.schema_registry.avro.schema import SchemaError
 
-__all__ = ["FieldBudget"]
-
 _MOST_FIELDS = 20_000
 """A row of 5,000 columns stands in an envelope twice."""
 _MOST_BYTES = 16 << 20

@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["AvroField", "AvroSchema", "SchemaError", "parse"]
-
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DEPTH = 64
 _MOST_TYPES = 20_000

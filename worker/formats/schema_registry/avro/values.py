@@ -15,18 +15,6 @@ from typing import Any
 from worker.formats.schema_registry.avro.schema import AvroSchema
 from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
 
-__all__ = [
-    "READ_ERRORS",
-    "Reader",
-    "Readers",
-    "int32",
-    "length",
-    "read_block",
-    "read_string",
-    "reader_of",
-    "varint",
-]
-
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
 READ_ERRORS = (ValueError, IndexError, struct.error, RecursionError, OverflowError)

@@ -12,8 +12,6 @@ import msgspec
 
 from worker.formats.schema_registry.avro.schema import AvroSchema, SchemaError
 
-__all__ = ["VALUE", "Weights", "open_budget", "take"]
-
 VALUE = 100
 """About how many bytes any value takes, with its text in JSON; those of its own bytes come on top."""
 _RECORD = 300

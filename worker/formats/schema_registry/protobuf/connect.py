@@ -18,8 +18,6 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from worker.formats.schema_registry.avro.schema import SchemaError
 from worker.formats.schema_registry.protobuf.leaves import Told, key_of, leaf, scalar
 
-__all__ = ["MessageReader", "Meter"]
-
 _DEPTH = 32
 _MOST_FIELDS = 20_000
 _MOST_BYTES = 64 << 20

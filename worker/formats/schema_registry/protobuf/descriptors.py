@@ -29,8 +29,6 @@ from google.protobuf.message import Error
 
 from worker.formats.schema_registry.avro.schema import SchemaError
 
-__all__ = ["file_of", "indexes_at", "message_of"]
-
 _OWN = "binlane/schema.proto"
 _MOST_INDEXES = 64
 _MOST_VARINT = 5

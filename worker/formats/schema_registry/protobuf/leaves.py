@@ -14,8 +14,6 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-__all__ = ["Read", "Told", "key_of", "leaf", "scalar"]
-
 Told = Mapping[str, Any]
 """A schema of Connect's, as its JSON has it."""
 Read = Callable[[Any], Any]

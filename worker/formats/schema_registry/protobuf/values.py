@@ -15,8 +15,6 @@ from worker.formats.schema_registry.avro.schema import SchemaError
 from worker.formats.schema_registry.protobuf.connect import MessageReader
 from worker.formats.schema_registry.protobuf.descriptors import file_of, indexes_at, message_of
 
-__all__ = ["ProtobufSchema"]
-
 _FIRST = (0,)
 _MOST_MESSAGES = 4
 """Of one schema: Debezium's has one."""
