@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,8 @@ def check(target: Target, examples: st.SearchStrategy[Example], *, first: int, c
     """Try `count` of the examples, those of the seed `first`. Raises AssertionError with the smallest that is
     wrong."""
 
+    found: list[list[str]] = []
+
     @seed(first)
     @settings(
         max_examples=count,
@@ -26,6 +30,9 @@ def check(target: Target, examples: st.SearchStrategy[Example], *, first: int, c
     @given(together=st.lists(examples, min_size=1, max_size=target.at_once))
     def holds(together: list[Example]) -> None:
         wrong = differences(together, target)
+        if wrong and not found:
+            found.append(wrong)
+            sys.stderr.write(f"found one, and look for a smaller one: {wrong[-1]}\n")
         assert not wrong, "\n".join(wrong)
 
     holds()
