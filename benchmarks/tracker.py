@@ -14,7 +14,8 @@ from sortedcontainers import SortedSet
 from benchmarks.context import Context
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_most
-from offsets.tracker import OffsetTracker, Run
+from offsets.run import Run
+from offsets.tracker import OffsetTracker
 
 __all__ = ["run"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import structlog
 
 import binlane  # noqa: F401 - binlane's own packages come first
-from handlers.spark.read.current import NothingToSee, create_views, current
+from handlers.spark.read.current import create_views, current
+from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
 

@@ -20,8 +20,6 @@ from offsets.finished import FinishedMap, Window
 from offsets.run import Run
 from offsets.types import Checkpoint, Mark, OffsetRange
 
-__all__ = ["OffsetTracker", "Run", "checkpoints"]
-
 
 class OffsetTracker:
     """The offsets of one partition during one assignment; a new assignment (epoch) gets a tracker of its own.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from handlers.kafka.librdkafka import SettingsError
 from worker.configuration.kafka_properties import (
-    SettingsError,
     admin_settings,
     check_settings,
     consumer_settings,

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from worker.observing.metric_definitions import DEFINITIONS, markdown_table
-from worker.observing.metrics import MAX_TABLE_LABELS, OTHER_TABLES, Metrics
+from worker.observing.metrics import Metrics
 from worker.observing.status import (
     CheckpointStatus,
     KafkaStatus,
@@ -26,6 +26,7 @@ from worker.observing.status import (
     TargetStatus,
     WorkerStatus,
 )
+from worker.observing.table_labels import MAX_TABLE_LABELS, OTHER_TABLES
 
 PROMISED = {
     "binlane_records_consumed_total": {"topic", "partition"},

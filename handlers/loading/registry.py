@@ -19,17 +19,6 @@ from handlers.loading.calls import uncallable
 from handlers.loading.user_modules import OWN, user_module
 from handlers.options.faults import check_options, nearest
 
-__all__ = [
-    "BUILT_IN",
-    "HandlerTypeError",
-    "OptionsError",
-    "check_options",
-    "create",
-    "load_function",
-    "resolve",
-    "section_model",
-]
-
 BUILT_IN = {
     "clickhouse": "handlers.clickhouse:ClickHouseHandler",
     "elasticsearch": "handlers.elasticsearch:ElasticsearchHandler",

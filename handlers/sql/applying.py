@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from handlers.api import Batch, Change, Row
 from handlers.mysql.ddl import TableName
 from handlers.native_types import SchemaTypes
+from handlers.progress.marks import WHOLE
 from handlers.rows import ValueUntold, check_all_told
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.fitting import Fitting, Unfit
 from handlers.sql.folding import Block, Folded, KeyMissing, blocks, fold, pieces
-from handlers.sql.marks import WHOLE, Marks, Pending, Source
+from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
@@ -28,9 +29,6 @@ from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
-
-__all__ = ["UNFIT", "Applier", "ChangeFailed", "Unfit"]
-
 
 UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
 """What is wrong with a change itself."""

@@ -24,8 +24,6 @@ from handlers.sql.kept_tables import Kept
 from handlers.sql.own_tables import OwnTables
 from handlers.sql.target.if_missing import insert_if_missing
 
-__all__ = ["WHOLE", "Marks", "Pending", "Source"]
-
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
 _ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200, "seen_columns": None, "owner": None}

@@ -19,8 +19,6 @@ from offsets.stores.identity import FileLock, held_by_another
 from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Mark, TopicPartition
 
-__all__ = ["FileEntry", "FileStore", "reason_of"]
-
 _log = structlog.get_logger(__name__)
 
 _ADVICE = {

@@ -12,7 +12,8 @@ from traced_memory import memory_of_trackers
 
 import offsets.run
 from offsets.metadata import encode
-from offsets.tracker import OffsetTracker, Run
+from offsets.run import Run
+from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, OffsetRange
 
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from offsets import run as run_module
 from offsets.metadata import encode
-from offsets.tracker import OffsetTracker, Run
+from offsets.run import Run
+from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, OffsetRange
 
 # From one record to the next: mostly side by side, at times a marker between, at times so far that no flags

@@ -19,7 +19,8 @@ import pymysql
 import pytest
 from spark_sessions import SparkKeeper
 
-from handlers.spark.read.current import NothingToSee, current
+from handlers.spark.read.current import current
+from handlers.spark.read.view import NothingToSee
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -19,7 +19,8 @@ from stack.jars import DEBEZIUM_VERSION, connect_jars, debezium_plugin
 from stack.parts import ROOT, Connect, Source, Traffic, near, prometheus
 from worker.demo.screen import Screen
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
-from worker.local.broker import HOST, Broker, BrokerError
+from worker.local.broker import Broker, BrokerError
+from worker.local.broker_settings import HOST
 
 __all__ = ["Stack", "StackError", "started"]
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from handlers.spark import SparkSection
-from handlers.spark.read.current import NothingToSee, current
+from handlers.spark.read.current import current
+from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.session import SharedSpark
 from worker.observing import logs
 

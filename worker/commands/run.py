@@ -10,11 +10,10 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from handlers.kafka.librdkafka import explain
+from handlers.kafka.librdkafka import SettingsError, explain
 from handlers.loading.registry import HandlerTypeError, OptionsError
 from handlers.process_end import process_ends
 from worker.configuration import load
-from worker.configuration.kafka_properties import SettingsError
 from worker.observing import logs
 from worker.running.worker import Worker
 

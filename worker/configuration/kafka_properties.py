@@ -22,16 +22,6 @@ from handlers.kafka.librdkafka import (
     refuse_units,
 )
 
-__all__ = [
-    "KafkaSection",
-    "SettingsError",
-    "admin_settings",
-    "check_settings",
-    "consumer_settings",
-    "producer_settings",
-    "settings_faults",
-]
-
 # What binlane's promises rest on, and where the user says the same thing.
 _OWNED = {
     "bootstrap.servers": "set kafka.bootstrap_servers instead",

@@ -28,19 +28,6 @@ from worker.configuration.values import (
     TopicPattern,
 )
 
-__all__ = [
-    "CheckpointRule",
-    "DeadLetterRule",
-    "HttpRule",
-    "JournalRule",
-    "KafkaRule",
-    "LanesRule",
-    "LoggingRule",
-    "Section",
-    "TlsRule",
-    "TracingRule",
-]
-
 
 class KafkaRule(Section):
     """Where the change records come from."""

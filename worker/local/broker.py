@@ -37,8 +37,6 @@ from worker.local.broker_settings import (
 )
 from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options
 
-__all__ = ["HOST", "Broker", "BrokerError"]
-
 _START_SECONDS = 120
 _STOP_SECONDS = 15
 _ANSWER_SECONDS = 30

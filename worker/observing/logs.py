@@ -15,8 +15,6 @@ from handlers.logs import get_logger
 from worker.observing.log_limits import LogLimits
 from worker.observing.visible_text import visible
 
-__all__ = ["LIMITS", "configure", "get_logger", "listen", "log_unhandled", "tell_left_out"]
-
 Redact = Callable[[str], str]
 Listener = Callable[[str, EventDict], None]
 

@@ -34,17 +34,7 @@ from worker.observing.logs import LIMITS
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
 from worker.observing.status_metrics import of_status
-from worker.observing.table_labels import MAX_TABLE_LABELS, OTHER_TABLES, TableLabels
-
-__all__ = [
-    "MAX_TABLE_LABELS",
-    "OTHER_TABLES",
-    "CommitResult",
-    "DropReason",
-    "Metrics",
-    "RebalanceKind",
-    "ReloadResult",
-]
+from worker.observing.table_labels import MAX_TABLE_LABELS, TableLabels
 
 CommitResult = Literal["success", "failure"]
 ReloadResult = Literal["success", "refused"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from handlers.logs import get_logger
 from worker.configuration.shown import Setting, shown_settings
 from worker.http.watch import Sources
 from worker.observing import logs
@@ -13,7 +14,7 @@ from worker.observing.overview.timeline import Timeline
 from worker.partitions.committer import Committer
 from worker.running.status_report import StatusReport
 
-log = logs.get_logger("overview")
+log = get_logger("overview")
 
 
 class Overview:

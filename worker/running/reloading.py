@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import HandlerTypeError, OptionsError
+from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, ConfigurationError, load
@@ -19,7 +20,7 @@ from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerOpenErro
 from worker.running.handlers.plan import HandlerPlan
 from worker.units.home_lane import home_lane
 
-log = logs.get_logger("reload")
+log = get_logger("reload")
 
 
 class Reloader:

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from handlers import StopWorker
 from handlers.hanging_calls import Bounded, GivenUp
+from handlers.logs import get_logger
 from offsets.stores import CheckpointError
 from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from worker.http.server import HttpServer
     from worker.running.overview import Overview
 
-log = logs.get_logger("worker")
+log = get_logger("worker")
 
 _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5

@@ -19,7 +19,8 @@ from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
-from handlers.spark.rows.pieces import AlonePiece, Piece, pieces, shape_of_log
+from handlers.spark.rows.added import shape_of_log
+from handlers.spark.rows.pieces import AlonePiece, Piece, pieces
 from handlers.spark.rows.shape import Shape
 
 log = get_logger("handlers.files")

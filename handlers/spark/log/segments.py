@@ -15,8 +15,6 @@ from handlers.spark.log.segment_folder import MissingSegment, SegmentFolder
 from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
-__all__ = ["BrokenLog", "Segment", "SegmentLog", "SegmentTaken"]
-
 _LOOKS = 5
 """At a folder in which other workers put and remove meanwhile."""
 

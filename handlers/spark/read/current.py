@@ -18,14 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.owner import logs_below
-from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import AnySpark, columns_of, head_of, shown_sql
+from handlers.spark.read.inspection import columns_of, head_of, shown_sql
 from handlers.spark.read.newest import newest_frame
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted
-
-__all__ = ["NothingToSee", "create_views", "current"]
 
 
 def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: str = "_") -> DataFrame:

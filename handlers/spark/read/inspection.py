@@ -25,18 +25,6 @@ from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, app_id
 
-__all__ = [
-    "AnySpark",
-    "End",
-    "columns_of",
-    "end_of",
-    "head_of",
-    "log_of",
-    "mode_of",
-    "newest_sql",
-    "version_of",
-]
-
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
 """At a log and its table while a worker changes both."""

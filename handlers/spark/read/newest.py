@@ -7,8 +7,9 @@ import uuid
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.arrow_rows import newest_of
+from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import AnySpark, head_of, newest_sql
+from handlers.spark.read.inspection import head_of, newest_sql
 from handlers.spark.read.shared import Shared
 from handlers.spark.table_ref import TableRef
 

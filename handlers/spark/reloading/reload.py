@@ -21,8 +21,9 @@ import msgspec
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.progress.marks import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
-from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import UnknownSegments
+from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.state import look
 from handlers.spark.engine.lake import Lake
 from handlers.spark.engine.table.failures import SparkFailure, explained
@@ -30,7 +31,8 @@ from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import BrokenLog, SegmentLog, SegmentTaken
+from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.options import SparkOptions
 from handlers.spark.reloading.alike import check_alike
 from handlers.spark.reloading.entry import NewRows, number_of

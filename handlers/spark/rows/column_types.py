@@ -11,10 +11,8 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from handlers.mysql.types import BYTES, SHAPES, SYNONYMS, read_type
-from handlers.spark.rows.conversions import ColumnType, fitting, singles, text, time_text
+from handlers.spark.rows.conversions import ColumnType, fitting, singles, time_text
 from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
-
-__all__ = ["STRING", "USUAL", "ColumnType", "column_type", "override", "spark_name", "text", "time_text"]
 
 STRING = fitting(pa.string())
 

@@ -13,14 +13,12 @@ from itertools import groupby
 import pyarrow as pa
 
 from handlers.api import Change, Row
-from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names, shape_of_log
+from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.folding import fold
 from handlers.spark.rows.images import image_of, images_of, keys_of
 from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.source_columns import Columns, Run
-
-__all__ = ["AlonePiece", "Piece", "RowPiece", "log_schema", "pieces", "shape_of_log"]
 
 _ALONE = frozenset(("ddl", "truncate"))
 _NOTHING = Declared()

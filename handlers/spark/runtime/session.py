@@ -11,13 +11,10 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from handlers.spark.default_files import plain_paths_are_local
-from handlers.spark.runtime.conf import place, spark_conf
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
 from handlers.spark.section import SparkSection
-
-__all__ = ["SharedSpark", "acquire", "place", "release", "spark_conf"]
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error; what failed is
 # raised, and told by whoever handles it.

@@ -13,10 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.column_types import Unsigned64
-from handlers.sql.types.driver_values import DRIVERS, UnfitValue, duration_text, json_text, text_of
-
-__all__ = ["Kind", "UnfitValue", "duration_text", "encode", "kind_of", "text_of"]
-
+from handlers.sql.types.driver_values import DRIVERS, UnfitValue, json_text, text_of
 
 _SHOWN = 40
 

@@ -15,7 +15,8 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import Segment, SegmentLog
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.added import Mode, log_schema

@@ -25,7 +25,7 @@ from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.merges import Merges
 from handlers.spark.log.last_seen_table import Held, Told
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import Segment
+from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef
 

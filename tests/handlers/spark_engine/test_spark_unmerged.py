@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 
 from handlers.spark.engine.table.waiting import Unmerged, Waiting
-from handlers.spark.log.segments import Segment
+from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import Shape
 
 NARROW = Shape(pa.schema([("id", pa.int32())]), ("id",))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
 from handlers import HandlerContext, Rejected
-from handlers.loading.registry import check_options
+from handlers.options.faults import check_options
 from handlers.sql import SqlHandler
 from handlers.sql.handler import DatabaseError
 

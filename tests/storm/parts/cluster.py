@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from confluent_kafka.cimpl import NewTopic
 
 from storm.parts.network import Relay
-from worker.local.broker import HOST, Broker
-from worker.local.broker_settings import free_port
+from worker.local.broker import Broker
+from worker.local.broker_settings import HOST, free_port
 
 __all__ = ["Cluster", "Node", "drained"]
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import Message, Row, RowShape, TiDB, refuse_statement
+from worker.formats.canal.rows import Message, RowShape, TiDB, refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.row_struct import Row
 
 _OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 

@@ -15,17 +15,10 @@ import msgspec
 
 from handlers import Change
 from worker.formats.canal.changes import changes_of
-from worker.formats.canal.rows import (
-    REFUSALS,
-    Message,
-    Row,
-    RowsDecoder,
-    RowShape,
-    read_shape,
-)
+from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, read_shape
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
-from worker.formats.row_struct import Shapes
+from worker.formats.row_struct import Row, Shapes
 from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
 

@@ -20,17 +20,6 @@ from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.times import Milliseconds
 
-__all__ = [
-    "REFUSALS",
-    "Message",
-    "Row",
-    "RowShape",
-    "RowsDecoder",
-    "TiDB",
-    "read_shape",
-    "refuse_statement",
-]
-
 Rows = TypeVar("Rows")
 
 REFUSALS = (*DECODE_ERRORS, ValueError, ArithmeticError)

@@ -13,7 +13,8 @@ import msgspec
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.dts.header import Header, names_of, read_header, routing_key
-from worker.formats.dts.record import DTSRecord, RecordReader, Row
+from worker.formats.dts.record import DTSRecord, RecordReader
+from worker.formats.dts.shape import Row
 from worker.formats.dts.statements import is_truncate, table_of
 from worker.formats.images import Image, changes_from, deleted, lacking, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord

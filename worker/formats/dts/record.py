@@ -18,8 +18,6 @@ from worker.formats.row_struct import Shapes
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.values import read_string, reader_of, varint
 
-__all__ = ["DTSRecord", "RecordReader", "Row", "Shape"]
-
 _KEY_TAG, _GTID_TAG = "pk_uk_info", "GTID"
 _NO_TRANSACTION = ("", "0")
 

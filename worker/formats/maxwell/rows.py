@@ -20,8 +20,6 @@ from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, sp
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
 
-__all__ = ["Header", "Message", "Row", "RowShape"]
-
 Data = TypeVar("Data")
 
 _NULL = msgspec.Raw(b"null")

@@ -16,7 +16,8 @@ from worker.observing.overview.ranking import (
     partitions_by_trouble,
 )
 from worker.observing.overview.timeline import Entry
-from worker.observing.overview.troubles import Trouble, headline, troubles
+from worker.observing.overview.trouble import Trouble
+from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 
 _MOST_PARTS = 100

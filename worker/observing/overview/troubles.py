@@ -21,8 +21,6 @@ from worker.observing.overview.trouble import (
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
-__all__ = ["Trouble", "headline", "troubles"]
-
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
 _LONG_SECONDS = 60.0
 """A batch that runs longer is told of."""

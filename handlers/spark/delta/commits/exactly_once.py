@@ -14,21 +14,9 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
 from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segments import BrokenLog, SegmentLog
+from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.log.segments import SegmentLog
 from handlers.spark.table_ref import TableRef
-
-__all__ = [
-    "STRICT",
-    "LostCommit",
-    "MergeConflict",
-    "check_goes_on",
-    "fenced",
-    "is_conflict",
-    "known_segment",
-    "lost",
-    "remember_segment",
-    "settings",
-]
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"

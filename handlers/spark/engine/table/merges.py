@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from handlers.api import Rejected, TargetUnavailable
-from handlers.spark.delta.commits.exactly_once import LostCommit, MergeConflict
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.last_seen_table import Held
-from handlers.spark.log.segments import Segment, SegmentLog
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 

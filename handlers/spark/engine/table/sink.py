@@ -19,7 +19,8 @@ from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segments import Segment, SegmentLog, SegmentTaken
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
 from handlers.spark.rows.shape import Shape
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from handlers.spark.log.segments import Segment
+from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import Shape
 
 

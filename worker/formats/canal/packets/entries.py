@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from handlers.api import Operation
-from worker.formats.canal.packets.messages import DecodeError, Entry, Messages, Packet, RowChange
+from worker.formats.canal.packets.messages import Entry, Messages, Packet, RowChange
 from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
 
 _MESSAGES = 7

@@ -9,9 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
-
-__all__ = ["DecodeError", "Entry", "Messages", "Packet", "RowChange"]
 
 _PACKAGE = "binlane.canal"
 _FIELDS: dict[str, dict[str, tuple[int, str]]] = {
