@@ -1,0 +1,143 @@
+"""Prints how large the product's structure is, and each class beyond a bound.
+
+    python tools/figures.py [--all]
+
+The bounds: 9 parameters of a constructor; 12 attributes of an object; no attribute of another object set
+after it was made; no class that inherits from another of the product, but from a protocol, an exception, a model or
+`Handler`; 70,000 lines and 560 files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGES = ("binlane", "handlers", "offsets", "worker")
+MOST_PARAMETERS = 9
+MOST_ATTRIBUTES = 12
+MOST_LINES = 70_000
+MOST_FILES = 560
+_MAY_BE_INHERITED = ("Handler", "Protocol", "BaseModel", "Struct", "Exception", "Section", "Options")
+
+
+class Found(NamedTuple):
+    kind: str
+    where: str
+    """File, line and class."""
+    figure: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--all", action="store_true", help="name each place, not only the sums")
+    arguments = parser.parse_args()
+    root = Path(__file__).parent.parent
+    files = sorted(file for package in PACKAGES for file in (root / package).rglob("*.py"))
+    lines = sum(file.read_text(encoding="utf-8").count("\n") for file in files)
+    trees = {str(file.relative_to(root)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    found = list(places(trees))
+    told = [f"lines: {lines:,} (at most {MOST_LINES:,}); files: {len(files)} (at most {MOST_FILES})"]
+    for kind in ("parameters", "attributes", "set from outside", "inheritance"):
+        own = [one for one in found if one.kind == kind]
+        told.append(f"{kind}: {len(own)}")
+        told += [f"  {one.where}: {one.figure}" for one in own if arguments.all]
+    sys.stdout.write("\n".join(told) + "\n")
+
+
+def places(trees: dict[str, ast.Module]) -> Iterator[Found]:
+    """`trees`: file -> its syntax tree."""
+    classes = {
+        node.name: node
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield from _of_class(f"{file}:{node.lineno} {node.name}", node, classes)
+            elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+                yield from _set_from_outside(file, node)
+
+
+def _of_class(where: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[Found]:
+    fields = {
+        one.target.id
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and "ClassVar" not in ast.unparse(one.annotation)
+    }
+    is_dataclass = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    maker = next(
+        (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None
+    )
+    given = len(fields) if is_dataclass else 0
+    if maker is not None:
+        arguments = maker.args
+        given = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
+    if given > MOST_PARAMETERS and _is_made_by_hand(node, classes):
+        yield Found("parameters", where, str(given))
+    own = {
+        target.attr
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        for target in ast.walk(method)
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.ctx, ast.Store)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    }
+    attributes = own | (fields if is_dataclass else set())
+    if len(attributes) > MOST_ATTRIBUTES and _is_made_by_hand(node, classes):
+        yield Found("attributes", where, str(len(attributes)))
+    for base in node.bases:
+        name = ast.unparse(base).split("[", 1)[0].rsplit(".", 1)[-1]
+        if name in classes and not _may_be_inherited(name, classes):
+            yield Found("inheritance", where, name)
+
+
+def _is_made_by_hand(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    """Not a model of a configuration or a message: those have as many fields as what they describe."""
+    return not any(
+        _leads_to(ast.unparse(base), ("BaseModel", "Struct", "NamedTuple", "TypedDict", "Section"), classes)
+        for base in node.bases
+    )
+
+
+def _may_be_inherited(name: str, classes: dict[str, ast.ClassDef]) -> bool:
+    return name in _MAY_BE_INHERITED or any(
+        _leads_to(ast.unparse(base), _MAY_BE_INHERITED, classes) or "Error" in ast.unparse(base)
+        for base in classes[name].bases
+    )
+
+
+def _leads_to(base: str, wanted: tuple[str, ...], classes: dict[str, ast.ClassDef]) -> bool:
+    name = base.split("[", 1)[0].rsplit(".", 1)[-1]
+    if name in wanted:
+        return True
+    known = classes.get(name)
+    return known is not None and any(_leads_to(ast.unparse(one), wanted, classes) for one in known.bases)
+
+
+def _set_from_outside(file: str, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[Found]:
+    """`a.b.c = x` where a.b is another object of the class's own: it was made by somebody else."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    for target in targets:
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Attribute)
+            and isinstance(target.value.value, ast.Name)
+            and target.value.value.id == "self"
+        ):
+            yield Found("set from outside", f"{file}:{node.lineno}", ast.unparse(target))
+
+
+if __name__ == "__main__":
+    main()
