@@ -3,8 +3,8 @@
     python tools/figures.py [--all]
 
 The bounds: 9 parameters of a constructor; 12 attributes of an object; no attribute of another object set
-after it was made; no class that inherits from another of the product, but from a protocol, an exception, a model or
-`Handler`; 70,000 lines and 560 files.
+after it was made; no class that inherits from another of the product, but from a protocol, an exception, a
+model or `Handler`; 70,000 lines and 560 files.
 """
 
 from __future__ import annotations
