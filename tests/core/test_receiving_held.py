@@ -67,7 +67,6 @@ class Site:
             max_ahead=cast(Any, MaxAhead()),
             polls=cast(Any, SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)),
             backlog=cast(Any, ()),
-            fetched=None,
             clock=Clock(),
             **{name: cast(Any, Mock()) for name in parts},
         )

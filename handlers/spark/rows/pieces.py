@@ -215,7 +215,12 @@ class _Cutter:
 
     def _piece(self, run: Run, found: _Rows, places: Sequence[int]) -> RowPiece:
         arrays = found.columns.arrays(
-            found.rows, found.places, found.deleted, found.deleted_places, in_others=run.key
+            found.rows,
+            found.places,
+            found.deleted,
+            found.deleted_places,
+            in_others=run.key,
+            partial=found.partial,
         )
         shape = _shape(run, arrays)
         absent: list[list[str] | None] = [None] * len(places)

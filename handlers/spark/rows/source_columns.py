@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -148,14 +148,16 @@ class Columns:
         other_places: Sequence[int],
         *,
         in_others: Iterable[str],
+        partial: Collection[int] = (),
         are_nested: bool = False,
     ) -> dict[str, pa.Array]:
         """The columns of `rows`, and after them of `others`, which carry but some of them.
 
-        `places`: of each row, the change in the run that told it last. `are_nested`: `others` come into a
-        struct, of which the table declares nothing. Columns that have no value and no type
-        are left out, for Parquet has no column without a type; where all would be, they are strings. Raises
-        Rejected.
+        `places`: of each row, the change in the run that told it last. `partial`: which rows leave what they
+        lack as it is. `are_nested`: `others` come into a struct, of which the table declares nothing.
+
+        Columns that have no value and no type are left out, for Parquet has no column without a type; where
+        all would be, they are strings. Raises Rejected.
         """
         shared = frozenset(in_others)
         every_place = [*places, *other_places]
@@ -168,7 +170,7 @@ class Columns:
                 continue
             array = self.array(name, both, kept, every_place)
             self._check_declared(name, array[: len(rows)] if are_nested else array, both, every_place)
-            self._check_null(name, rows, places)
+            self._check_null(name, rows, places, partial)
             if len(array) < len(rows) + len(others):
                 array = pa.concat_arrays([array, pa.nulls(len(others), array.type)])
             made[name] = array
@@ -199,13 +201,15 @@ class Columns:
                 lambda where: f"column {name!r} holds {_shown(values[number])} at {where}: {why}",
             )
 
-    def _check_null(self, name: str, rows: Sequence[Row], places: Sequence[int]) -> None:
-        """Of an inserted row, what it lacks is null."""
+    def _check_null(
+        self, name: str, rows: Sequence[Row], places: Sequence[int], partial: Collection[int]
+    ) -> None:
+        """What a whole row lacks is null."""
         if not self._run.declared.must_be_told(name):
             return
-        for row, place in zip(rows, places, strict=True):
-            op = self._run.changes[place].op
-            if row.get(name) is None and op != "delete" and (name in row or op != "update"):
+        for number, (row, place) in enumerate(zip(rows, places, strict=True)):
+            is_null = row.get(name) is None and (name in row or number not in partial)
+            if is_null and self._run.changes[place].op != "delete":
                 raise self._run.rejected(
                     place,
                     lambda where: (

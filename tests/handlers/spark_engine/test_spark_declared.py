@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from spark_lake import Lake, MakeLake, change
 
@@ -148,7 +149,12 @@ def test_null_in_a_column_that_must_not_be_null_is_rejected(make_lake: MakeLake)
     lake.crash()
     assert rejected(lake, change(2, {"id": 2, "name": None})).at == 0
     lake.take(change(3, None, op="delete", before={"id": 7}))
-    lake.take(change(4, {"id": 1}, op="update"))  # does not carry it
+    without = change(4, {"id": 1}, op="update")
+    assert rejected(lake, without).at == 0  # it is whole, and what it does not have is NULL
+    partly = msgspec.structs.replace(without, lacks=frozenset({"name"}))
+    of_another = msgspec.structs.replace(partly, after={"id": 2}, offset=5)
+    assert "NOT NULL" in str(rejected(lake, change(4, {"id": 2}), of_another))
+    lake.take(partly)
     lake.sink().merge()
     assert lake.rows() == [(1, "a")]
 
