@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import json_messages
+import maxwell_messages
 import pytest
 from canal_messages import message
 from captured import CapturedRecord
@@ -89,3 +90,26 @@ def test_an_update_of_canal_lacks_the_columns_of_its_types_that_it_does_not_have
     changes: list[Change] = []
     Canal().decode(message(type="UPDATE", data=[{"id": "7", "total": "2.0"}], old=old), changes)
     assert [change.lacks for change in changes] == [{"note"}]
+
+
+@pytest.mark.parametrize("types", [{"id": "bigint", "total": "decimal(10,2)", "note": "text"}, None])
+def test_a_delete_tells_whether_its_row_may_lack_columns(types: Any) -> None:
+    told = {"id": 7, "total": 1}
+    json = json_messages.record({"op": "delete", "row": told})
+    layout = {"operation": "op", "after": "row", "key": ["id"]}
+    [whole] = json_messages.decode(json, **layout, updates="whole")
+    assert (whole.lacks, whole.before_is_whole) == (frozenset(), True)
+    [partial] = json_messages.decode(json, **layout)
+    assert (partial.lacks, partial.before_is_whole) == (None, True)
+    [one] = maxwell_messages.decode(maxwell_messages.row(type="delete", data=told))
+    assert (one.lacks, one.before_is_whole) == (None, True)
+    changes: list[Change] = []
+    row = {"id": "7", "total": "1.00"}
+    Canal().decode(message(type="DELETE", data=[row], mysqlType=types), changes)
+    assert [change.before_is_whole for change in changes] == [types is None]
+
+
+def test_the_old_half_of_a_moved_row_is_as_whole_as_the_row() -> None:
+    changes: list[Change] = []
+    Canal().decode(message(type="UPDATE", data=[{"id": "8", "total": "1"}], old=[{"id": "7"}]), changes)
+    assert [change.before_is_whole for change in changes if change.op == "delete"] == [False]

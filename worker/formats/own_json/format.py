@@ -121,7 +121,7 @@ class Json:
             gone, path = (after, self._after) if before is None else (before, self._before or ())
             if gone is None and columns is None:
                 raise UndecodableRecord("a delete without a row and without a key")
-            return columns, (deleted(read(gone or {}, path), columns),)
+            return columns, (deleted(read(gone or {}, path), columns, self._lacks),)
         if after is None:
             raise UndecodableRecord(f"an operation {op} without a row at json.after: {self._layout.after}")
         row = read(after, self._after)
