@@ -170,18 +170,6 @@ def test_a_marked_row_says_what_it_lacks() -> None:
     assert (unsure.after.keys(), unsure.lacks) == ({"id", "mail", "deleted_at"}, None)
 
 
-def test_a_mark_keeps_what_the_delete_does_not_tell(tmp_path: Path) -> None:
-    """As `json` and Maxwell without definitions, which may tell a part of the row."""
-    rule = rule_of(deletes="mark")
-    with target(tmp_path) as (apply, rows):
-        apply(rule, changes_of({"after": dict(TAKEN)}, types=TYPES))
-        gone = {"before": {"id": 1, "consent": True}, "after": None, "lacks": None}
-        apply(rule, changes_of(gone, types=TYPES, offset=1))
-        [row] = rows("mail, deleted_at")
-    assert row["mail"] == TAKEN["mail"]
-    assert row["deleted_at"] is not None
-
-
 def test_a_mark_of_a_row_that_left_is_whole_only_if_its_update_was() -> None:
     update = {"op": "update", "before": dict(TAKEN), "after": dict(LEFT), "lacks": None}
     (marked,) = ruled(rule_of(filter=FILTER, deletes="mark"), changes_of(update))
