@@ -58,6 +58,7 @@ def test_an_update_of_json_is_whole_if_the_configuration_says_so() -> None:
     assert (change.after, change.lacks) == ({"id": 1, "a": "x", "b": "y"}, None)
     assert not change.before_is_whole
     [change] = json_messages.decode(json_messages.record(update), updates="whole", **layout)
+    assert (change.before, change.after) == (update["old"], update["new"])
     assert change.is_whole
 
 
