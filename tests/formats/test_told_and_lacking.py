@@ -10,7 +10,7 @@ import pytest
 from canal_messages import message
 from captured import CapturedRecord
 from debezium_columns import POSTGRESQL
-from debezium_messages import change_of, envelope, record
+from debezium_messages import change_of, connect, envelope, record, with_schema
 
 from handlers import Change
 from worker.formats.canal.format import Canal
@@ -83,6 +83,15 @@ def test_what_a_connector_fills_in_is_no_old_value(filler: Any) -> None:
     """REPLICA IDENTITY USING INDEX: of the old row the log holds the index's columns alone."""
     change = updated({**KEY, "code": "b", "doc": UNAVAILABLE}, {"id": 0, "code": "a", "doc": filler})
     assert (change.after, change.lacks) == ({**KEY, "code": "b"}, {"doc"})
+    assert not change.before_is_whole
+
+
+@pytest.mark.parametrize("after", [{**KEY, "note": "b", "doc": "AA=="}, {**KEY, "note": "b"}])
+def test_an_old_row_of_mysql_without_its_large_values_is_not_whole(after: Any) -> None:
+    columns = {"id": connect("int32"), "note": connect("string"), "doc": connect("bytes")}
+    change = change_of(
+        record(with_schema(envelope("u", before={**KEY, "note": "a"}, after=after), columns), KEY)
+    )
     assert not change.before_is_whole
 
 
