@@ -13,6 +13,7 @@ from debezium_columns import POSTGRESQL
 from debezium_messages import change_of, connect, envelope, record, with_schema
 
 from handlers import Change
+from handlers.rows import check_all_told
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
@@ -32,6 +33,14 @@ def test_types_of_some_columns_do_not_make_a_row_whole() -> None:
     change = updated({**KEY, "n": 1, "doc": UNAVAILABLE}, columns={"public.*": {"n": "int"}})
     assert (change.after, change.lacks, change.is_whole) == ({**KEY, "n": 1}, {"doc"}, False)
     assert updated({**KEY, "n": 1, "doc": None}, columns={"public.*": {"n": "int"}}).is_whole
+
+
+@pytest.mark.parametrize("old", [None, {**KEY, "doc": "large"}, {**KEY, "doc": None}])
+def test_what_a_change_lacks_is_a_frozen_set(old: Any) -> None:
+    """Handlers keep it in sets; the difference of a frozen set and a dict's keys is none."""
+    change = updated({**KEY, "doc": UNAVAILABLE}, old)
+    check_all_told([change])
+    assert type(change.lacks) is frozenset
 
 
 def test_the_old_row_tells_what_did_not_change() -> None:
