@@ -48,7 +48,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     - `lacks`: the columns of the table whose value after the change the source did not send. They are absent
       from `after`, and a target keeps what it has. Empty: `after` is the whole row, and a target replaces
-      its row by it. None: `after` may lack columns, and the source does not say which.
+      its row by it. None: `after` may lack columns, and the source does not say which. None of a delete:
+      `before` may lack columns likewise.
     - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
       perhaps other columns; a column that is absent was not sent.
     - `moves_key`: this delete, or this insert, is half of an update that changed the row's key. If both are

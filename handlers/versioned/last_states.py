@@ -73,7 +73,7 @@ def last_states(
                 row=row,
                 key={name: named[name] for name in change.key_columns or () if name in named},
                 types=change.types,
-                whole=change.is_whole,
+                whole=row is None or change.is_whole,
                 at=at,
                 version=version(change),
                 partition=partition_of(batch, change),

@@ -165,6 +165,9 @@ def test_a_marked_row_says_what_it_lacks() -> None:
     assert partial.before == {"id": 1, "deleted_at": None}
     assert partial.after is not None
     assert (partial.after.keys(), partial.lacks) == ({"id", "deleted_at"}, None)
+    [unsure] = ruled(rule, changes_of({**gone, "lacks": None}))
+    assert unsure.after is not None
+    assert (unsure.after.keys(), unsure.lacks) == ({"id", "mail", "deleted_at"}, None)
 
 
 def test_a_mark_of_a_row_that_left_is_whole_only_if_its_update_was() -> None:

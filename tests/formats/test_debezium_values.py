@@ -64,6 +64,13 @@ from worker.formats.interface import UndecodableRecord
         ),
         (connect("string", "time.ZonedTimestamp"), "+12022-01-01T00:00:00Z", None),
         (connect("string", "time.ZonedTimestamp"), "infinity", None),
+        # A converter or a transform of the connector may leave out the zone.
+        (
+            connect("string", "time.ZonedTimestamp"),
+            "2038-01-19T03:14:07.5",
+            datetime(2038, 1, 19, 3, 14, 7, 500_000, tzinfo=UTC),
+        ),
+        (connect("string", "time.ZonedTimestamp"), "1970-01-01T00:00:00", None),
         (connect("string", "time.ZonedTime"), "23:59:59.5Z", timedelta(hours=23, minutes=59, seconds=59.5)),
         (connect("string", "time.ZonedTime"), "01:00:00+02:00", timedelta(hours=23)),
         (connect("int32", "time.Year"), 2155, 2155),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import json_messages
+import maxwell_messages
 import pytest
 from canal_messages import message
 from captured import CapturedRecord
 from debezium_columns import POSTGRESQL
-from debezium_messages import change_of, envelope, record
+from debezium_messages import change_of, connect, envelope, record, with_schema
 
 from handlers import Change
 from worker.formats.canal.format import Canal
@@ -31,6 +32,13 @@ def test_types_of_some_columns_do_not_make_a_row_whole() -> None:
     change = updated({**KEY, "n": 1, "doc": UNAVAILABLE}, columns={"public.*": {"n": "int"}})
     assert (change.after, change.lacks, change.is_whole) == ({**KEY, "n": 1}, {"doc"}, False)
     assert updated({**KEY, "n": 1, "doc": None}, columns={"public.*": {"n": "int"}}).is_whole
+
+
+@pytest.mark.parametrize("old", [None, {**KEY, "doc": "large"}, {**KEY, "doc": None}])
+def test_what_a_change_lacks_is_a_frozen_set(old: Any) -> None:
+    """Handlers keep it in sets; the difference of a frozen set and a dict's keys is none."""
+    change = updated({**KEY, "doc": UNAVAILABLE}, old)
+    assert type(change.lacks) is frozenset
 
 
 def test_the_old_row_tells_what_did_not_change() -> None:
@@ -57,6 +65,7 @@ def test_an_update_of_json_is_whole_if_the_configuration_says_so() -> None:
     assert (change.after, change.lacks) == ({"id": 1, "a": "x", "b": "y"}, None)
     assert not change.before_is_whole
     [change] = json_messages.decode(json_messages.record(update), updates="whole", **layout)
+    assert (change.before, change.after) == (update["old"], update["new"])
     assert change.is_whole
 
 
@@ -84,8 +93,40 @@ def test_what_a_connector_fills_in_is_no_old_value(filler: Any) -> None:
     assert not change.before_is_whole
 
 
+@pytest.mark.parametrize("after", [{**KEY, "note": "b", "doc": "AA=="}, {**KEY, "note": "b"}])
+def test_an_old_row_of_mysql_without_its_large_values_is_not_whole(after: Any) -> None:
+    columns = {"id": connect("int32"), "note": connect("string"), "doc": connect("bytes")}
+    change = change_of(
+        record(with_schema(envelope("u", before={**KEY, "note": "a"}, after=after), columns), KEY)
+    )
+    assert not change.before_is_whole
+
+
 @pytest.mark.parametrize("old", [None, [{"total": "1.0"}]])
 def test_an_update_of_canal_lacks_the_columns_of_its_types_that_it_does_not_have(old: Any) -> None:
     changes: list[Change] = []
     Canal().decode(message(type="UPDATE", data=[{"id": "7", "total": "2.0"}], old=old), changes)
     assert [change.lacks for change in changes] == [{"note"}]
+
+
+@pytest.mark.parametrize("types", [{"id": "bigint", "total": "decimal(10,2)", "note": "text"}, None])
+def test_a_delete_tells_whether_its_row_may_lack_columns(types: Any) -> None:
+    told = {"id": 7, "total": 1}
+    json = json_messages.record({"op": "delete", "row": told})
+    layout = {"operation": "op", "after": "row", "key": ["id"]}
+    [whole] = json_messages.decode(json, **layout, updates="whole")
+    assert (whole.lacks, whole.before_is_whole) == (frozenset(), True)
+    [partial] = json_messages.decode(json, **layout)
+    assert (partial.lacks, partial.before_is_whole) == (None, True)
+    [one] = maxwell_messages.decode(maxwell_messages.row(type="delete", data=told))
+    assert (one.lacks, one.before_is_whole) == (None, True)
+    changes: list[Change] = []
+    row = {"id": "7", "total": "1.00"}
+    Canal().decode(message(type="DELETE", data=[row], mysqlType=types), changes)
+    assert [change.before_is_whole for change in changes] == [types is None]
+
+
+def test_the_old_half_of_a_moved_row_is_as_whole_as_the_row() -> None:
+    changes: list[Change] = []
+    Canal().decode(message(type="UPDATE", data=[{"id": "8", "total": "1"}], old=[{"id": "7"}]), changes)
+    assert [change.before_is_whole for change in changes if change.op == "delete"] == [False]

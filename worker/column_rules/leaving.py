@@ -68,7 +68,7 @@ class Leaving:
             raise _untold(change)
         # Not known, or not all of it sent: an update makes the row where it is not there. The old row was
         # perhaps none of those that the filter takes, and does not leave. Without a key rows are sent whole.
-        lacks = None if change.lacks is None else change.lacks - row.keys()
+        lacks = None if change.lacks is None else change.lacks.difference(row)
         is_new = took is False and (not change.key_columns or lacks == frozenset())
         return msgspec.structs.replace(
             change, op="insert" if is_new else "update", before=None, after=row, lacks=lacks

@@ -173,7 +173,7 @@ class RowRules:
             unmarked = None if before is None else {**before, column: None}
             return replace(change, before=unmarked, after={**(change.after or {}), column: None})
         known: Row = before or {}
-        lacks: frozenset[str] | None = frozenset(self.plans.added.keys() - known.keys())
+        lacks = None if change.lacks is None else frozenset(self.plans.added.keys() - known.keys())
         if key and not change.before_is_whole:  # the key is all that is sure
             known, lacks = {name: known[name] for name in key if name in known}, None
         marked = {**known, column: moment(change.source_time_ms)}

@@ -78,7 +78,8 @@ def statement_from(
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:
     """The table's columns that the row does not have. A row of as many columns is taken to have them all."""
-    return NOTHING if len(columns) <= len(row) else frozenset(columns) - row.keys()
+    # Not `- row.keys()`: that is no frozen set.
+    return NOTHING if len(columns) <= len(row) else frozenset(columns).difference(row)
 
 
 def tells_more(row: Row, key: Collection[str] | None) -> bool:
@@ -91,10 +92,12 @@ def tells_more(row: Row, key: Collection[str] | None) -> bool:
     return False
 
 
-def deleted(row: Row, key: Collection[str] | None, columns: AbstractSet[str] = NOTHING) -> Image:
-    """A deleted row. It is whole if it has all `columns`, as far as they are known, and more than its key."""
-    is_whole = tells_more(row, key) and columns <= row.keys()
-    return Image("delete", row, None, before_is_whole=is_whole)
+def deleted(row: Row, key: Collection[str] | None, columns: AbstractSet[str] | None = NOTHING) -> Image:
+    """A deleted row. It is whole if it has all `columns`, as far as they are known, and more than its key.
+
+    `columns` is None for a source that may leave some out."""
+    is_whole = tells_more(row, key) and (columns or NOTHING) <= row.keys()
+    return Image("delete", row, None, None if columns is None else NOTHING, is_whole)
 
 
 def updated(

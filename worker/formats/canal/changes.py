@@ -37,7 +37,11 @@ def changes_of(
             Change(op, None, row, key, None, ms, topic, partition, offset, index, gtid, types)
             for index, row in enumerate(rows)
         ]
-    images = [deleted(row, key) for row in rows] if op == "delete" else _updates(rows, message, shape)
+    if op == "delete":
+        columns = (types or {}).keys()
+        images: Iterable[Image] = [deleted(row, key, columns) for row in rows]
+    else:
+        images = _updates(rows, message, shape)
     return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=gtid)
 
 
@@ -67,7 +71,8 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
     images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
         before = None if old is None else {**row, **old}
-        images += updated(before, row, shape.key_columns, lacks=lacking(types, row))
+        lacks = lacking(types, row)
+        images += updated(before, row, shape.key_columns, lacks=lacks, before_is_whole=not lacks)
     return images
 
 

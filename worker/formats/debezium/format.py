@@ -219,7 +219,8 @@ class Debezium:
                 raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
             elif op != "update":
                 before = None
-            if after is None or shape.postgresql is not None or len(after) < len(shape.columns):
+            most = len(shape.columns)
+            if after is None or shape.postgresql or len(after) < most or len(before or after) < most:
                 image = image_of(Image(op, before, after, lacks), key_columns, shape)
                 _, before, after, lacks, is_whole, _ = image
         transaction = None if message.transaction is None else message.transaction.id

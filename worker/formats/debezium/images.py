@@ -33,8 +33,9 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
         # What the record holds of the old row did not change; NULLs and fillers are no values.
         is_filler = postgresql.is_filler if postgresql is not None else lambda _, value: value is None
         known = {name: before[name] for name in lacks & before.keys() if not is_filler(name, before[name])}
-        after, lacks = {**after, **known}, lacks - known.keys()
-    is_whole = postgresql is None or (
-        tells_more(before, key) and all(before.get(name) == after.get(name) for name in key or ())
-    )
+        after, lacks = {**after, **known}, lacks.difference(known)
+    is_whole = not lacking(shape.columns, before)
+    if postgresql is not None:
+        is_same = all(before.get(name) == after.get(name) for name in key or ())
+        is_whole = is_whole and is_same and tells_more(before, key)
     return Image(op, before, after, lacks, is_whole)

@@ -12,7 +12,7 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.history import (
@@ -193,7 +193,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     if op not in ("update", "delete"):
         return (Change(op, None, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
     if op == "delete":
-        images: tuple[Image, ...] = (deleted(row, key, NOTHING if types is None else types.keys()),)
+        images: tuple[Image, ...] = (deleted(row, key, None if types is None else types.keys()),)
     else:
         # Nothing in `old`: nothing changed that can be seen.
         before = {**row, **(shape.read_old(message.old) or {})}

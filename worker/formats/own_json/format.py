@@ -121,7 +121,7 @@ class Json:
             gone, path = (after, self._after) if before is None else (before, self._before or ())
             if gone is None and columns is None:
                 raise UndecodableRecord("a delete without a row and without a key")
-            return columns, (deleted(read(gone or {}, path), columns),)
+            return columns, (deleted(read(gone or {}, path), columns, self._lacks),)
         if after is None:
             raise UndecodableRecord(f"an operation {op} without a row at json.after: {self._layout.after}")
         row = read(after, self._after)
@@ -131,8 +131,10 @@ class Json:
             return columns, updated(None, row, columns, lacks=self._lacks)
         old = rule.row(before, partial(raw_row, value, self._before or ()))
         is_whole = row.keys() <= old.keys()
-        # A writer may leave out of `before` what did not change, and of `after`, too.
-        old, row = {**{column: row[column] for column in columns or ()}, **old}, {**old, **row}
+        # A writer may leave out of `before` what did not change, and of a partial `after`, too.
+        if self._lacks is None:
+            row = {**old, **row}
+        old = {**{column: row[column] for column in columns or ()}, **old}
         return columns, updated(old, row, columns, lacks=self._lacks, before_is_whole=is_whole)
 
     def _meaning(

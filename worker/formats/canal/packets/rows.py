@@ -161,7 +161,7 @@ def _images(op: Operation, rows: Any, shape: _Shape) -> Iterable[Image]:
         return [Image(op, None, after) for row in rows if (after := shape.row(row.after_columns))]
     if op == "delete":
         befores = [shape.row(row.before_columns) for row in rows]
-        return [deleted(before, shape.key_columns) for before in befores if before]
+        return [deleted(before, shape.key_columns, shape.columns.keys()) for before in befores if before]
     return [image for row in rows for image in _update(row, shape)]
 
 
@@ -176,4 +176,4 @@ def _update(row: Any, shape: _Shape) -> Iterable[Image]:
         return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])
-    return updated({**after, **old}, after, shape.key_columns, lacks=lacks)
+    return updated({**after, **old}, after, shape.key_columns, lacks=lacks, before_is_whole=not lacks)

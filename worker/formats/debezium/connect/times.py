@@ -49,9 +49,11 @@ def as_told(far: Callable[[Any], Any], value: Any) -> Any:
     return far(value)
 
 
-def as_none(far: Callable[[Any], Any], value: Any) -> None:
+def as_none(far: Callable[[Any], Any], value: Any) -> Any:
     with suppress(NoTime):
-        far(value)  # raises ValueError for what is no time at all
+        found = far(value)  # raises ValueError for what is no time at all
+        return None if type(found) is BeyondCalendar else found
+    return None
 
 
 def as_lost(far: Callable[[Any], Any], value: Any) -> Any:
