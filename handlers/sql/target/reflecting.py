@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -73,9 +74,10 @@ def own_name(reflected: str, dialect: str) -> str:
 
 
 # As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
-# typtypmod is a domain's.
+# The fourth: of a domain, its type with the sizes.
 _PG_TYPES = """
-    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A', t.typtypmod,
+    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A',
+        format_type(t.typbasetype, t.typtypmod),
         t.typname = 'citext' OR coalesce(to_jsonb(c) ->> 'collisdeterministic', '') = 'false'
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -114,6 +116,7 @@ _EXACTLY = {
     "duckdb": "encode({})",
 }
 
+_SIZES = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _LITE_NAME = sa.text(
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name = :name COLLATE NOCASE"
 )
@@ -199,28 +202,32 @@ def _of_postgresql(
     whose `=` takes values for one. A domain in `found` becomes what it is a domain of."""
     types, alike = {}, set()
     columns = {one["name"]: one for one in found}
-    for column, type_, is_array, modifier, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+    for column, type_, is_array, of_domain, is_alike in connection.execute(sa.text(_PG_TYPES), name):
         # Arrays of arrays would be taken apart to their last elements.
         # And what PostgreSQL reads as money goes by the server's locale.
         is_money = type_ == "money"
         carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
         types[column] = carried, f"::{type_}" if is_array or is_money else ""
-        columns[column]["type"] = _within_domain(columns[column]["type"], modifier)
+        columns[column]["type"] = _within_domain(columns[column]["type"], of_domain)
         if is_alike:
             alike.add(column)
     return types, alike
 
 
-def _within_domain(type_: sa.types.TypeEngine[Any], modifier: int) -> sa.types.TypeEngine[Any]:
-    """SQLAlchemy leaves the sizes of a domain's type out."""
+def _within_domain(type_: sa.types.TypeEngine[Any], text: str) -> sa.types.TypeEngine[Any]:
+    """SQLAlchemy leaves the sizes of a domain's type out, and the zone behind them. `text`: that type."""
     if not isinstance(type_, postgresql.DOMAIN):
         return type_
-    own = type_.data_type
-    if modifier < 0:
+    own, sizes = type_.data_type, _SIZES.search(text)
+    if sizes is None:
         return own
+    size = int(sizes[1])
     if isinstance(own, sa.Numeric):
-        return sa.NUMERIC(scale=(modifier - 4) & 0x7FF)
-    return own.adapt(type(own), **({"length": modifier - 4} if isinstance(own, sa.String) else {}))
+        return sa.NUMERIC(scale=int(sizes[2] or 0))
+    if isinstance(own, postgresql.TIMESTAMP | postgresql.TIME):
+        return type(own)(precision=size, timezone=text.endswith("with time zone"))
+    given = {"precision": size} if isinstance(own, postgresql.INTERVAL) else {"length": size}
+    return own.adapt(type(own), **given) if isinstance(own, sa.String | postgresql.INTERVAL) else own
 
 
 def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:

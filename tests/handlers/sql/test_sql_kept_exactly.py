@@ -13,6 +13,9 @@ from sql_lab import SqlLab, orders
 from handlers import Rejected
 
 MakeLab = Callable[[str], SqlLab]
+LABELS = r"enum('a\\b','c\nd','😀')"
+
+LABELS = r"enum('a\\b','c\nd','😀')"
 
 KEPT: dict[str, list[tuple[str, Any]]] = {
     "mariadb": [
@@ -35,7 +38,13 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("set('a','b')", ("b", "a")),
         ("set('a','b')", "b,a"),
         ("set('a','b')", ""),
+        (LABELS, "a\\b"),
+        (LABELS, "c\nd"),
+        (LABELS, "\U0001f600"),
+        (f"set{LABELS.removeprefix('enum')}", "\U0001f600,a\\b"),
         ("year", 0),
+        ("year", "2024"),
+        ("double(7,2)", 1.24),
         ("bit(64)", "101"),
     ],
     "postgres": [
@@ -50,11 +59,23 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("interval", "1 day -01:00:00.5"),
         ("numeric(5,2)[]", ["1.20"]),
         ("small_amount", "1.20"),
+        ("small_time", "2025-01-01T00:00:00.123+02:00"),
         ("timestamp", "infinity"),
+    ],
+    "sqlite": [
+        ("bigint", str(2**63 - 1)),
+        ("bigint", -(2**63)),
+        ("decimal(10,2)", "no number"),
+        ("decimal(10,2)", "NaN"),
+        ("decimal(10,2)", Decimal("12345678901234.56")),
+        ("decimal(10,2)", "1.10"),
+        ("decimal(10,2)", 2**53 + 1),
     ],
     "duckdb": [
         ("decimal(5,2)[]", ["1.20"]),
         ("timestamp", "2025-01-01 00:00:00.123456"),
+        ("timestamp_ns", "2025-01-01 00:00:00.123456789"),
+        ("timestamp_ns", datetime(2025, 1, 1, 0, 0, 0, 1)),
         ("time", "10:00:00"),
     ],
 }
@@ -76,7 +97,18 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("enum('a','b')", 2),
         ("enum('a','b') COLLATE utf8mb4_general_ci", "A"),
         ("set('a','b')", "2"),
+        (LABELS, "A\\B"),
         ("year", 5),
+        ("year", "24"),
+        ("double(7,2)", 1.239),
+        ("decimal(5,2)", "1_1"),
+    ],
+    "sqlite": [
+        ("bigint", str(2**63)),
+        ("bigint", Decimal(2**63)),
+        ("decimal(10,2)", "1234567890123456.12"),
+        ("decimal(10,2)", Decimal("12345678901234567890.12")),
+        ("decimal(10,2)", 2**63 + 1),
     ],
     "postgres": [
         ("char(5)", "a "),
@@ -95,6 +127,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("interval(2)", "1.123 seconds"),
         ("numeric(5,2)[]", ["1.239"]),
         ("small_amount", "1.239"),
+        ("small_time", "2025-01-01 00:00:00.1234+00"),
         ("money", Decimal("1.239")),
     ],
     "duckdb": [
@@ -120,6 +153,7 @@ def lab_of(make_sql: MakeLab, kind: str) -> SqlLab:
     lab = make_sql(kind)
     if kind == "postgres":
         lab.run("CREATE DOMAIN small_amount AS numeric(5,2)")
+        lab.run("CREATE DOMAIN small_time AS timestamptz(3)")
     return lab
 
 
@@ -186,3 +220,24 @@ def test_a_char_that_binlane_made_is_found_however_it_is_padded(make_sql: MakeLa
         gone = {"before": {"code": "a    ", "n": 1}, "after": None}
         handler.handle(orders(gone, key="code", offset=2, types=types))
     assert lab.rows() == [{"code": "b", "n": 1}]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_longer_char_takes_what_the_source_has_padded(make_sql: MakeLab, kind: str) -> None:
+    lab = make_sql(kind)
+    lab.make("shop.orders", "code char(20) PRIMARY KEY, n int")
+    types = {"code": "char(5)", "n": "int"}
+    with lab.handler() as handler:
+        handler.handle(orders({"code": "a    ", "n": 1}, {"code": "b    ", "n": 1}, key="code", types=types))
+        gone = {"before": {"code": "a    ", "n": 1}, "after": None}
+        handler.handle(orders(gone, key="code", offset=2, types=types))
+    assert [one["code"].rstrip() for one in lab.rows()] == ["b"]
+
+
+def test_a_char_of_sqlite_keeps_spaces(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+    lab.make("shop.orders", "code char(5) PRIMARY KEY")
+    with lab.handler() as handler:
+        handler.handle(orders({"code": "a "}, key="code", types={"code": "varchar(5)"}))
+        handler.handle(orders({"code": "a    "}, key="code", offset=1, types={"code": "char(5)"}))
+    assert [one["code"] for one in lab.rows()] == ["a    ", "a "]
