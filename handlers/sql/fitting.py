@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from handlers.api import Change
+from handlers.mysql.types import SYNONYMS
 from handlers.sql.folding import Block
 from handlers.sql.target.creating import ColumnsMissing, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
@@ -82,10 +83,11 @@ class Fitting:
 
 def _without_padding(column: KnownColumn, values: Sequence[Any], source_type: str) -> Sequence[Any]:
     """Spaces at the end are padding to CHAR. Raises UnfitColumn where they are none to the source."""
-    kind = source_type.lower()
-    if kind.startswith("char"):
+    name = source_type.lower().partition("(")[0].strip()
+    kind = SYNONYMS.get(name, name)
+    if kind == "char":
         return [value.rstrip(" ") if isinstance(value, str) else value for value in values]
-    if kind.startswith("varchar") and any(isinstance(value, str) and value.endswith(" ") for value in values):
+    if kind == "varchar" and any(isinstance(value, str) and value.endswith(" ") for value in values):
         why = "it ends with a space, which a column of CHAR does not keep; make it VARCHAR"
         raise UnfitColumn(column.name, why)
     return values

@@ -199,12 +199,13 @@ def test_a_value_that_would_be_changed_is_rejected(
     assert lab.rows() == []
 
 
+@pytest.mark.parametrize("source_type", ["varchar(5)", "NVARCHAR(5)"])
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
-def test_a_char_holds_no_text_that_ends_in_spaces(make_sql: MakeLab, kind: str) -> None:
+def test_a_char_holds_no_text_that_ends_in_spaces(make_sql: MakeLab, kind: str, source_type: str) -> None:
     """A source's char(5) is sent with its padding; a varchar(5) of five characters looks the same."""
     lab = make_sql(kind)
     lab.make("shop.orders", "code char(5) PRIMARY KEY, n int")
-    types = {"code": "varchar(5)", "n": "int"}
+    types = {"code": source_type, "n": "int"}
     with lab.handler() as handler, pytest.raises(Rejected, match="column code: ") as told:
         handler.handle(orders({"code": "a", "n": 1}, {"code": "a    ", "n": 2}, key="code", types=types))
     assert told.value.at == 1
@@ -222,11 +223,14 @@ def test_a_char_that_binlane_made_is_found_however_it_is_padded(make_sql: MakeLa
     assert lab.rows() == [{"code": "b", "n": 1}]
 
 
+@pytest.mark.parametrize("source_type", ["char(5)", "NCHAR(5)", "char(5) character set latin1"])
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
-def test_a_longer_char_takes_what_the_source_has_padded(make_sql: MakeLab, kind: str) -> None:
+def test_a_longer_char_takes_what_the_source_has_padded(
+    make_sql: MakeLab, kind: str, source_type: str
+) -> None:
     lab = make_sql(kind)
     lab.make("shop.orders", "code char(20) PRIMARY KEY, n int")
-    types = {"code": "char(5)", "n": "int"}
+    types = {"code": source_type, "n": "int"}
     with lab.handler() as handler:
         handler.handle(orders({"code": "a    ", "n": 1}, {"code": "b    ", "n": 1}, key="code", types=types))
         gone = {"before": {"code": "a    ", "n": 1}, "after": None}
