@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.duckdb_types import interval_text
 from handlers.sql.types.losses import losses_of
 from handlers.sql.types.mysql_values import as_kept
-from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
+from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text, within_domain
 from handlers.sql.types.values import Kind, kind_of
 
 log = get_logger("handlers.sql")
@@ -116,7 +115,6 @@ _EXACTLY = {
     "duckdb": "encode({})",
 }
 
-_SIZES = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _LITE_NAME = sa.text(
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name = :name COLLATE NOCASE"
 )
@@ -208,26 +206,10 @@ def _of_postgresql(
         is_money = type_ == "money"
         carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
         types[column] = carried, f"::{type_}" if is_array or is_money else ""
-        columns[column]["type"] = _within_domain(columns[column]["type"], of_domain)
+        columns[column]["type"] = within_domain(columns[column]["type"], of_domain)
         if is_alike:
             alike.add(column)
     return types, alike
-
-
-def _within_domain(type_: sa.types.TypeEngine[Any], text: str) -> sa.types.TypeEngine[Any]:
-    """SQLAlchemy leaves the sizes of a domain's type out, and the zone behind them. `text`: that type."""
-    if not isinstance(type_, postgresql.DOMAIN):
-        return type_
-    own, sizes = type_.data_type, _SIZES.search(text)
-    if sizes is None:
-        return own
-    size = int(sizes[1])
-    if isinstance(own, sa.Numeric):
-        return sa.NUMERIC(scale=int(sizes[2] or 0))
-    if isinstance(own, postgresql.TIMESTAMP | postgresql.TIME):
-        return type(own)(precision=size, timezone=text.endswith("with time zone"))
-    given = {"precision": size} if isinstance(own, postgresql.INTERVAL) else {"length": size}
-    return own.adapt(type(own), **given) if isinstance(own, sa.String | postgresql.INTERVAL) else own
 
 
 def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:
