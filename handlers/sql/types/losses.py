@@ -32,7 +32,7 @@ _MONEY_SCALE = 2
 _MOST_DIGITS = 6
 _TEXT_BYTES = ((mysql.TINYTEXT, 2**8 - 1), (mysql.MEDIUMTEXT, 2**24 - 1), (mysql.TEXT, 2**16 - 1))
 _DATE = re.compile(r"\d+-\d+-\d+[ T]+(?=\d+:)")
-_CLOCK = re.compile(r"(?P<hours>\d+:\d+(?::\d+)?(?:[.,]\d+)?)\s*(?P<zone>[+-]\d\d(?::?\d\d)?)?")
+_CLOCK = re.compile(r"(?P<hours>\d+:\d+(?::\d+)?(?:[.,]\d+)?)\s*(?P<zone>[+-]\d\d(?::?\d\d)?|\w+/\w+)?")
 _FRACTION = re.compile(r"[.,](\d+)")
 
 
