@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from handlers.api import Change
+from handlers.mysql.types import SYNONYMS
 from handlers.sql.folding import Block
 from handlers.sql.target.creating import ColumnsMissing, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
@@ -36,9 +37,10 @@ class Fitting:
             if column is not None and not column.is_generated:
                 columns.append(column)
                 values.append(given)
-        for column, given in zip(columns, values, strict=True):
-            if isinstance(column.sql_type, sa.CHAR):
-                _refuse_padded(column, given, (changes[0].types or {}).get(column.name, ""))
+        for place, column in enumerate(columns):
+            if isinstance(column.sql_type, sa.CHAR) and column.dialect != "sqlite":  # which keeps spaces
+                source_type = (changes[0].types or {}).get(column.name, "")
+                values[place] = _without_padding(column, values[place], source_type)
         if not columns:
             raise Unfit("it has no column that the target's table has")
         return Rows(table, tuple(columns), values, block.count)
@@ -79,9 +81,13 @@ class Fitting:
         return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
 
 
-def _refuse_padded(column: KnownColumn, values: Sequence[Any], source_type: str) -> None:
-    """Raises UnfitColumn for a text of VARCHAR that ends with a space: to CHAR that is padding."""
-    is_varying = source_type.lower().startswith("varchar")
-    if is_varying and any(isinstance(value, str) and value.endswith(" ") for value in values):
+def _without_padding(column: KnownColumn, values: Sequence[Any], source_type: str) -> Sequence[Any]:
+    """Spaces at the end are padding to CHAR. Raises UnfitColumn where they are none to the source."""
+    name = source_type.lower().partition("(")[0].strip()
+    kind = SYNONYMS.get(name, name)
+    if kind == "char":
+        return [value.rstrip(" ") if isinstance(value, str) else value for value in values]
+    if kind == "varchar" and any(isinstance(value, str) and value.endswith(" ") for value in values):
         why = "it ends with a space, which a column of CHAR does not keep; make it VARCHAR"
         raise UnfitColumn(column.name, why)
+    return values

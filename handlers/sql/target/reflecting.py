@@ -17,7 +17,7 @@ from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.duckdb_types import interval_text
 from handlers.sql.types.losses import losses_of
 from handlers.sql.types.mysql_values import as_kept
-from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
+from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text, within_domain
 from handlers.sql.types.values import Kind, kind_of
 
 log = get_logger("handlers.sql")
@@ -73,9 +73,10 @@ def own_name(reflected: str, dialect: str) -> str:
 
 
 # As PostgreSQL names types in a cast: without length, of an array's element too (-1: bpchar, not char(1)).
-# typtypmod is a domain's.
+# The fourth: of a domain, its type with the sizes.
 _PG_TYPES = """
-    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A', t.typtypmod,
+    SELECT a.attname, format_type(a.atttypid, -1), t.typcategory = 'A',
+        format_type(t.typbasetype, t.typtypmod),
         t.typname = 'citext' OR coalesce(to_jsonb(c) ->> 'collisdeterministic', '') = 'false'
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_collation c ON c.oid = a.attcollation
@@ -199,28 +200,16 @@ def _of_postgresql(
     whose `=` takes values for one. A domain in `found` becomes what it is a domain of."""
     types, alike = {}, set()
     columns = {one["name"]: one for one in found}
-    for column, type_, is_array, modifier, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+    for column, type_, is_array, of_domain, is_alike in connection.execute(sa.text(_PG_TYPES), name):
         # Arrays of arrays would be taken apart to their last elements.
         # And what PostgreSQL reads as money goes by the server's locale.
         is_money = type_ == "money"
         carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
         types[column] = carried, f"::{type_}" if is_array or is_money else ""
-        columns[column]["type"] = _within_domain(columns[column]["type"], modifier)
+        columns[column]["type"] = within_domain(columns[column]["type"], of_domain)
         if is_alike:
             alike.add(column)
     return types, alike
-
-
-def _within_domain(type_: sa.types.TypeEngine[Any], modifier: int) -> sa.types.TypeEngine[Any]:
-    """SQLAlchemy leaves the sizes of a domain's type out."""
-    if not isinstance(type_, postgresql.DOMAIN):
-        return type_
-    own = type_.data_type
-    if modifier < 0:
-        return own
-    if isinstance(own, sa.Numeric):
-        return sa.NUMERIC(scale=(modifier - 4) & 0x7FF)
-    return own.adapt(type(own), **({"length": modifier - 4} if isinstance(own, sa.String) else {}))
 
 
 def _alike(connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]) -> set[str]:

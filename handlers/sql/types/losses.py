@@ -32,20 +32,21 @@ _MONEY_SCALE = 2
 _MOST_DIGITS = 6
 _TEXT_BYTES = ((mysql.TINYTEXT, 2**8 - 1), (mysql.MEDIUMTEXT, 2**24 - 1), (mysql.TEXT, 2**16 - 1))
 _DATE = re.compile(r"\d+-\d+-\d+[ T]+(?=\d+:)")
-_CLOCK = re.compile(r"(?P<hours>\d+:\d+(?::\d+)?(?:[.,]\d+)?)\s*(?P<zone>[+-]\d\d(?::?\d\d)?)?")
+_CLOCK = re.compile(r"(?P<hours>\d+:\d+(?::\d+)?(?:[.,]\d+)?)\s*(?P<zone>[+-]\d\d(?::?\d\d)?|\w+/\w+)?")
 _FRACTION = re.compile(r"[.,](\d+)")
 
 
 def losses_of(type_: sa.types.TypeEngine[Any], dialect: str) -> Losses | None:
     """None: the database refuses what such a column cannot hold."""
     kind = kind_of(type_)
-    if dialect == "sqlite":  # it keeps a value as it is, but for whole numbers
-        return Losses(frozenset((int,)), _refuse_large) if kind is Kind.INTEGER else None
+    if dialect == "sqlite":  # it keeps a value as it is, but for numbers, also those that are texts
+        is_exact = kind in (Kind.INTEGER, Kind.DECIMAL)
+        return Losses(_NUMBERS | {int}, partial(_refuse_rounded, kind=kind)) if is_exact else None
     scale = _MONEY_SCALE if isinstance(type_, postgresql.MONEY) else getattr(type_, "scale", None)
     if isinstance(type_, sa.ARRAY):
         item = losses_of(type_.item_type, dialect)
         return None if item is None else Losses(_LISTS, partial(_refuse_items, item=item))
-    if scale is not None and kind is not Kind.FLOAT:
+    if scale is not None and not isinstance(type_, mysql.FLOAT):  # a single has more digits as a double
         return Losses(_NUMBERS, partial(_refuse_digits, scale=scale))
     if kind in (Kind.DATE, Kind.DATETIME, Kind.TIME):
         return _of_times(type_, kind, dialect)
@@ -79,10 +80,18 @@ def _digits(type_: sa.types.TypeEngine[Any]) -> int:
     return precision if isinstance(precision, int) else _MOST_DIGITS
 
 
-def _refuse_large(values: Sequence[Any]) -> None:
+def _refuse_rounded(values: Sequence[Any], kind: Kind) -> None:
+    """SQLite's integers have 64 bits. What else is a number becomes a double."""
     for value in values:
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise UnfitValue(f"{value} is beyond SQLite's integers; make it a column of text")
+        if type(value) is int and -(2**63) <= value < 2**63:
+            continue
+        try:
+            number = Decimal(str(value)) if type(value) in _NUMBERS or type(value) is int else Decimal(0)
+        except ArithmeticError:  # a text stays what it is, and is refused in a column of integers
+            continue
+        is_kept = number.is_nan() or (abs(number) < 2**63 and number == number.to_integral_value())
+        if not is_kept and (kind is Kind.INTEGER or Decimal(repr(float(number))) != number):
+            raise UnfitValue(f"SQLite would round {value}; make it a column of text")
 
 
 def _refuse_items(values: Sequence[Any], item: Losses) -> None:
@@ -106,7 +115,7 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
 
 
 def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: bool) -> None:
-    step = 10 ** (_MOST_DIGITS - digits)
+    step = 10 ** max(0, _MOST_DIGITS - digits)
     for value in values:
         if type(value) is str:
             _refuse_text(value, kind, digits, has_zone=has_zone)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
@@ -15,6 +16,9 @@ from handlers.mysql.values import single
 from handlers.sql.types.driver_values import UnfitValue, text_of
 
 _CENTURY = 100
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
 def as_kept(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
@@ -35,6 +39,8 @@ def _exact(value: Any) -> Any:
     """A text, or a float, would be compared with a number of many digits as a double."""
     if not isinstance(value, str | float):
         return value
+    if "_" in str(value):  # of 1_1 Python would make a number
+        raise UnfitValue(f"{value} is no number")
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -44,6 +50,8 @@ def _exact(value: Any) -> Any:
 
 def _number_of_bits(value: Any) -> Any:
     """The server would take the digits for bytes."""
+    if isinstance(value, bytes):
+        return int.from_bytes(value)
     try:
         return int(value, 2) if isinstance(value, str) else value
     except ValueError:
@@ -51,30 +59,49 @@ def _number_of_bits(value: Any) -> Any:
 
 
 def _year(value: Any) -> Any:
-    if isinstance(value, int) and 0 < value < _CENTURY:
+    if isinstance(value, int | str) and 0 < _whole(value) < _CENTURY:
         raise UnfitValue(f"of {value} a column of YEAR would make a year of four digits")
     return value
 
 
+def _whole(text: int | str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0  # the server, or the column's kind, refuses it
+
+
 def _padded(value: Any, length: int) -> Any:
-    return value.ljust(length, b"\0") if isinstance(value, bytes | bytearray) else value
+    given = value.encode() if isinstance(value, str) else value
+    return given.ljust(length, b"\0") if isinstance(given, bytes | bytearray) else given
 
 
-def _label(value: Any, labels: frozenset[str]) -> str:
+def _places(told: Sequence[str]) -> Mapping[str, int]:
+    """Label, as `_shown` has it -> its place. `told`: as SHOW CREATE TABLE writes them."""
+    labels = (_ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), label) for label in told)
+    return {label: place for place, label in enumerate(labels)}
+
+
+def _shown(label: str) -> str:
+    """SHOW CREATE TABLE has a question mark for each character beyond 16 bits."""
+    return _BEYOND.sub("?", label)
+
+
+def _label(value: Any, places: Mapping[str, int]) -> str:
     """The server takes the text of a number for the number of a label, and another case for the label's."""
     text = text_of(value)
-    if text not in labels:
+    if _shown(text) not in places:
         raise UnfitValue(f"{text} is none of the column's labels")
     return text
 
 
-def _labels(value: Any, order: tuple[str, ...]) -> str:
+def _labels(value: Any, places: Mapping[str, int]) -> str:
     """In the order of the column's type. Raises UnfitValue for a label that it does not have."""
     text = text_of(value)
-    given = text.split(",") if text else []
-    if not set(given) <= set(order):
+    given = dict.fromkeys(text.split(",") if text else ())
+    if not places.keys() >= set(map(_shown, given)):
         raise UnfitValue(f"{text} has a label that the column does not have")
-    return ",".join(label for label in order if label in given)
+    return ",".join(sorted(given, key=lambda label: places[_shown(label)]))
 
 
 def _without_padding(value: Any) -> Any:
@@ -89,7 +116,7 @@ _MAKERS: Sequence[tuple[type, Callable[[Any], Callable[[Any], Any] | None]]] = (
     (mysql.BIT, lambda _: _number_of_bits),
     (mysql.YEAR, lambda _: _year),
     (sa.BINARY, lambda type_: partial(_padded, length=type_.length or 1)),
-    (mysql.ENUM, lambda type_: partial(_label, labels=frozenset(type_.enums))),
-    (mysql.SET, lambda type_: partial(_labels, order=tuple(type_.values))),
+    (mysql.ENUM, lambda type_: partial(_label, places=_places(type_.enums))),
+    (mysql.SET, lambda type_: partial(_labels, places=_places(type_.values))),
     (sa.CHAR, lambda _: _without_padding),
 )

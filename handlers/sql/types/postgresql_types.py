@@ -18,6 +18,7 @@ from handlers.sql.types.driver_values import UnfitValue
 _EXTENSIONS = ("hstore", "citext", "ltree")
 """Types that a database has only with the extension of that name."""
 _TEXT = re.compile(r"([a-z0-9 ]+?)(?:\((\d+)(?:,(-?\d+))?\))?((?:\[\])*)")
+_SIZES = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _SRID = 4
 _POINT = struct.Struct("<BIdd")
 
@@ -168,3 +169,19 @@ def point_text(value: Any) -> Any:
 def other_text(value: Any) -> Any:
     """Of a type that is not known: bytes are its text (`include.unknown.datatypes` sends it so)."""
     return value.decode() if isinstance(value, bytes) else value
+
+
+def within_domain(type_: TypeEngine[Any], text: str) -> TypeEngine[Any]:
+    """SQLAlchemy leaves the sizes of a domain's type out, and the zone behind them. `text`: that type."""
+    if not isinstance(type_, postgresql.DOMAIN):
+        return type_
+    own, sizes = type_.data_type, _SIZES.search(text)
+    if sizes is None:
+        return own
+    size = int(sizes[1])
+    if isinstance(own, sa.Numeric):
+        return sa.NUMERIC(scale=int(sizes[2] or 0))
+    if isinstance(own, postgresql.TIMESTAMP | postgresql.TIME):
+        return type(own)(precision=size, timezone=text.endswith("with time zone"))
+    given = {"precision": size} if isinstance(own, postgresql.INTERVAL) else {"length": size}
+    return own.adapt(type(own), **given) if isinstance(own, sa.String | postgresql.INTERVAL) else own

@@ -14,6 +14,9 @@ from handlers import Rejected
 
 MakeLab = Callable[[str], SqlLab]
 
+LONGER_NAMES = {name: f"{name}('a\\\\b','c\\nd','\U0001f600')" for name in ("enum", "set")}
+"""Types of a test by the names that it tells."""
+
 KEPT: dict[str, list[tuple[str, Any]]] = {
     "mariadb": [
         ("float", 0.1),
@@ -35,7 +38,13 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("set('a','b')", ("b", "a")),
         ("set('a','b')", "b,a"),
         ("set('a','b')", ""),
+        ("enum", "a\\b"),
+        ("enum", "c\nd"),
+        ("enum", "\U0001f600"),
+        ("set", "\U0001f600,a\\b"),
         ("year", 0),
+        ("year", "2024"),
+        ("double(7,2)", 1.24),
         ("bit(64)", "101"),
     ],
     "postgres": [
@@ -44,17 +53,30 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("varchar(3)", "ab "),
         ("timestamp", "2025-01-01T00:00:00.1234560Z"),
         ("timestamptz", "2025-01-01T00:00:00+02:00"),
+        ("timestamptz", "2025-01-01 00:00:00 Europe/Berlin"),
         ("date", "2025-01-01T00:00:00"),
         ("time(3)", "10:00:00.123"),
         ("timetz", "10:00:00+02"),
         ("interval", "1 day -01:00:00.5"),
         ("numeric(5,2)[]", ["1.20"]),
         ("small_amount", "1.20"),
+        ("small_time", "2025-01-01T00:00:00.123+02:00"),
         ("timestamp", "infinity"),
+    ],
+    "sqlite": [
+        ("bigint", str(2**63 - 1)),
+        ("bigint", -(2**63)),
+        ("decimal(10,2)", "no number"),
+        ("decimal(10,2)", "NaN"),
+        ("decimal(10,2)", Decimal("12345678901234.56")),
+        ("decimal(10,2)", "1.10"),
+        ("decimal(10,2)", 2**53 + 1),
     ],
     "duckdb": [
         ("decimal(5,2)[]", ["1.20"]),
         ("timestamp", "2025-01-01 00:00:00.123456"),
+        ("timestamp_ns", "2025-01-01 00:00:00.123456789"),
+        ("timestamp_ns", datetime(2025, 1, 1, 0, 0, 0, 1)),
         ("time", "10:00:00"),
     ],
 }
@@ -76,7 +98,18 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("enum('a','b')", 2),
         ("enum('a','b') COLLATE utf8mb4_general_ci", "A"),
         ("set('a','b')", "2"),
+        ("enum", "A\\B"),
         ("year", 5),
+        ("year", "24"),
+        ("double(7,2)", 1.239),
+        ("decimal(5,2)", "1_1"),
+    ],
+    "sqlite": [
+        ("bigint", str(2**63)),
+        ("bigint", Decimal(2**63)),
+        ("decimal(10,2)", "1234567890123456.12"),
+        ("decimal(10,2)", Decimal("12345678901234567890.12")),
+        ("decimal(10,2)", 2**63 + 1),
     ],
     "postgres": [
         ("char(5)", "a "),
@@ -86,6 +119,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("timestamp(3)", "2025-01-01 00:00:00.1234"),
         ("timestamp(3)[]", [datetime(2025, 1, 1, 0, 0, 0, 1)]),
         ("timestamp", "2025-01-01T00:00:00+02:00"),
+        ("timestamp", "2025-01-01 00:00:00 Europe/Berlin"),
         ("date", "2025-01-01 10:00:00"),
         ("time", "10:00:00+02"),
         ("time", "10:00:00.1234567"),
@@ -95,6 +129,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("interval(2)", "1.123 seconds"),
         ("numeric(5,2)[]", ["1.239"]),
         ("small_amount", "1.239"),
+        ("small_time", "2025-01-01 00:00:00.1234+00"),
         ("money", Decimal("1.239")),
     ],
     "duckdb": [
@@ -102,6 +137,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("timestamp", "2025-01-01 00:00:00.1234567"),
         ("timestamp_ms", "2025-01-01 00:00:00.1234"),
         ("timestamp", "2025-01-01T00:00:00+02:00"),
+        ("timestamp", "2025-01-01 00:00:00 Europe/Berlin"),
         ("date", "2025-01-01 10:00:00"),
         ("time", "10:00:00+02"),
     ],
@@ -120,13 +156,14 @@ def lab_of(make_sql: MakeLab, kind: str) -> SqlLab:
     lab = make_sql(kind)
     if kind == "postgres":
         lab.run("CREATE DOMAIN small_amount AS numeric(5,2)")
+        lab.run("CREATE DOMAIN small_time AS timestamptz(3)")
     return lab
 
 
 @pytest.mark.parametrize(("kind", "type_", "value"), cases(KEPT))
 def test_a_row_without_a_key_is_found(make_sql: MakeLab, kind: str, type_: str, value: Any) -> None:
     lab = lab_of(make_sql, kind)
-    lab.make("shop.orders", f"id int, v {type_}")
+    lab.make("shop.orders", f"id int, v {LONGER_NAMES.get(type_, type_)}")
     with lab.handler() as handler:
         handler.handle(orders({"id": 1, "v": value}, key=None))
         handler.handle(
@@ -143,7 +180,7 @@ def test_a_row_without_a_key_is_found(make_sql: MakeLab, kind: str, type_: str, 
 )
 def test_a_key_finds_its_row(make_sql: MakeLab, kind: str, type_: str, value: Any) -> None:
     lab = lab_of(make_sql, kind)
-    lab.make("shop.orders", f"v {type_} PRIMARY KEY, n int, m int")
+    lab.make("shop.orders", f"v {LONGER_NAMES.get(type_, type_)} PRIMARY KEY, n int, m int")
     with lab.handler() as handler:
         handler.handle(orders({"v": value, "n": 1, "m": 1}, key="v"))
         handler.handle(orders({"v": value, "n": 2, "m": 2}, key="v", offset=1))
@@ -159,18 +196,19 @@ def test_a_value_that_would_be_changed_is_rejected(
     make_sql: MakeLab, kind: str, type_: str, value: Any
 ) -> None:
     lab = lab_of(make_sql, kind)
-    lab.make("shop.orders", f"id int, v {type_}")
+    lab.make("shop.orders", f"id int, v {LONGER_NAMES.get(type_, type_)}")
     with lab.handler() as handler, pytest.raises(Rejected, match="column v: "):
         handler.handle(orders({"id": 1, "v": value}, key=None))
     assert lab.rows() == []
 
 
+@pytest.mark.parametrize("source_type", ["varchar(5)", "NVARCHAR(5)"])
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
-def test_a_char_holds_no_text_that_ends_in_spaces(make_sql: MakeLab, kind: str) -> None:
+def test_a_char_holds_no_text_that_ends_in_spaces(make_sql: MakeLab, kind: str, source_type: str) -> None:
     """A source's char(5) is sent with its padding; a varchar(5) of five characters looks the same."""
     lab = make_sql(kind)
     lab.make("shop.orders", "code char(5) PRIMARY KEY, n int")
-    types = {"code": "varchar(5)", "n": "int"}
+    types = {"code": source_type, "n": "int"}
     with lab.handler() as handler, pytest.raises(Rejected, match="column code: ") as told:
         handler.handle(orders({"code": "a", "n": 1}, {"code": "a    ", "n": 2}, key="code", types=types))
     assert told.value.at == 1
@@ -186,3 +224,27 @@ def test_a_char_that_binlane_made_is_found_however_it_is_padded(make_sql: MakeLa
         gone = {"before": {"code": "a    ", "n": 1}, "after": None}
         handler.handle(orders(gone, key="code", offset=2, types=types))
     assert lab.rows() == [{"code": "b", "n": 1}]
+
+
+@pytest.mark.parametrize("source_type", ["char(5)", "NCHAR(5)", "char(5) character set latin1"])
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_longer_char_takes_what_the_source_has_padded(
+    make_sql: MakeLab, kind: str, source_type: str
+) -> None:
+    lab = make_sql(kind)
+    lab.make("shop.orders", "code char(20) PRIMARY KEY, n int")
+    types = {"code": source_type, "n": "int"}
+    with lab.handler() as handler:
+        handler.handle(orders({"code": "a    ", "n": 1}, {"code": "b    ", "n": 1}, key="code", types=types))
+        gone = {"before": {"code": "a    ", "n": 1}, "after": None}
+        handler.handle(orders(gone, key="code", offset=2, types=types))
+    assert [one["code"].rstrip() for one in lab.rows()] == ["b"]
+
+
+def test_a_char_of_sqlite_keeps_spaces(make_sql: MakeLab) -> None:
+    lab = make_sql("sqlite")
+    lab.make("shop.orders", "code char(5) PRIMARY KEY")
+    with lab.handler() as handler:
+        handler.handle(orders({"code": "a "}, key="code", types={"code": "varchar(5)"}))
+        handler.handle(orders({"code": "a    "}, key="code", offset=1, types={"code": "char(5)"}))
+    assert [one["code"] for one in lab.rows()] == ["a    ", "a "]
