@@ -115,6 +115,7 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    alive()  # looking for the end of a batch takes a while
                     if error.code() in UNREADABLE and self._pass_over(place, offset):
                         look_at = quiet
                         break  # all are fetched anew: behind a damaged head bytes are taken for batches
