@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
 from handlers.spark.rows.added import Mode
 from handlers.spark.rows.shape import Shape
@@ -42,6 +44,8 @@ class Declared:
     """Whether Delta forgets after a while which segments the table holds."""
     numbered: frozenset[str] = frozenset()
     """Columns GENERATED ALWAYS AS IDENTITY, which take no values."""
+    integers: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Columns of whole numbers -> their type."""
 
     @classmethod
     def of(cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str]) -> Declared:
@@ -69,6 +73,11 @@ class Declared:
                 for one in columns.fields
                 if (one.metadata or {}).get("delta.identity.allowExplicitInsert") is False
             ),
+            {
+                one.name.lower(): to_arrow_type(one.dataType)
+                for one in columns.fields
+                if isinstance(one.dataType, IntegralType)
+            },
         )
 
     def unfit_for(self, shape: Shape, mode: Mode) -> str | None:
@@ -127,6 +136,15 @@ class Declared:
             if (place := pc.index(is_long, True).as_py()) >= 0:
                 return place, (
                     f"the table's column has up to {self.longest[lower]} characters: make it longer "
+                    f"(ALTER TABLE ... ALTER COLUMN ... TYPE)"
+                )
+        if lower in self.integers and pa.types.is_decimal(values.type):
+            whole = self.integers[lower]
+            most = Decimal(2 ** (whole.bit_width - 1))
+            is_beyond = pc.or_(pc.greater_equal(values, most), pc.less(values, -most))
+            if (place := pc.index(is_beyond, True).as_py()) >= 0:
+                return place, (
+                    f"the table's column is an {whole}: give it a larger type "
                     f"(ALTER TABLE ... ALTER COLUMN ... TYPE)"
                 )
         return None

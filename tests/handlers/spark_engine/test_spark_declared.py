@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -157,6 +158,23 @@ def test_null_in_a_column_that_must_not_be_null_is_rejected(make_lake: MakeLake)
     lake.take(partly)
     lake.sink().merge()
     assert lake.rows() == [(1, "a")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize(("kept", "told"), [("int", "decimal(10,0)"), ("bigint", "decimal(19,0)")])
+def test_a_number_that_a_whole_number_of_the_table_does_not_hold_is_rejected(
+    make_lake: MakeLake, kept: str, told: str
+) -> None:
+    lake = make_lake()
+    make(lake, f"id int, n {kept}")
+    types = {"id": "int", "n": told}
+    most = 2**31 - 1 if kept == "int" else 2**63 - 1
+    good = [change(1, {"id": 1, "n": Decimal(most)}, types), change(2, {"id": 2, "n": None}, types)]
+    for beyond in (most + 1, -most - 2):
+        assert rejected(lake, *good, change(3, {"id": 3, "n": Decimal(beyond)}, types)).at == 2
+    lake.take(*good)
+    lake.sink().merge()
+    assert lake.rows() == [(1, most), (2, None)]
 
 
 @pytest.mark.usefixtures("told_to_merge")
