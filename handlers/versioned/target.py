@@ -117,8 +117,14 @@ class VersionedTarget(Generic[P]):
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, RowMoved, ColumnsChanged."""
+
+        def kind(at: int) -> tuple[bool, tuple[str, ...] | None]:
+            change = batch.changes[at]
+            return change.op in ("ddl", "truncate"), change.key_columns
+
         places = range(len(batch.changes))
-        for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
+        # The source may have changed the primary key between two rows, with no statement between them.
+        for (is_statement, _), some in groupby(places, kind):
             if not is_statement:
                 self._write(batch, list(some))
                 continue
