@@ -15,9 +15,9 @@ from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
 _OTHER_TYPE = (
-    "Where the source's column has another type now: no field changes its type, so make an index with the "
-    "new one, copy the documents (_reindex with version_type: external), and lead this table there (option "
-    "index)"
+    "Where the source's column has another type now: no field changes its type, so make an index with this "
+    "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
+    "this table there (option index)"
 )
 
 
