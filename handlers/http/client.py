@@ -70,7 +70,8 @@ class HttpClient:
         self._at = httpx.URL(url)
         self._name = _origin(self._at)
         user, password = self._at.username, self._at.password
-        all_secrets = {*secrets, password, basic_login(user, password) if password else None}
+        # Without a password the user is a token.
+        all_secrets = {*secrets, password or user, basic_login(user, password) if user else None}
         self._secrets = sorted((one for one in all_secrets if one), key=len, reverse=True)
         self._timeout = timeout
         self._client = httpx.Client(
