@@ -230,18 +230,15 @@ class Indexes:
                 )
 
     def _found(self, place: Index, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Raises TargetUnavailable."""
-        self._of_all_shards(f"{place.path}/_refresh")  # a search sees what was there at the last one
-        path = f"{place.path}/_search?allow_partial_search_results=false"
-        hits: list[dict[str, Any]] = self._of_all_shards(path, query)["hits"]["hits"]
+        """The hits. Raises TargetUnavailable where a shard did not answer: what it holds would stay."""
+        found: dict[str, Any] = {}
+        # A search sees what was there at the last refresh.
+        for path, body in (("_refresh", None), ("_search?allow_partial_search_results=false", query)):
+            found = self._client.request("POST", f"{place.path}/{path}", body).body
+            if (found.get("_shards") or {}).get("failed"):
+                raise TargetUnavailable(f"{place.name}/{path.partition('?')[0]}: some shards did not answer")
+        hits: list[dict[str, Any]] = found["hits"]["hits"]
         return hits
-
-    def _of_all_shards(self, path: str, body: Any = None) -> dict[str, Any]:
-        """Raises TargetUnavailable where some did not answer: what they hold would stay."""
-        found: dict[str, Any] = self._client.request("POST", path, body).body
-        if (found.get("_shards") or {}).get("failed"):
-            raise TargetUnavailable(f"{path.partition('?')[0][1:]}: some shards did not answer")
-        return found
 
 
 def _revision(memory: Memory) -> Mapping[str, Field]:
