@@ -22,7 +22,6 @@ from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit, recalled
 from handlers.versioned.new_columns import new_columns
-from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
@@ -74,7 +73,7 @@ class Tables:
         key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
         told = {name: text for name, _, _, default, text in columns if _is_memory(name, default)}
-        found = Table(
+        return Table(
             database=names[0],
             table=names[1],
             columns={name: kind for name, kind, _, default, _ in columns if default not in _COMPUTED},
@@ -82,24 +81,9 @@ class Tables:
             key=key,
             memory=recalled(place, told),
         )
-        if not told:
-            self._check_unwritten(found)
-        return found
 
-    def _check_unwritten(self, table: Table) -> None:
-        """That a table without a memory holds nothing that may win over what comes: its topics and their
-        epochs are forgotten.
-
-        Raises Unfit.
-        """
-        last = int(self._client.query(f"SELECT max(_version) FROM {table.sql} FORMAT TSV"))
-        if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
-            raise Unfit(
-                f"{table.name} holds rows with versions, and nothing tells of which topics "
-                f"(was it copied without its columns {_MEMORY}…?): what comes now might lose against them. "
-                f"Give it these columns with their comments; or let what comes win: "
-                f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
-            )
+    def last_version(self, place: Table) -> int:
+        return int(self._client.query(f"SELECT max(_version) FROM {place.sql} FORMAT TSV"))
 
     def lacking(self, place: Table | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, str]:
         if place is not None and key and sorted(place.key) != sorted(key):

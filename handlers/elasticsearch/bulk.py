@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from handlers.api import TargetUnavailable
-from handlers.elasticsearch.client import Answer, SearchClient, told
+from handlers.elasticsearch.client import SearchClient, told
 from handlers.http.client import is_denied, is_passing
 from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
 _OTHER_TYPE = (
-    "Where the source's column has another type now: no field changes its type, so make an index with the "
-    "new one, copy the documents (_reindex with version_type: external), and lead this table there (option "
-    "index)"
+    "Where the source's column has another type now: no field changes its type, so make an index with this "
+    "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
+    "this table there (option index)"
 )
 
 
@@ -36,6 +36,18 @@ class Item(msgspec.Struct, frozen=True):
         return _encode({"index": action}) + b"\n" + self.document + b"\n"
 
 
+class _Outcome(msgspec.Struct, gc=False):
+    status: int
+    error: Any = None
+
+
+class _Results(msgspec.Struct, gc=False):
+    """What is looked at: all of an answer would take several times the memory of its text."""
+
+    items: list[dict[str, _Outcome]]
+    errors: bool = False
+
+
 def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: int) -> list[Item]:
     """Write all; those of which the index holds a version as high or higher.
 
@@ -45,28 +57,27 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
     lines, late = [item.lines() for item in items], list[Item]()
 
     def send(start: int, end: int) -> None:
-        answer = client.request("POST", f"{path}/_bulk", lines=b"".join(lines[start:end]), may=(413,))
+        body = b"".join(lines[start:end])
+        answer = client.request("POST", f"{path}/_bulk", lines=body, may=(413,), form=_Results)
         if answer.status == 413:
-            size = sum(map(len, lines[start:end]))
-            raise Refused(f"its document of {size} bytes is too large for the cluster")
-        late.extend(_late(path, items[start:end], answer, start))
+            raise Refused(f"its document of {len(body)} bytes is too large for the cluster")
+        late.extend(_late(path, items[start:end], answer.body, start))
 
     in_parts(lines, most_bytes, send, places=[item.at for item in items])
     return late
 
 
-def _late(path: str, items: Sequence[Item], answer: Answer, start: int) -> list[Item]:
+def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> list[Item]:
     """Those that were written later already. `start`: the place of the first one. Raises as `write`."""
-    results = answer.body.get("items") if isinstance(answer.body, dict) else None
-    if not isinstance(results, list) or len(results) != len(items):
+    if len(results.items) != len(items):
         raise TargetUnavailable("the answer to _bulk does not tell of each document")
-    if not answer.body.get("errors"):
+    if not results.errors:
         return []
     late, refused = list[Item](), list[RowRefused]()
     unavailable: TargetUnavailable | None = None
-    for at, (item, result) in enumerate(zip(items, results, strict=True), start):
-        outcome: dict[str, Any] = next(iter(result.values()))
-        status, error = outcome["status"], outcome.get("error")
+    for at, (item, result) in enumerate(zip(items, results.items, strict=True), start):
+        outcome = next(iter(result.values()))
+        status, error = outcome.status, outcome.error
         if error is None:
             continue
         if status == _CONFLICT:

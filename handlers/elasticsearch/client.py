@@ -81,6 +81,12 @@ class SearchClient:
         raise RequestRefused(self._client.fault(answer, reason))
 
 
+def error_type(body: Any) -> str | None:
+    """The type of the error that an answer tells; None: it tells none, as an answer of somebody else."""
+    error = body.get("error") if isinstance(body, dict) else None
+    return error.get("type") if isinstance(error, dict) else None
+
+
 def told(body: Any) -> str:
     """What an answer, or the `error` of an item, says is wrong."""
     error = body.get("error", body) if isinstance(body, dict) else body

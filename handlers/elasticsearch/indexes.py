@@ -15,7 +15,7 @@ import msgspec
 from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import SearchClient, told
+from handlers.elasticsearch.client import SearchClient, error_type, told
 from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
@@ -65,7 +65,9 @@ class Indexes:
         path = f"/{quote(name, safe='')}"
         answer = self._client.request("GET", f"{path}/_mapping{_FOUND}", may=(404,))
         if answer.status == 404:
-            return None
+            if error_type(answer.body) == "index_not_found_exception":
+                return None
+            raise TargetUnavailable(f"{path[1:]}/_mapping: somebody else answers 404, no cluster does")
         found = {} if not isinstance(answer.body, dict) else answer.body
         if len(found) > 1:
             listed = ", ".join(sorted(found))
@@ -74,6 +76,23 @@ class Indexes:
         if _MAKING in (mappings.get("_meta") or {}):
             self._finish(path, mappings)
         return index_of(name, mappings)
+
+    def last_version(self, place: Index) -> int:
+        query = {
+            "size": 1,
+            "_source": ORIGIN,
+            "docvalue_fields": [_VERSION],
+            "sort": [{_VERSION: {"order": "desc", "unmapped_type": "long"}}],
+        }
+        for hit in self._found(place, query):
+            told_, known = hit.get("_source", {}).get(ORIGIN), hit.get("fields", {}).get(_VERSION, [0])
+            if told_ is not None and known == [0]:
+                raise Unfit(
+                    f"{place.name} has documents that a TRUNCATE would not find: when they came, its mapping "
+                    f"had no {ORIGIN}. Make the index with the mapping of the former one, and copy them again"
+                )
+            return int(known[0])
+        return 0
 
     def lacking(
         self, place: Index | None, states: Sequence[State], key: Sequence[str]
@@ -97,10 +116,9 @@ class Indexes:
             "mappings": {"properties": {ORIGIN: origin}, "_meta": {_MAKING: True}},
         }
         answer = self._client.request("PUT", path, body, may=(400,))
-        if answer.status == 400:
-            kind = answer.body.get("error", {}).get("type") if isinstance(answer.body, dict) else None
-            if kind != "resource_already_exists_exception":  # another worker's
-                raise RequestRefused(f"the index {index} cannot be made: {answer.body}")
+        # Another worker may have made it.
+        if answer.status == 400 and error_type(answer.body) != "resource_already_exists_exception":
+            raise RequestRefused(f"the index {index} cannot be made: {told(answer.body)}")
 
     def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
         """The second half of making an index, done by whoever finds it: templates may say `dynamic`."""
@@ -195,9 +213,7 @@ class Indexes:
         }
         removed = 0
         while True:
-            self._of_all_shards(f"{place.path}/_refresh")  # a search sees what was there at the last one
-            path = f"{place.path}/_search?allow_partial_search_results=false"
-            hits = self._of_all_shards(path, query)["hits"]["hits"]
+            hits = self._found(place, query)
             if not hits:
                 return removed
             items: list[Item] = []
@@ -213,12 +229,16 @@ class Indexes:
                     f"{ORIGIN}; was it copied without them (_reindex with version_type: external keeps them)?"
                 )
 
-    def _of_all_shards(self, path: str, body: Any = None) -> dict[str, Any]:
-        """Raises TargetUnavailable where some did not answer: what they hold would stay."""
-        found: dict[str, Any] = self._client.request("POST", path, body).body
-        if (found.get("_shards") or {}).get("failed"):
-            raise TargetUnavailable(f"{path.partition('?')[0][1:]}: some shards did not answer")
-        return found
+    def _found(self, place: Index, query: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The hits. Raises TargetUnavailable where a shard did not answer: what it holds would stay."""
+        found: dict[str, Any] = {}
+        # A search sees what was there at the last refresh.
+        for path, body in (("_refresh", None), ("_search?allow_partial_search_results=false", query)):
+            found = self._client.request("POST", f"{place.path}/{path}", body).body
+            if (found.get("_shards") or {}).get("failed"):
+                raise TargetUnavailable(f"{place.name}/{path.partition('?')[0]}: some shards did not answer")
+        hits: list[dict[str, Any]] = found["hits"]["hits"]
+        return hits
 
 
 def _revision(memory: Memory) -> Mapping[str, Field]:

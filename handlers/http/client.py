@@ -22,8 +22,9 @@ from handlers.options.http_values import TlsOptions
 _FAULT_BYTES = 1 << 16
 """The part of an answer that is read if only its status matters."""
 _SHOWN_CHARACTERS = 400
+_MOST_BYTES = 1 << 30
 _MOST_SECONDS = 60.0
-"""For an answer of limited size, however slowly it comes; or the timeout, if that is longer."""
+"""For an answer, however slowly it comes; or the timeout, if that is longer."""
 
 
 class AnswerTooLarge(Exception):
@@ -70,7 +71,8 @@ class HttpClient:
         self._at = httpx.URL(url)
         self._name = _origin(self._at)
         user, password = self._at.username, self._at.password
-        all_secrets = {*secrets, password, basic_login(user, password) if password else None}
+        # Without a password the user is a token.
+        all_secrets = {*secrets, password or user, basic_login(user, password) if user else None}
         self._secrets = sorted((one for one in all_secrets if one), key=len, reverse=True)
         self._timeout = timeout
         self._client = httpx.Client(
@@ -97,14 +99,14 @@ class HttpClient:
     ) -> Answer:
         """The server's answer, whatever its status.
 
-        An answer of success is read to its end, which may be limited to `most_bytes`. Of others, and with
+        An answer of success is read to its end, at most `most_bytes` (None: 1 GiB). Of others, and with
         `only_status` of all, the beginning is read as far as it arrives. Raises TargetUnavailable if there is
-        no answer or it breaks off; AnswerTooLarge.
+        no answer, or it breaks off or has no end; AnswerTooLarge.
         """
         try:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
                 if answer.is_success and not only_status:
-                    body = _whole(answer, most_bytes, self._timeout)
+                    body = _whole(answer, most_bytes or _MOST_BYTES, self._timeout)
                 else:  # without secrets before anybody cuts it
                     body = self.clean(_start(answer, self._timeout)).encode()
         except httpx.HTTPError as error:
@@ -217,10 +219,8 @@ def _origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
-def _whole(answer: httpx.Response, most_bytes: int | None, timeout: float) -> bytes:
+def _whole(answer: httpx.Response, most_bytes: int, timeout: float) -> bytes:
     """Raises AnswerTooLarge."""
-    if most_bytes is None:
-        return answer.read()
     seconds = max(_MOST_SECONDS, timeout)
     read, end = bytearray(), time.monotonic() + seconds
     for part in answer.iter_bytes():

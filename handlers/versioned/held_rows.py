@@ -18,7 +18,8 @@ def with_held_rows(
     """All states in pieces, each with what `read` gives for those that lack columns, by the text of the key.
 
     `read` is called with some states, and whether it raises AnswerTooLarge if they hold more than is read at
-    once. (A row alone is read whatever its size.) No other batch of these rows runs meanwhile.
+    once. (A row alone is read whatever its size.) No other batch of these rows runs meanwhile. Raises
+    AnswerTooLarge for a row alone, too.
     """
     if whole := [state for state in states if state.whole]:
         yield whole, {}
@@ -29,6 +30,8 @@ def with_held_rows(
         try:
             held = read(piece, len(piece) > 1)
         except AnswerTooLarge:
+            if len(piece) == 1:
+                raise
             count = len(piece) // 2
             continue
         yield piece, held

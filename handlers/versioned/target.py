@@ -18,7 +18,7 @@ from handlers.versioned.last_states import State, last_states, partition_of
 from handlers.versioned.late_rows import Held, check_late
 from handlers.versioned.memory import Memory, Unfit, remembering
 from handlers.versioned.options import VersionedOptions
-from handlers.versioned.versions import BeyondVersions, Topic, Versions, versions_of
+from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
 
 log = get_logger("handlers.versioned")
 
@@ -74,6 +74,10 @@ class Dialect(Protocol[P]):
     def find(self, database: str, table: str) -> P | None:
         """The table's place as it is now; None: there is none. Raises Unfit."""
 
+    def last_version(self, place: P) -> int:
+        """The highest version of the rows of a place that remembers nothing; 0: none has one. Raises Unfit
+        for rows that `empty` would not find."""
+
     def lacking(self, place: P | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, Any]:
         """The columns that have to be added before these rows are written, with their types. Raises Unfit."""
 
@@ -117,8 +121,14 @@ class VersionedTarget(Generic[P]):
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, RowMoved, ColumnsChanged."""
+
+        def kind(at: int) -> tuple[bool, tuple[str, ...] | None]:
+            change = batch.changes[at]
+            return change.op in ("ddl", "truncate"), change.key_columns
+
         places = range(len(batch.changes))
-        for is_statement, some in groupby(places, lambda at: batch.changes[at].op in ("ddl", "truncate")):
+        # The source may have changed the primary key between two rows, with no statement between them.
+        for (is_statement, _), some in groupby(places, kind):
             if not is_statement:
                 self._write(batch, list(some))
                 continue
@@ -207,6 +217,14 @@ class VersionedTarget(Generic[P]):
                 f"{place.name} was written under the option epoch: {memory.epoch}, it is "
                 f"{self._options.epoch} here: what comes now would lose against all of that. Leave it as "
                 f"high as it ever was, in all workers"
+            )
+        last = 0 if memory.number else self._dialect.last_version(place)
+        if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
+            raise Unfit(
+                f"{place.name} holds rows with versions, and nothing tells of which topics (was it copied "
+                f"without what it remembers?): what comes now might lose against them. Copy that, too "
+                f"(the handler's page tells where it is); or let what comes win: "
+                f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
             )
         return place
 

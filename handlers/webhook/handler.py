@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
+import httpx
 import msgspec
 
 from handlers.api import (
@@ -29,6 +32,7 @@ from handlers.webhook.options import WebhookOptions, address, literal_start
 _encode = msgspec.json.Encoder().encode
 
 _SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words
+_SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
 _WRONG_ADDRESS = frozenset((401, 403, 404, 405, 407, 410, 411, 421, 426, 431, 451))
 """Whatever is sent like this is refused: the address, the method or the credentials are wrong."""
@@ -98,7 +102,11 @@ class WebhookHandler(Handler):
             yield self._options.signature.secret
         for value in self._options.headers.values():
             yield from (value, *value.split())  # Bearer TOKEN
-        yield self._options.url
+        # A service that knows no such path says which it knows not, as it was sent or as it read it.
+        start, *rest = (part for part in self._url.parts if isinstance(part, str))
+        for text in (httpx.URL(start).raw_path.decode("ascii"), *rest):
+            for one in (text, *_SEPARATORS.split(text)):
+                yield from (one, unquote(one))
 
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
         """Send changes `start` to `end`. Raises Refused if a part of them may be taken, RowRefused if none,

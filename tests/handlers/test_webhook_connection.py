@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
-from servers.hook_server import Answer, HookServer
+from servers.hook_server import Answer, HookServer, Received
 
-from handlers import HandlerContext, TargetUnavailable
+from handlers import HandlerContext, Rejected, TargetUnavailable
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.elasticsearch.client import SearchClient
@@ -154,3 +156,36 @@ def test_check_tells_a_service_that_is_away_without_its_secrets(tmp_path: Path) 
         handler.check(context(tmp_path))
     assert "hunter" not in str(caught.value)
     assert "token" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "user"),
+    [
+        ("/services/T0000001/hunter22hunter22", ""),
+        ("/{table}/hunter22hunter22", ""),
+        ("/in/{table}?token=hunter22%2Bhunter22", ""),
+        ("/in", "hunter22hunter22@"),
+        ("/in", "usr:hunter22@"),
+    ],
+)
+def test_a_service_that_repeats_its_url_does_not_bring_its_secrets_into_an_error(
+    path: str, user: str
+) -> None:
+    """As Express does: `Cannot POST /services/…`."""
+
+    def answer(request: Received) -> Answer:
+        login = request.headers.get("authorization", " ").split()
+        repeated = " ".join((request.path, unquote(request.path), *login, *map(decoded, login[1:])))
+        return Answer(404, body=f"Cannot POST {repeated}".encode())
+
+    def decoded(login: str) -> str:
+        return base64.b64decode(login).decode()
+
+    with HookServer() as hook:
+        hook.answer = answer
+        url = hook.url.replace("://", f"://{user}") + path
+        with opened(WebhookHandler(url=url)) as handler, pytest.raises(Rejected) as caught:
+            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+    assert "hunter" not in str(caught.value)
+    assert "aHVudGVy" not in str(caught.value)
+    assert "Cannot POST" in str(caught.value)

@@ -152,6 +152,16 @@ def test_a_truncate_waits_for_all_shards(failing: str) -> None:
             handler.handle(truncate)
 
 
+def test_a_404_that_is_not_the_clusters_is_waited_for() -> None:
+    """What balances the load knows no service for a moment: a TRUNCATE would be taken for done."""
+    truncate = make_batch("shop.orders", [{"op": "truncate", "sql": None, "before": None}])
+    for body in (b"<html>default backend - 404</html>", b'{"message": "no Route matched"}', b""):
+        with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
+            server.answer = lambda _, body=body: Answer(404, body=body)
+            with pytest.raises(TargetUnavailable, match="somebody else answers 404"):
+                handler.handle(truncate)
+
+
 def test_logins() -> None:
     answer = said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
     for login, header in (
@@ -232,6 +242,8 @@ def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
             return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
         if "_mapping" in request.path:
             return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
+        if "_search" in request.path:
+            return said(200, {"hits": {"hits": []}})
         return said(200, {"version": {"number": "8.1.0"}})
 
     with HookServer() as server, opened(ElasticsearchHandler(url=server.url, create=False)) as handler:

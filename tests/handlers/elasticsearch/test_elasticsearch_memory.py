@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,32 +27,61 @@ def names(node: SearchNode, database: str) -> list[str]:
     return [one["name"] for one in node.documents(f"{database}.orders").values()]
 
 
-def copy_without_mapping(node: SearchNode, index: str) -> None:
-    """In the index's place: its documents, with their versions."""
+def copy_without_mapping(
+    node: SearchNode, index: str, properties: Mapping[str, Any], *, dynamic: bool = True
+) -> None:
+    """In the index's place: its documents, with their versions, in an index with these fields."""
     node.call("POST", f"/{index}/_refresh")
     hits = node.call("POST", f"/{index}/_search", {"version": True})["hits"]["hits"]
     node.remove(index)
-    node.call("PUT", f"/{index}", {"mappings": {"properties": {"_binlane": ORIGIN_FIELD}}})
+    node.call("PUT", f"/{index}", {"mappings": {"dynamic": dynamic, "properties": properties}})
     for hit in hits:
         path = f"/{index}/_doc/{hit['_id']}?version={hit['_version']}&version_type=external"
         node.call("PUT", path, hit["_source"])
 
 
-def test_an_index_that_has_forgotten_its_epochs_is_a_fault_until_one_is_begun(
+def test_an_index_that_has_forgotten_its_topics_is_a_fault_until_an_epoch_is_begun(
     search_node: SearchNode, database: str
 ) -> None:
     """As a copy by _reindex has, which keeps the documents' versions and not the mapping."""
-    later = batch(database, "later", offset=7, topic_id="B")
+    later = batch(database, "later", offset=0, topic_id="C")
     with handler(search_node) as it:
         it.handle(batch(database, "former", offset=900, topic_id="A"))
-        it.handle(batch(database, "anew", offset=0, topic_id="B"))
-        copy_without_mapping(search_node, f"{database}.orders")
-        for _ in range(2):
-            with pytest.raises(RowMoved, match=r"later epoch than any that .* remembers.*option epoch: 2"):
-                it.handle(later)
+        it.handle(batch(database, "anew", offset=7, topic_id="B"))
+        copy_without_mapping(search_node, f"{database}.orders", {"_binlane": ORIGIN_FIELD})
+        for one in (later, batch(database, "again", offset=8, topic_id="B")):
+            with pytest.raises(Unfit, match=r"nothing tells of which topics .*option epoch: 2"):
+                it.handle(one)
     with handler(search_node, epoch=2) as it:
         it.handle(later)
     assert names(search_node, database) == ["later"]
+
+
+def test_an_index_that_remembers_fewer_epochs_than_it_holds_is_a_fault(
+    search_node: SearchNode, database: str
+) -> None:
+    with handler(search_node) as it:
+        it.handle(batch(database, "former", offset=900, topic_id="A"))
+        memory = search_node.call("GET", f"/{database}.orders/_mapping")[f"{database}.orders"]["mappings"]
+        it.handle(batch(database, "anew", offset=0, topic_id="B"))
+        copy_without_mapping(search_node, f"{database}.orders", memory["properties"])
+        with pytest.raises(RowMoved, match=r"later epoch than any that .* remembers.*option epoch: 2"):
+            it.handle(batch(database, "again", offset=8, topic_id="A"))
+
+
+@pytest.mark.parametrize("is_mapped_later", [False, True])
+def test_documents_that_no_truncate_would_find_are_a_fault(
+    search_node: SearchNode, database: str, is_mapped_later: bool
+) -> None:
+    with handler(search_node) as it:
+        it.handle(batch(database, "a"))
+        copy_without_mapping(search_node, f"{database}.orders", {}, dynamic=False)
+        if is_mapped_later:
+            mapping = {"properties": {"_binlane": ORIGIN_FIELD}}
+            search_node.call("PUT", f"/{database}.orders/_mapping", mapping)
+        with pytest.raises(Unfit, match="a TRUNCATE would not find"):
+            it.handle(batch(database, "b", offset=1))
+    assert names(search_node, database) == ["a"]
 
 
 def test_a_memory_that_somebody_has_made_is_a_fault(search_node: SearchNode, database: str) -> None:

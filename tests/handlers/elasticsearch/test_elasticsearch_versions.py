@@ -70,7 +70,7 @@ def cluster(held: str | None) -> Iterator[tuple[ElasticsearchHandler, list[dict[
     def answer(request: Any) -> Answer:
         if request.method == "PUT":
             mapping["properties"] |= request.json["properties"]
-        body: Any = {"t.t": {"mappings": mapping}}
+        body: Any = {"hits": {"hits": []}} if "_search" in request.path else {"t.t": {"mappings": mapping}}
         if "_bulk" in request.path:
             actions = [one for one in map(json.loads, request.body.splitlines()) if "id" not in one]
             sent.extend(actions)
