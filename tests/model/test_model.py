@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from .checking import check
+from .drawing import Drawing
 from .rules import Rules
 from .run import Example, differences
 from .source import Step
-from .strategies import examples
 from .targets.opening import TARGETS, opened_target
 from .writers import own_json
 from .writers.maxwell import Maxwell
@@ -39,7 +39,7 @@ def test_a_target_holds_what_the_records_tell(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with opened_target(name, request.getfixturevalue, tmp_path) as target:
-        check(target, examples(target), first=_SEED, count=_COUNTS.get(name, 40))
+        check(target, Drawing(target), first=_SEED, count=_COUNTS.get(name, 40))
 
 
 _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
