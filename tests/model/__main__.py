@@ -37,7 +37,9 @@ _SERVERS = {
 }
 _EXAMPLES = 300
 """With each seed."""
-_SLOW = {"spark": 8, "spark-small": 8, "spark-history": 8, "spark-changelog": 8, "elasticsearch": 60}
+_SLOW = {"clickhouse": 30, "elasticsearch": 30, "duckdb": 60} | dict.fromkeys(
+    ("spark", "spark-small", "spark-history", "spark-changelog"), 2
+)
 """Target -> examples with each seed. Those of Spark are many histories each."""
 
 

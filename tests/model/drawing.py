@@ -33,8 +33,10 @@ WRITERS: dict[str, Sequence[Writer]] = {
 TOLD = tuple(tool for tool in WRITERS if tool != "canal-noblob")
 """The tools whose records show what a row lacks; docs/sources.md names the limit of the other."""
 
+_OFTEN = {"debezium-postgres": 2}
+"""Tool -> how many times as often as another."""
 _KINDS: dict[Any, int] = {
-    "change": 30,
+    "change": 33,
     "put": 16,
     "move": 10,
     "delete": 10,
@@ -42,7 +44,7 @@ _KINDS: dict[Any, int] = {
     "sweep": 8,
     "add": 6,
     "snapshot": 5,
-    "truncate": 5,
+    "truncate": 2,
 }
 """Step -> how often of a hundred."""
 _ROWS, _STEPS = 4, 16
@@ -61,14 +63,18 @@ class Drawing:
 
     def one(self, random: Random) -> Example:
         limits, size = self.target.limits, self.target.size
-        fitting = [[writer for writer in WRITERS[tool] if _fits(writer, limits)] for tool in self.tools]
+        fitting = [
+            [writer for writer in WRITERS[tool] if _fits(writer, limits)]
+            for tool in self.tools
+            for _ in range(_OFTEN.get(tool, 1))
+        ]
         return Example(
             key=random.choice(KEYS),
             writer=random.choice(random.choice(list(filter(None, fitting)))),
             rules=self._rules(random),
             steps=_steps(random, rows=_ROWS * size, most=_STEPS * size),
             read_at_once=random.randint(1, 4 * size),
-            batch=random.choice((1, 3, 100) if size == 1 else (4, 30, 100)),
+            batch=random.choice((1, 3, 100) if size == 1 else (8, 30, 100)),
             again=random.random() < 0.3,
         )
 

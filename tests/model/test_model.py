@@ -3,6 +3,7 @@ change is in an error. A failure prints the smallest example; `python -m tests.m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,20 +19,24 @@ from .writers.maxwell import Maxwell
 from .writers.writing import Writer
 
 _COUNTS = {
-    "clickhouse": 4,
-    "duckdb": 6,
-    "elasticsearch": 3,
-    "mariadb": 10,
-    "mariadb-own": 10,
-    "postgres": 15,
-    "postgres-own": 15,
+    "clickhouse": 5,
+    "duckdb": 8,
+    "elasticsearch": 5,
+    "files": 40,
+    "kafka": 30,
+    "kafka-after": 30,
+    "mariadb": 30,
+    "mariadb-own": 30,
+    "parquet": 20,
+    "postgres": 30,
+    "postgres-own": 30,
     "spark": 0,
     "spark-changelog": 0,
     "spark-history": 0,
     "spark-small": 1,
 }
 """Of slow targets. 0: `python -m tests.model` has them."""
-_SEED = 1
+_SEED, _AT_ONCE = 1, 4
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if _COUNTS.get(name) != 0])
@@ -39,7 +44,8 @@ def test_a_target_holds_what_the_records_tell(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with opened_target(name, request.getfixturevalue, tmp_path) as target:
-        check(target, Drawing(target), first=_SEED, count=_COUNTS.get(name, 40))
+        target = replace(target, at_once=min(target.at_once, _AT_ONCE))
+        check(target, Drawing(target), first=_SEED, count=_COUNTS.get(name, 100))
 
 
 _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
