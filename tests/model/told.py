@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .rules import GONE, Rules
-from .source import ADDED, COLUMNS, Row, key_of
+from .source import ADDED, COLUMNS, LARGE, Row, key_of
 
 Key = tuple[Any, ...]
 OWN = "handled_by"
@@ -146,6 +146,10 @@ class Expected:
                 self._gone(key)
             case Put(key, row, replaces):
                 self._put(key, row, replaces)
+                # What only grows takes the insert without its value (docs/formats.md).
+                is_grown = self.limits.moves and not self.limits.links_moves
+                if told.half and told.in_parts and is_grown and self.rules.takes(row):
+                    self.rows[key][LARGE] = ANY
             case Move():
                 self._move(told)
 
