@@ -7,9 +7,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .source import COLUMNS, Row
-
-__all__ = ["DELETES", "GONE", "SECRET", "Rules"]
+from .source import ALL_COLUMNS, Row
 
 GONE = "gone_at"
 """The column that marks a row."""
@@ -51,7 +49,7 @@ class Rules:
 
     def names(self) -> list[str]:
         """The columns that leave."""
-        return list(self.form(dict.fromkeys(COLUMNS)))
+        return list(self.form(dict.fromkeys(ALL_COLUMNS)))
 
     def form(self, row: Row) -> Row:
         """What leaves of a row."""

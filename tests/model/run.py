@@ -22,8 +22,6 @@ from .targets.interface import Target
 from .told import Expected, Move
 from .writers.writing import Names, Writer, Written
 
-__all__ = ["Example", "differences"]
-
 _names = itertools.count(1)
 
 
@@ -112,6 +110,8 @@ class _Run:
         headers: list[tuple[str, bytes | None]] = list(record.headers)
         place = CapturedRecord(topic, 0, offset, 1_763_000_000_123, record.key, record.value, headers)
         changes: list[Change] = []
+        if record.teaches is not None:
+            self._format.learn(record.teaches)
         self._format.decode(place, changes)
         count = sum(2 if isinstance(one, Move) else 1 for one in record.told)
         if len(changes) != count:

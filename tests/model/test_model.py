@@ -3,15 +3,16 @@ change is in an error. A failure prints the smallest example; `python -m tests.m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from .checking import check
+from .drawing import Drawing
 from .rules import Rules
 from .run import Example, differences
 from .source import Step
-from .strategies import examples
 from .targets.opening import TARGETS, opened_target
 from .writers import own_json
 from .writers.maxwell import Maxwell
@@ -19,19 +20,23 @@ from .writers.writing import Writer
 
 _COUNTS = {
     "clickhouse": 4,
-    "duckdb": 6,
-    "elasticsearch": 3,
-    "mariadb": 10,
-    "mariadb-own": 10,
-    "postgres": 15,
-    "postgres-own": 15,
+    "duckdb": 8,
+    "elasticsearch": 4,
+    "files": 40,
+    "kafka": 15,
+    "kafka-after": 15,
+    "mariadb": 20,
+    "mariadb-own": 20,
+    "parquet": 20,
+    "postgres": 20,
+    "postgres-own": 20,
     "spark": 0,
     "spark-changelog": 0,
     "spark-history": 0,
     "spark-small": 1,
 }
 """Of slow targets. 0: `python -m tests.model` has them."""
-_SEED = 1
+_SEED, _AT_ONCE = 1, 4
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if _COUNTS.get(name) != 0])
@@ -39,7 +44,8 @@ def test_a_target_holds_what_the_records_tell(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with opened_target(name, request.getfixturevalue, tmp_path) as target:
-        check(target, examples(target), first=_SEED, count=_COUNTS.get(name, 40))
+        small = replace(target, at_once=min(target.at_once, _AT_ONCE))
+        check(small, Drawing(small), first=_SEED, count=_COUNTS.get(name, 100))
 
 
 _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}

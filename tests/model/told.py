@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .rules import GONE, Rules
-from .source import COLUMNS, Row, key_of
-
-__all__ = ["ANY", "OWN", "UNKNOWN", "Empty", "Expected", "Limits", "Move", "Put", "Remove", "Told"]
+from .source import ADDED, COLUMNS, LARGE, Row, key_of
 
 Key = tuple[Any, ...]
 OWN = "handled_by"
@@ -148,6 +146,10 @@ class Expected:
                 self._gone(key)
             case Put(key, row, replaces):
                 self._put(key, row, replaces)
+                # What only grows takes the insert without its value (docs/formats.md).
+                is_grown = self.limits.moves and not self.limits.links_moves
+                if told.half and told.in_parts and is_grown and self.rules.takes(row):
+                    self.rows[key][LARGE] = ANY
             case Move():
                 self._move(told)
 
@@ -194,6 +196,8 @@ class Expected:
     def _move(self, told: Move) -> None:
         old, stale = self.rows.get(told.old), self.rows.get(told.key)
         self._gone(told.old)
+        if old is None and self.rules.deletes == "ignore" and not self.limits.shows_gaps:
+            self.rows[told.old] = UNKNOWN  # the key of a row that the filter never took looks like a row
         if not self.rules.takes(told.row):
             if self.rules.deletes != "ignore":
                 self.rows.pop(told.key, None)
@@ -201,7 +205,8 @@ class Expected:
         new = self.rules.form(told.row)
         if old is UNKNOWN:
             is_whole = COLUMNS.keys() <= told.row.keys()
-            self.rows[told.key] = self._blank() | new if is_whole else UNKNOWN
+            added = {name: ANY for name in ADDED if name not in told.row}  # or not there yet
+            self.rows[told.key] = self._blank() | added | new if is_whole else UNKNOWN
         else:
             is_linked = self.limits.links_moves or self.rules.deletes == "apply"
             self.rows[told.key] = self._upon(old, new, is_known=is_linked)

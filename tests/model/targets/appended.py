@@ -22,16 +22,15 @@ from ..told import Limits
 from ..writers.writing import Names
 from .interface import Target, texts
 
-__all__ = ["files_target", "folded", "kafka_target", "parquet_target"]
-
 _PLACE = ("topic", "partition", "offset", "index")
 
 
 def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
     """The rows that lines make, each with `op`, its place, `key` and `after`.
 
-    A place that comes again is passed over. An update leaves what its row lacks. An insert replaces the row;
-    if it follows a delete of its own record, and lacks columns, these are in the deleted row."""
+    A place that comes again is passed over. An update leaves what its row lacks, and makes no row of a key
+    alone. An insert replaces the row; if it follows a delete of its own record, and lacks columns, these are
+    in the deleted row."""
     rows: dict[tuple[Any, ...], Row] = {}
     seen: set[tuple[Any, ...]] = set()
     gone: tuple[tuple[Any, ...], Row] = ((0,), {})
@@ -44,6 +43,8 @@ def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
             rows.clear()
             continue
         key = tuple(map(str, key_of(line["key"], names.key)))
+        if line["op"] == "update" and key not in rows and line["after"].keys() <= set(names.key):
+            continue
         old = rows.pop(key, {})
         match line["op"]:
             case "delete":

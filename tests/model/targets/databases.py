@@ -17,8 +17,6 @@ from ..told import OWN, Limits
 from ..writers.writing import Names
 from .interface import Target, texts
 
-__all__ = ["sql_target"]
-
 
 class _Database:
     """Tables of one database, looked at beside its handler."""

@@ -14,8 +14,6 @@ from ..source import Row
 from ..told import Limits
 from ..writers.writing import Names
 
-__all__ = ["Target", "texts"]
-
 _AMOUNTS = {"amount", "total"}
 
 
@@ -38,8 +36,8 @@ class Target:
     """Bring what was handed over into the tables."""
     at_once: int = 1
     """How many examples go together, because `settle` takes long."""
-    rounds: int = 1
-    """How often more happens in one example, because a new table takes long."""
+    size: int = 1
+    """How much more happens in one example, and to how many more rows, because a new table takes long."""
 
 
 def texts(row: Mapping[str, Any]) -> Row:

@@ -17,8 +17,6 @@ from ..told import Limits
 from ..writers.writing import Names
 from .interface import Target, texts
 
-__all__ = ["redis_target"]
-
 
 @contextmanager
 def redis_target(url: str, *, key: str = "{database}:{table}:{key}", **options: Any) -> Iterator[Target]:

@@ -20,8 +20,6 @@ from ..writers.writing import Names
 from .appended import folded, lines_of
 from .interface import Target, texts
 
-__all__ = ["lake_target"]
-
 Mode = Literal["replica", "history", "changelog"]
 
 

@@ -14,8 +14,6 @@ from .keyed import redis_target
 from .lake import lake_target
 from .versioned import clickhouse_target, elasticsearch_target
 
-__all__ = ["TARGETS", "Servers", "opened_target"]
-
 Servers = Callable[[str], Any]
 """Of a kind, the running server: the name of a fixture in tests/conftest.py."""
 

@@ -15,8 +15,6 @@ from ..source import Row
 from ..writers.writing import Names
 from .interface import Target, texts
 
-__all__ = ["clickhouse_target", "elasticsearch_target"]
-
 _LIGHT = {"settings": {"number_of_replicas": 0, "refresh_interval": -1, "index.translog.durability": "async"}}
 """An index that costs less."""
 _MOST_LEFT = 100
@@ -39,7 +37,7 @@ def clickhouse_target(server: Any) -> Iterator[Target]:
         server.query(f"DROP DATABASE IF EXISTS {prefix}_{names.database}")
 
     with opened(ClickHouseHandler(**server.options, database=f"{prefix}_{{database}}")) as handler:
-        yield Target("clickhouse", handler, rows, forget, rounds=3)
+        yield Target("clickhouse", handler, rows, forget, size=4)
 
 
 @contextmanager
@@ -64,5 +62,5 @@ def elasticsearch_target(node: Any) -> Iterator[Target]:
             left.clear()
 
     with opened(ElasticsearchHandler(url=node.url, index=f"{prefix}_{{database}}.{{table}}")) as handler:
-        yield Target("elasticsearch", handler, rows, forget, rounds=4)
+        yield Target("elasticsearch", handler, rows, forget, size=6)
         node.remove(*left)

@@ -12,11 +12,9 @@ import canal_packets
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Format
 
-from ..source import COLUMNS, LARGE, Event, Row
+from ..source import ALL_COLUMNS, LARGE, Event, Row
 from ..told import Move, Put, Told
 from .writing import Names, Written, compact, told_whole
-
-__all__ = ["Flat", "Packets"]
 
 _TYPES = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE"}
 _EVENTS = {"insert": canal_packets.INSERT, "update": canal_packets.UPDATE, "delete": canal_packets.DELETE}
@@ -55,11 +53,12 @@ class _Logged:
 
 
 def _logged(names: Names, events: Sequence[Event], *, without_blobs: bool) -> Iterator[list[_Logged]]:
-    """By statements. An update that changes nothing is not in MySQL's log, and Canal reads no snapshot."""
+    """By statements. MySQL's log lacks an update that changes nothing. Canal reads no snapshot, and its
+    filter leaves an ALTER out."""
     rows = [
         _Logged.of(names, event, without_blobs=without_blobs)
         for event in events
-        if event.op != "snapshot" and (event.op != "update" or event.changed)
+        if event.op not in ("snapshot", "alter") and (event.op != "update" or event.changed)
     ]
     return (list(group) for _, group in itertools.groupby(rows, lambda row: row.statement))
 
@@ -94,7 +93,7 @@ class Flat:
                 "data": data,
                 # Canal leaves out what has no old value.
                 "old": None if old is None or not any(old) else old,
-                "mysqlType": {name: COLUMNS[name] for name in data[0] or ()},
+                "mysqlType": {name: ALL_COLUMNS[name] for name in data[0] or ()},
                 "pkNames": list(names.key),
             }
             told = [row.told for row in rows]
@@ -152,7 +151,9 @@ class Packets:
                     for _ in rows
                 ]
                 continue
-            made = [canal_packets.row(row.after, row.before, types=COLUMNS, key=names.key) for row in rows]
+            made = [
+                canal_packets.row(row.after, row.before, types=ALL_COLUMNS, key=names.key) for row in rows
+            ]
             event = _EVENTS[rows[0].op]
             entries.append(canal_packets.rows(names.table, *made, event=event, database=names.database))
         if entries:

@@ -12,11 +12,9 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Format
 
-from ..source import COLUMNS, LARGE, Event, Row, key_of
+from ..source import LARGE, Event, Row, key_of
 from ..told import Empty, Move, Put, Remove, Told
 from .writing import Names, Written, compact, is_more, moves
-
-__all__ = ["IDENTITIES", "MySQL", "PostgreSQL"]
 
 Identity = Literal["default", "full"]
 IDENTITIES: tuple[Identity, ...] = ("default", "full")
@@ -36,6 +34,9 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "note": {"type": "string", "optional": True},
     "doc": {"type": "string", "optional": True},
+    "stage": {"type": "string", "optional": True},
+    "weight": {"type": "int32", "optional": True},
+    "memo": {"type": "string", "optional": True},
 }
 
 
@@ -48,15 +49,16 @@ def _value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Envelopes:
-    """Of one connector."""
+    """Of one connector and one table."""
 
+    names: Names
     source: dict[str, Any]
     schemas: bool
 
     def record(
         self,
-        names: Names,
-        event_op: str,
+        event: Event,
+        op: str,
         before: Row | None,
         after: Row | None,
         told: Sequence[Told],
@@ -65,39 +67,39 @@ class _Envelopes:
         payload = {
             "before": None if before is None else {name: _value(value) for name, value in before.items()},
             "after": None if after is None else {name: _value(value) for name, value in after.items()},
-            "source": {"ts_ms": TIME_MS, "snapshot": "false", "table": names.table, **self.source},
+            "source": {"ts_ms": TIME_MS, "snapshot": "false", "table": self.names.table, **self.source},
             "transaction": None,
-            "op": _OPS[event_op],
+            "op": _OPS[op],
             "ts_ms": TIME_MS + 20,
         }
         row = after or before
-        key = None if row is None else self._key(names, row)
-        named = tuple((name, self._key(names, old)) for name, old in headers)
-        return Written(told, compact(self._with_schema(names, payload)), key, named)
+        key = None if row is None else self._key(row)
+        named = tuple((name, self._key(old)) for name, old in headers)
+        return Written(told, compact(self._with_schema(event.columns, payload)), key, named)
 
-    def tombstone(self, names: Names, row: Row) -> Written:
-        return Written([], None, self._key(names, row))
+    def tombstone(self, row: Row) -> Written:
+        return Written([], None, self._key(row))
 
-    def _key(self, names: Names, row: Row) -> bytes:
-        payload = names.of(row)
+    def _key(self, row: Row) -> bytes:
+        payload = self.names.of(row)
         if not self.schemas:
             return compact(payload)
-        fields = [{**_SCHEMAS[name], "optional": False, "field": name} for name in names.key]
-        schema = {"type": "struct", "fields": fields, "optional": False, "name": f"pg.{names.table}.Key"}
+        fields = [{**_SCHEMAS[name], "optional": False, "field": name} for name in self.names.key]
+        schema = {"type": "struct", "fields": fields, "optional": False, "name": f"pg.{self.names.table}.Key"}
         return compact({"schema": schema, "payload": payload})
 
-    def _with_schema(self, names: Names, payload: dict[str, Any]) -> dict[str, Any]:
+    def _with_schema(self, columns: Sequence[str], payload: dict[str, Any]) -> dict[str, Any]:
         if not self.schemas:
             return payload
-        columns = [{**schema, "field": name} for name, schema in _SCHEMAS.items()]
-        row = {"type": "struct", "fields": columns, "optional": True, "name": f"pg.{names.table}.Value"}
-        fields = [
+        fields = [{**_SCHEMAS[name], "field": name} for name in columns]
+        row = {"type": "struct", "fields": fields, "optional": True, "name": f"pg.{self.names.table}.Value"}
+        parts = [
             {**row, "field": "before"},
             {**row, "field": "after"},
             {"type": "struct", "fields": [], "name": "io.debezium.connector.Source", "field": "source"},
             {"type": "string", "optional": False, "field": "op"},
         ]
-        schema = {"type": "struct", "fields": fields, "name": f"pg.{names.table}.Envelope"}
+        schema = {"type": "struct", "fields": parts, "name": f"pg.{self.names.table}.Envelope"}
         return {"schema": schema, "payload": payload}
 
 
@@ -120,21 +122,23 @@ class PostgreSQL:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         source = {"connector": "postgresql", "db": "shop", "schema": names.database, "lsn": 24_023_128}
-        made = _Envelopes(source, self.schemas)
+        made = _Envelopes(names, source, self.schemas)
         for event in events:
+            if event.op == "alter":
+                continue  # the next row shows it
             if event.op == "truncate":
-                yield made.record(names, "truncate", None, None, [Empty()])
+                yield made.record(event, "truncate", None, None, [Empty()])
             elif event.op == "delete":
                 assert event.before is not None
                 gone = Remove(key_of(event.before, names.key), self._tells(names, event.before))
-                yield made.record(names, "delete", self._old(names, event.before), None, [gone])
-                yield made.tombstone(names, event.before)
+                yield made.record(event, "delete", self._old(names, event.before), None, [gone])
+                yield made.tombstone(event.before)
             elif event.op == "update":
                 yield from self._update(made, names, event)
             else:
                 assert event.after is not None
                 told = Put(key_of(event.after, names.key), event.after, replaces=True)
-                yield made.record(names, event.op, None, event.after, [told])
+                yield made.record(event, event.op, None, event.after, [told])
 
     def _update(self, made: _Envelopes, names: Names, event: Event) -> Iterator[Written]:
         old, new = event.before or {}, event.after or {}
@@ -146,31 +150,36 @@ class PostgreSQL:
         key = key_of(new, names.key)
         if not moves(names, event):
             before = old if is_full else None
-            in_parts = row.keys() != COLUMNS.keys()
+            in_parts = row.keys() != new.keys()
             told = Put(key, row, replaces=False, in_parts=in_parts, tells_old=self._tells(names, old))
-            yield made.record(names, "update", before, after, [told])
+            yield made.record(event, "update", before, after, [told])
             return
         gone: Told = Remove(key_of(old, names.key), self._tells(names, old))
         # What the insert lacks is known to nobody who reads it alone.
-        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != COLUMNS.keys(), half=True)
+        come: Told = Put(key, new, replaces=True, in_parts=row.keys() != new.keys(), half=True)
         if self.ordered:
-            in_parts = row.keys() != COLUMNS.keys()
+            in_parts = row.keys() != new.keys()
             come = Move(key_of(old, names.key), key, row, in_parts=in_parts, tells_old=False)
         yield made.record(
-            names, "delete", self._old(names, old), None, [] if self.ordered else [gone], (_NEW_KEY, new)
+            event,
+            "delete",
+            self._old(names, old),
+            None,
+            [] if self.ordered else [gone],
+            (_NEW_KEY, new),
         )
-        yield made.tombstone(names, old)
-        yield made.record(names, "insert", None, after, [come], (_OLD_KEY, old))
+        yield made.tombstone(old)
+        yield made.record(event, "insert", None, after, [come], (_OLD_KEY, old))
 
     def _tells(self, names: Names, old: Row) -> bool:
         """Whether a record shows that it has all of the old row: a value that is no filler (NULL, '')."""
-        return self.identity == "full" and any(old[name] for name in COLUMNS if name not in names.key)
+        return self.identity == "full" and any(value for name, value in old.items() if name not in names.key)
 
     def _old(self, names: Names, row: Row) -> Row:
         """Of a delete: what the log holds, and NULL for what it does not."""
         if self.identity == "full":
             return row
-        return {name: row[name] if name in names.key else None for name in COLUMNS}
+        return {name: value if name in names.key else None for name, value in row.items()}
 
 
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
@@ -190,21 +199,23 @@ class MySQL:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         source = {"connector": "mysql", "db": names.database, "file": "mysql-bin.000003", "pos": 4, "row": 0}
-        made = _Envelopes(source, self.schemas)
+        made = _Envelopes(names, source, self.schemas)
         for event in events:
+            if event.op == "alter":
+                continue  # the next row shows it
             if event.op == "truncate":
-                yield made.record(names, "truncate", None, None, [Empty()])
+                yield made.record(event, "truncate", None, None, [Empty()])
                 continue
             old, new = event.before, event.after
             if old is not None and (new is None or moves(names, event)):
                 headers = () if new is None else ((_NEW_KEY, new),)
                 gone = Remove(key_of(old, names.key), is_more(names, old))
-                yield made.record(names, "delete", old, None, [gone], *headers)
-                yield made.tombstone(names, old)
+                yield made.record(event, "delete", old, None, [gone], *headers)
+                yield made.tombstone(old)
                 if new is not None:
                     come = Put(key_of(new, names.key), new, replaces=True)
-                    yield made.record(names, "insert", None, new, [come], (_OLD_KEY, old))
+                    yield made.record(event, "insert", None, new, [come], (_OLD_KEY, old))
             elif new is not None:
                 tells_old = old is None or is_more(names, old)
                 told = Put(key_of(new, names.key), new, event.op != "update", tells_old=tells_old)
-                yield made.record(names, event.op, old, new, [told])
+                yield made.record(event, event.op, old, new, [told])

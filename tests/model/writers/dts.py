@@ -12,12 +12,11 @@ import dts_records
 from worker.formats.dts.format import DTS as READER
 from worker.formats.interface import Format
 
-from ..source import COLUMNS, Event, Row
+from ..source import Event, Row
 from .writing import Names, Written, told_whole
 
-__all__ = ["DTS"]
-
 _NUMBERS = {"id": 8, "region": 253, "amount": 246, "note": 253, "doc": 252}
+_NUMBERS |= {"stage": 253, "weight": 3, "memo": 253}
 _OPERATIONS = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE"}
 
 
@@ -33,7 +32,7 @@ class DTS:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         for event in events:
-            if event.op == "snapshot" or (event.op == "update" and not event.changed):
+            if event.op in ("snapshot", "alter") or (event.op == "update" and not event.changed):
                 continue
             fields: dict[str, Any] = {
                 "objectName": f"{names.database}.{names.table}",
@@ -45,7 +44,7 @@ class DTS:
             else:
                 fields |= {
                     "operation": _OPERATIONS[event.op],
-                    "fields": [{"name": name, "dataTypeNumber": _NUMBERS[name]} for name in COLUMNS],
+                    "fields": [{"name": name, "dataTypeNumber": _NUMBERS[name]} for name in event.columns],
                     "beforeImages": _image(event.before),
                     "afterImages": _image(event.after),
                 }
@@ -54,15 +53,15 @@ class DTS:
 
 
 def _image(row: Row | None) -> list[dts_records.Value] | None:
-    return None if row is None else [_value(name, row[name]) for name in COLUMNS]
+    return None if row is None else [_value(name, value) for name, value in row.items()]
 
 
 def _value(name: str, value: Any) -> dts_records.Value:
     if value is None:
         return dts_records.NULL
     match _NUMBERS[name]:
-        case 8:
-            return dts_records.value("Integer", precision=8, value=str(value))
+        case 3 | 8 as precision:
+            return dts_records.value("Integer", precision=precision, value=str(value))
         case 246:
             return dts_records.value("Decimal", value=str(value), precision=10, scale=2)
         case 252:

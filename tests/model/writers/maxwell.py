@@ -6,21 +6,20 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from captured import CapturedRecord
 
 from worker.formats.interface import Format
 from worker.formats.maxwell.format import Maxwell as Reader
 
-from ..source import COLUMNS, Event, Row
+from ..source import ALL_COLUMNS, COLUMNS, Event, Row
 from ..told import Move, Put
 from .writing import Names, Written, compact, told_whole
 
-__all__ = ["Maxwell"]
-
 _TYPES = {"insert": "insert", "update": "update", "delete": "delete", "snapshot": "bootstrap-insert"}
 _SIMPLE = {"id": "bigint", "region": "varchar", "amount": "decimal", "note": "varchar", "doc": "text"}
+_SIMPLE |= {"stage": "varchar", "weight": "int", "memo": "varchar"}
 
 
 def _numbers(row: Row) -> Row:
@@ -38,11 +37,15 @@ class Maxwell:
     def format(self, names: Names) -> Format:
         made = Reader()
         if self.knows_types:
-            made.learn(self._definition(names))
+            made.learn(_definition(names, "create", tuple(COLUMNS)))
         return made
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
+        teaches: CapturedRecord | None = None
         for event in events:
+            if event.op == "alter":
+                teaches = _definition(names, "alter", event.columns) if self.knows_types else None
+                continue
             if event.op == "truncate" or (event.op == "update" and not event.changed):
                 continue  # it writes nothing of these
             row = event.after or event.before or {}
@@ -53,38 +56,52 @@ class Maxwell:
                 "ts": 1_763_000_000,
                 "xid": 77,
                 "commit": True,
-                "position": "mysql-bin.000002:500",
+                "position": _position(event.columns, 50),
                 "primary_key_columns": list(names.key),
                 "data": _numbers(row),
             }
             if event.op == "update":
                 old = event.before or {}
-                value["old"] = _numbers({name: old[name] for name in COLUMNS if name in event.changed})
+                value["old"] = _numbers({name: old[name] for name in event.columns if name in event.changed})
             key = {"database": names.database, "table": names.table}
             key |= {f"pk.{name}": row[name] for name in names.key}
             told = told_whole(names, event)
             if isinstance(told, Move | Put) and event.op == "update":
                 # Whether the row is whole is not known without the table's definition.
                 told = replace(told, in_parts=not self.knows_types)
-            yield Written([told], compact(value), compact(key))
+            yield Written([told], compact(value), compact(key), teaches=teaches)
+            teaches = None
 
-    def _definition(self, names: Names) -> CapturedRecord:
-        columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-        made = {
+
+def _position(columns: Sequence[str], after: int) -> str:
+    """Rows come after the statement that gave their table its columns."""
+    return f"mysql-bin.000002:{100 * len(columns) + after}"
+
+
+def _definition(names: Names, kind: Literal["create", "alter"], columns: Sequence[str]) -> CapturedRecord:
+    def definition(of: Sequence[str]) -> dict[str, Any]:
+        return {
             "database": names.database,
             "charset": "utf8mb4",
             "table": names.table,
-            "columns": [{"name": name, "type": kind, "signed": True} for name, kind in _SIMPLE.items()],
+            "columns": [{"name": name, "type": _SIMPLE[name], "signed": True} for name in of],
             "primary-key": list(names.key),
         }
-        value = {
-            "type": "table-create",
-            "database": names.database,
-            "table": names.table,
-            "def": made,
-            "ts": 1_763_000_000_999,
-            "sql": f"CREATE TABLE {names.table} ({columns}, PRIMARY KEY ({', '.join(names.key)}))",
-            "position": "mysql-bin.000001:4",
-        }
-        data = json.dumps(value).encode()
-        return CapturedRecord("maxwell_ddl", 0, 0, 1_763_000_000_999, b"a-bare-uuid", data, [])
+
+    made = ", ".join(f"{name} {ALL_COLUMNS[name]}" for name in columns)
+    statement = f"CREATE TABLE {names.table} ({made}, PRIMARY KEY ({', '.join(names.key)}))"
+    if kind == "alter":
+        statement = f"ALTER TABLE {names.table} ADD COLUMN {columns[-1]} {ALL_COLUMNS[columns[-1]]}"
+    value = {
+        "type": f"table-{kind}",
+        "database": names.database,
+        "table": names.table,
+        "def": definition(columns),
+        "ts": 1_763_000_000_999,
+        "sql": statement,
+        "position": _position(columns, 0),
+    }
+    if kind == "alter":
+        value["old"] = definition(columns[:-1])
+    data = json.dumps(value).encode()
+    return CapturedRecord("maxwell_ddl", 0, len(columns), 1_763_000_000_999, b"a-bare-uuid", data, [])

@@ -10,11 +10,9 @@ from worker.formats.interface import Format
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
 
-from ..source import COLUMNS, LARGE, Event, Row, key_of
+from ..source import ALL_COLUMNS, COLUMNS, LARGE, Event, Row, key_of
 from ..told import Move, Put, Remove
 from .writing import Names, Written, compact, moves, told_whole
-
-__all__ = ["OLD", "Changes", "Upserts"]
 
 Old = Literal["all", "small", "key"]
 OLD: tuple[Old, ...] = ("all", "small", "key")
@@ -22,7 +20,7 @@ OLD: tuple[Old, ...] = ("all", "small", "key")
 
 def _typed(all_types: bool) -> dict[str, str]:
     """Some columns, as docs/formats.md has it."""
-    return dict(COLUMNS) if all_types else {"amount": COLUMNS["amount"]}
+    return dict(ALL_COLUMNS) if all_types else {"amount": COLUMNS["amount"]}
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Upserts:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         for event in events:
-            if event.op == "truncate":
+            if event.op in ("truncate", "alter"):
                 continue  # such a writer knows none
             if event.before is not None and (event.after is None or moves(names, event)):
                 gone = Remove(key_of(event.before, names.key), tells_old=False)
@@ -87,7 +85,7 @@ class Changes:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         for event in events:
-            if event.op == "truncate":
+            if event.op in ("truncate", "alter"):
                 continue
             told, after = told_whole(names, event, tells_old=self._tells_old(event.op)), event.after
             before = self._before(names, event)
@@ -113,5 +111,5 @@ class Changes:
         row = event.before
         if row is None or self.old == "all" or (self.old == "small" and event.op == "delete"):
             return row
-        wanted = names.key if self.old == "key" else COLUMNS.keys() - {LARGE}
+        wanted = names.key if self.old == "key" else row.keys() - {LARGE}
         return {name: value for name, value in row.items() if name in wanted}

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
-from worker.formats.interface import Format
+from worker.formats.interface import Format, Record
 
 from ..source import Event, Row, key_of
 from ..told import Empty, Move, Put, Remove, Told
-
-__all__ = ["Names", "Writer", "Written", "compact", "is_more", "moves", "told_whole"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class Written:
     value: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
+    teaches: Record | None = None
+    """A definition that was read before it."""
 
 
 class Writer(Protocol):
