@@ -516,6 +516,10 @@ def test_a_signal_before_the_worker_takes_its_own_ends_the_command_with_0(
         command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True
     ) as process:
         with configuration.open("w"):  # it reads its configuration, which never comes
+            # Python looks for a signal before it reads, and not between its look and the read.
+            status = Path(f"/proc/{process.pid}/stat")
+            while status.read_text().rpartition(") ")[2][0] != "S":
+                time.sleep(0.01)
             process.send_signal(number)
             assert process.wait(60) == 0
         assert process.stderr is not None
