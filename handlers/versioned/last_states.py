@@ -84,6 +84,7 @@ def last_states(
         known = states.get(key)
         if known is not None and not state.whole and row is not None:
             state.row, state.whole = {**(known.row or {}), **row}, known.whole
+            state.types = {**(known.types or {}), **(state.types or {})} or None
             state.of_several = known.row is not None
         states[key] = state
     return list(states.values())
