@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -161,19 +162,11 @@ class Batch:
 
     def part(self, first: int, end: int) -> Batch:
         """The changes from `first` up to `end` as a batch of their own."""
-        changes = self.changes[first:end]
-        return Batch(
-            self.table,
-            changes,
-            database=self.database,
-            name=self.name,
-            attempt=self.attempt,
-            positions=lambda: positions_of(changes),
-            records=len({(change.topic, change.partition, change.offset) for change in changes}),
-            shard=self.shard,
-            topic_ids=self.topic_ids,
-            replay_of=self.replay_of,
-        )
+        part = copy(self)
+        part.changes = changes = self.changes[first:end]
+        part._positions = lambda: positions_of(changes)
+        part.records = len({(change.topic, change.partition, change.offset) for change in changes})
+        return part
 
     @property
     def is_traced(self) -> bool:

@@ -14,6 +14,11 @@ class PartialFailure(Exception):
             self.__cause__ = cause
 
 
+def behind(done: int, cause: Exception) -> Exception:
+    """What to raise for `cause` when the first `done` changes are applied."""
+    return PartialFailure(done, cause) if done else cause
+
+
 class Rejected(Exception):
     """Raised by a handler for a change that no further attempt can make fit: it is never tried again.
 

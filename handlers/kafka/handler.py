@@ -16,11 +16,11 @@ from handlers.api import (
     Change,
     Handler,
     HandlerContext,
-    PartialFailure,
     Rejected,
     TargetUnavailable,
 )
 from handlers.change_json import json_row, line
+from handlers.failures import behind
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import client_logger
 from handlers.kafka.settings import check_properties, client_settings, producer_settings
@@ -230,8 +230,8 @@ class KafkaHandler(Handler):
             return
         at = places[failed]
         if error.code() in _OF_THE_MESSAGE:
-            raise _partial(at, _rejected(batch, at, f"topic {topic} refuses it: {error.str()}"))
-        raise _partial(at, self._failure(topic, error))
+            raise behind(at, _rejected(batch, at, f"topic {topic} refuses it: {error.str()}"))
+        raise behind(at, self._failure(topic, error))
 
     def _failure(self, topic: str, error: KafkaError) -> Exception:
         if error.code() in UNKNOWN_TOPIC:
@@ -245,7 +245,3 @@ class KafkaHandler(Handler):
 
 def _rejected(batch: Batch, at: int, reason: object) -> Rejected:
     return Rejected(f"{place_of(batch.changes[at], batch.table)}: {reason}", at=at)
-
-
-def _partial(done: int, cause: Exception) -> Exception:
-    return PartialFailure(done, cause) if done else cause

@@ -19,11 +19,11 @@ from handlers.api import (
     Change,
     Handler,
     HandlerContext,
-    PartialFailure,
     Rejected,
     TargetUnavailable,
 )
 from handlers.change_json import line
+from handlers.failures import behind
 from handlers.http.client import HttpClient, is_passing, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
 from handlers.options.templates import Template, place_of
@@ -70,7 +70,7 @@ class WebhookHandler(Handler):
                 by_halves(start, end, lambda first, last: self._send(batch, lines, first, last))
             except RowRefused as refused:
                 place = place_of(batch.changes[refused.at], batch.table)
-                raise _partial(refused.at, Rejected(f"{place}: {refused}", at=refused.at)) from None
+                raise behind(refused.at, Rejected(f"{place}: {refused}", at=refused.at)) from None
 
     def close(self) -> None:
         if self._client is not None:
@@ -122,7 +122,7 @@ class WebhookHandler(Handler):
             if is_passing(answer.status):
                 raise self._client.unavailable(answer, clock=self.clock)
         except TargetUnavailable as error:
-            raise _partial(start, error) from None
+            raise behind(start, error) from None
         if answer.status < 300:
             return
         reason = self._client.fault(answer)
@@ -159,7 +159,3 @@ class WebhookHandler(Handler):
         ids = [batch.topic_ids[each.topic] for each in (first, last) if each.topic in batch.topic_ids]
         text = _encode([self._source, batch.table, places, len(changes), *ids])
         return hashlib.sha256(text).hexdigest()[:32]
-
-
-def _partial(done: int, cause: Exception) -> Exception:
-    return PartialFailure(done, cause) if done else cause

@@ -99,7 +99,7 @@ class Router:
             run = tracker.register(offsets if apart else offsets[:count])
             run_of = self._runs(assignment, run, parts, apart.difference(passed))
             for unit, own, others in parts:
-                chunk = Chunk(assignment, run_of(unit), own, alone=others is not None)
+                chunk = Chunk(assignment, run_of(unit), own, others is not None, delivery.fetched)
                 if others:
                     add_barrier(delivery, unit, chunk, others)
                 else:

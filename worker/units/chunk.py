@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,14 +38,19 @@ class Chunk:
     """By whose rules they were decoded."""
 
     def __init__(
-        self, assignment: Assignment, run: AnyRun, messages: list[Record], alone: bool = False
+        self,
+        assignment: Assignment,
+        run: AnyRun,
+        messages: list[Record],
+        alone: bool = False,
+        fetched: float = 0.0,
     ) -> None:
         self.assignment = assignment
         self.run = run
         self.messages = messages
         self.bytes = sum(map(len, messages)) + RECORD_OVERHEAD * len(messages)
         self.enqueued = 0.0
-        self.fetched = time.time()
+        self.fetched = fetched
         """Seconds since 1970."""
         self.alone = alone
         """DDL: one record that is a batch of its own. With order by row it is the table's barrier, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from worker.units.assigned_partition import Assignment
@@ -17,6 +18,8 @@ class Delivery:
     bytes: int = 0
     records: dict[int, int] = field(default_factory=dict)
     """Lane -> records."""
+    fetched: float = field(default_factory=time.time, compare=False)
+    """When; seconds since 1970."""
 
     def add(self, unit: Unit, chunk: Chunk) -> None:
         self.parts.append((unit, chunk))
