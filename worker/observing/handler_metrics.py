@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.histogram import BOUNDS
+from worker.observing.meters import Meter, families, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.overview.ranking import handled_tables
 from worker.observing.table_labels import TableLabels
@@ -24,7 +24,7 @@ class HandlerMeters:
 
     def __init__(self, tables: TableLabels) -> None:
         self._tables = tables
-        self._meters: dict[str, Counter | Histogram] = {}
+        self._meters: dict[str, Meter] = {}
         self._lock = threading.Lock()  # guards _meters
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
@@ -50,12 +50,11 @@ class HandlerMeters:
             yield _spark_up(of_spark)
         with self._lock:
             meters = list(self._meters.values())
-        for meter in meters:
-            for family in meter.collect():
-                samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-                by_table = isinstance(meter, Counter) and bool(samples) and "table" in samples[0].labels
-                family.samples = self._tables.fold(samples) if by_table else samples
-                yield family
+        for each in meters:
+            for found in families(each):
+                if isinstance(each, Counter) and found.samples and "table" in found.samples[0].labels:
+                    found.samples = self._tables.fold(found.samples)
+                yield found
 
     def _gauge(
         self,
@@ -69,25 +68,19 @@ class HandlerMeters:
         for _, table in handled_tables(statuses):
             label = self._tables.label(str(table.get("table", "")))
             found.setdefault(label, []).append(float(table.get(key) or 0))
-        entry = definition(metric)
-        family = GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
-        samples = [Sample(entry.name, {"table": label}, combine(each)) for label, each in found.items()]
-        family.samples = self._tables.fold(samples, combine)
-        return family
+        samples = [Sample(metric, {"table": label}, combine(each)) for label, each in found.items()]
+        gauge = family(metric)
+        gauge.samples = self._tables.fold(samples, combine)
+        return gauge
 
-    def _meter(self, metric: str, kind: str) -> Counter | Histogram:
+    def _meter(self, metric: str, kind: str) -> Meter:
         entry = definition(metric)
         if entry.by != "handler" or entry.kind != kind:
             raise KeyError(f"{metric} is no {kind} that handlers report")
         with self._lock:
-            meter = self._meters.get(metric)
-            if meter is None:
-                if kind == "counter":
-                    meter = Counter(entry.family, entry.help, entry.labels, registry=None)
-                else:
-                    meter = Histogram(entry.family, entry.help, entry.labels, registry=None, buckets=BOUNDS)
-                self._meters[metric] = meter
-            return meter
+            if metric not in self._meters:
+                self._meters[metric] = meter(metric)
+            return self._meters[metric]
 
     def _labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         return {
@@ -103,8 +96,7 @@ def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
         if up is not None:
             name = str(status.get("handler", ""))
             found[name] = found.get(name, True) and bool(up)
-    entry = definition("binlane_spark_up")
-    family = GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
+    gauge = family("binlane_spark_up")
     for name, up in found.items():
-        family.add_metric([name], up)
-    return family
+        gauge.add_metric([name], up)
+    return gauge

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.metric_definitions import definition
+from worker.observing.meters import family
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.table_labels import TableLabels
 
@@ -19,7 +19,7 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     yield from _of_lanes(status.lanes)
     yield from _of_bounds(status)
     yield from _of_partitions(status.partitions, held_up=look.held_up)
-    up = _gauge("binlane_target_up")
+    up = family("binlane_target_up")
     for target in status.targets:
         up.add_metric([target.handler], target.up)
     yield up
@@ -35,11 +35,11 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
     for table, records in look.finished:
         label = labels.label(table)
         finished[label] = finished.get(label, 0) + records
-    family = _counter("binlane_records_finished_total")
+    counter = family("binlane_records_finished_total")
     for label, records in finished.items():
-        family.add_metric([label], records)
-    family.samples = labels.fold(family.samples)
-    yield family
+        counter.add_metric([label], records)
+    counter.samples = labels.fold(counter.samples)
+    yield counter
     # A table that only a statement speaks of takes no label.
     known = {table for table, _ in look.finished}
     yield from _of_table_states([table for table in look.status.tables if table.table in known], labels)
@@ -50,7 +50,7 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
 
 
 def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iterator[Metric]:
-    states = _gauge("binlane_table_state")
+    states = family("binlane_table_state")
     found: dict[tuple[str, str], int] = {}
     late: dict[str, float] = {}
     for table in tables:
@@ -65,7 +65,7 @@ def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iter
         ]
         states.samples += labels.fold(own)
     yield states
-    delay = _gauge("binlane_table_delay_seconds")
+    delay = family("binlane_table_delay_seconds")
     delay.samples = labels.fold(
         [Sample(delay.name, {"table": label}, seconds) for label, seconds in late.items()], max
     )
@@ -73,13 +73,13 @@ def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iter
 
 
 def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Metric]:
-    records = _gauge("binlane_lane_queued_records")
-    size = _gauge("binlane_lane_queued_bytes")
-    running = _gauge("binlane_lane_running_seconds")
-    busy = _counter("binlane_lane_busy_seconds_total")
-    offers = _counter("binlane_lane_offers_total")
-    batches = _counter("binlane_lane_batches_total")
-    fill = _gauge("binlane_lane_fill_ratio")
+    records = family("binlane_lane_queued_records")
+    size = family("binlane_lane_queued_bytes")
+    running = family("binlane_lane_running_seconds")
+    busy = family("binlane_lane_busy_seconds_total")
+    offers = family("binlane_lane_offers_total")
+    batches = family("binlane_lane_batches_total")
+    fill = family("binlane_lane_fill_ratio")
     for lane in lanes:
         label = [str(lane.lane)]
         records.add_metric(label, lane.queued_records)
@@ -131,31 +131,21 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
 
 
 def _of_partitions(partitions: Sequence[PartitionStatus], *, held_up: bool) -> Iterator[Metric]:
-    blocked = _gauge("binlane_partition_blocked")
+    blocked = family("binlane_partition_blocked")
     for each in partitions:
         is_blocked = held_up or each.paused_by not in (None, "lanes")
         blocked.add_metric([each.topic, str(each.partition)], is_blocked)
     yield blocked
     for name, value_of in _OF_PARTITION.items():
-        family = _gauge(name)
+        gauge = family(name)
         for each in partitions:
             value = value_of(each)
             if value is not None:
-                family.add_metric([each.topic, str(each.partition)], value)
-        yield family
+                gauge.add_metric([each.topic, str(each.partition)], value)
+        yield gauge
 
 
 def _single(name: str, value: float) -> Metric:
-    family = _gauge(name)
-    family.add_metric([], value)
-    return family
-
-
-def _counter(name: str) -> CounterMetricFamily:
-    entry = definition(name)
-    return CounterMetricFamily(entry.family, entry.help, labels=entry.labels)
-
-
-def _gauge(name: str) -> GaugeMetricFamily:
-    entry = definition(name)
-    return GaugeMetricFamily(entry.family, entry.help, labels=entry.labels)
+    gauge = family(name)
+    gauge.add_metric([], value)
+    return gauge
