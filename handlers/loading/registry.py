@@ -98,9 +98,8 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     Modules are looked up on PYTHONPATH, then in `folder` (the configuration file's own), which stays on the
     import path so that the module may import its neighbours later.
 
-    Raises:
-        HandlerTypeError: no such name, module or class; a module that fails when imported; a class that is no
-            Handler, has no `handle`, or has a method that the worker cannot call.
+    Raises HandlerTypeError: no such name, module or class; a module that fails when imported; a class that is
+    no Handler, has no `handle`, or has a method that the worker cannot call.
     """
     path = BUILT_IN.get(handler_type, handler_type)
     module_name, colon, class_name = path.partition(":")
@@ -122,9 +121,8 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
 def create(entry: Entry, folder: Path) -> Handler:
     """A handler of its own for `entry`, not opened yet.
 
-    Raises:
-        HandlerTypeError: as `resolve`.
-        OptionsError: its options are not what it takes, or its `__init__` raised.
+    Raises HandlerTypeError: as `resolve`; OptionsError: its options are not what it takes, or its `__init__`
+    raised.
     """
     handler = resolve(entry.type, folder)
     faults = check_options(handler, entry.options)
@@ -142,9 +140,8 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
 
     `arguments`: the names of what it will be called with, in order, for messages.
 
-    Raises:
-        HandlerTypeError: no such module or function; a module that fails when imported; a function that does
-            not take these arguments, is `async`, or has a `yield`.
+    Raises HandlerTypeError: no such module or function; a module that fails when imported; a function that
+    does not take these arguments, is `async`, or has a `yield`.
     """
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):

@@ -25,8 +25,7 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
     `/.../` is a regular expression of Python's `re` that takes the whole name. Both tell upper from lower
     case: MySQL does on Linux, and the names come from there.
 
-    Raises:
-        PatternError: an empty pattern, a broken regular expression, or a glob that no table can match.
+    Raises PatternError: an empty pattern, a broken regular expression, or a glob that no table can match.
     """
     if pattern.startswith("/"):
         if len(pattern) < 3 or not pattern.endswith("/"):
@@ -49,8 +48,7 @@ def topic_matcher(pattern: str) -> Callable[[str], bool]:
     The expression is searched for from the beginning of the name, as librdkafka does; end it with `$` to take
     the whole name.
 
-    Raises:
-        PatternError: an empty pattern, a broken regular expression, or a name that Kafka does not allow.
+    Raises PatternError: an empty pattern, a broken regular expression, or a name that Kafka does not allow.
     """
     if pattern.startswith("^"):
         expression = _compiled(pattern)

@@ -120,9 +120,8 @@ class Template:
     def key(self, database: str, table: str, row: Row, key_columns: tuple[str, ...] | None) -> str:
         """The text for a row.
 
-        Raises:
-            MissingValue: the table has no primary key, or the row lacks a column or has NULL there.
-            TypeError: a value without an agreed form.
+        Raises MissingValue: the table has no primary key, or the row lacks a column or has NULL there;
+        TypeError: a value without an agreed form.
         """
         texts = []
         for part in self.parts:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from offsets.file_lock import LockHeld, locked
@@ -24,6 +25,7 @@ class JournalError(Exception):
     """The journal cannot be read or written. The text says why, and what to do about it."""
 
 
+@dataclass(eq=False)
 class Journal:
     """The units of one group in `folder`, which groups and processes may share: each append takes its turn by
     a lock on `journal.lock`, and sees first what others have appended. Readers wait for nobody.
@@ -32,35 +34,25 @@ class Journal:
     start has to read only the last one.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        group: str,
-        *,
-        flush: float | None = None,
-        max_age: float | None = None,
-        max_bytes: int | None = None,
-        units_per_file: int = UNITS_PER_FILE,
-        lock_wait: float = 0.05,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """Touches nothing yet.
+    folder: Path
+    group: str
+    _: KW_ONLY
+    flush: float | None = None
+    """Seconds from one flush to the disk to the next, 0 at each append; None: the system decides."""
+    max_age: float | None = None
+    """Seconds; older files are removed."""
+    max_bytes: int | None = None
+    """Of all files; beyond it the oldest are removed."""
+    units_per_file: int = UNITS_PER_FILE
+    lock_wait: float = 0.05
+    """Seconds to wait for another process that appends."""
+    clock: Callable[[], float] = time.time
 
-        `flush`: seconds from one flush to the disk to the next, 0 at each append; None: the system decides.
-        `max_age`, `max_bytes`: seconds, and bytes of all files, beyond which the oldest are removed.
-        `lock_wait`: seconds to wait for another process that appends.
-        """
-        self.folder = folder
-        self._group = group
-        self._flush = flush
-        self._max_age = max_age
-        self._max_bytes = max_bytes
-        self._per_file = units_per_file
-        self._lock_wait = lock_wait
-        self._clock = clock
+    def __post_init__(self) -> None:
+        """Touches nothing yet."""
         self._lock = threading.Lock()  # guards all below
-        self._contents = Contents(folder)
-        self._flushed = clock()
+        self._contents = Contents(self.folder)
+        self._flushed = self.clock()
         self._cleaned = float("-inf")
 
     @property
@@ -71,16 +63,15 @@ class Journal:
     def append(self, entries: Iterable[Entry]) -> None:
         """Write these down, all or nothing. About 0.05 ms, and 0.02 ms an entry.
 
-        Raises:
-            JournalError: they were not written, or not flushed; the next append tries anew.
+        Raises JournalError: they were not written, or not flushed; the next append tries anew.
         """
         entries = list(entries)
         with self._guarded("write"):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / "journal.lock", self._lock_wait):
+            with locked(self.folder / "journal.lock", self.lock_wait):
                 self._contents.catch_up()
                 self._write(entries)
-                now = self._clock()
+                now = self.clock()
                 if not 0 <= now - self._cleaned < _CLEAN_SECONDS:
                     self._cleaned = now
                     self._clean(now)
@@ -91,12 +82,11 @@ class Journal:
         Where the position was set back, the branch that it is on now counts; for a time that this has not got
         to again, the one that had got furthest. O(log n) reads after the first call, which reads one file.
 
-        Raises:
-            JournalError: it cannot be read.
+        Raises JournalError: it cannot be read.
         """
         with self._guarded("read"):
             self._contents.look()
-            state = self._contents.states.get(key_of(self._group, partition))
+            state = self._contents.states.get(key_of(self.group, partition))
             if state is None or (topic_id is not None and state.topic_id not in (0, topic_of(topic_id))):
                 return Found(None, None)
             lower: list[Unit] = []
@@ -115,12 +105,11 @@ class Journal:
     def history(self, partition: TopicPartition, limit: int) -> list[Unit]:
         """The partition's last units, the newest first, whatever its topic's id was.
 
-        Raises:
-            JournalError: it cannot be read.
+        Raises JournalError: it cannot be read.
         """
         with self._guarded("read"):
             self._contents.look()
-            state = self._contents.states.get(key_of(self._group, partition))
+            state = self._contents.states.get(key_of(self.group, partition))
             unit = None if state is None else state.last
             found: list[Unit] = []
             while unit is not None and len(found) < limit:
@@ -133,8 +122,7 @@ class Journal:
     def units(self) -> Iterator[Unit]:
         """All that are there, of all groups, in the order of their numbers; copies included.
 
-        Raises:
-            JournalError: it cannot be read.
+        Raises JournalError: it cannot be read.
         """
         with self._guarded("read"):
             self._contents.look()
@@ -149,7 +137,7 @@ class Journal:
         with self._lock:
             files = self._contents.files
             with contextlib.suppress(OSError):
-                if self._flush is not None and files.firsts:
+                if self.flush is not None and files.firsts:
                     files.flush(files.firsts[-1])
             self._contents.close()
 
@@ -160,48 +148,48 @@ class Journal:
         begin = contents.end
         states: dict[int, State] = {}
         data: list[bytes] = []
-        is_new = not firsts or begin - firsts[-1] + len(entries) > self._per_file
+        is_new = not firsts or begin - firsts[-1] + len(entries) > self.units_per_file
         if is_new or not contents.complete:
             for key, state in self._worth_carrying():
                 copies, states[key] = carried(state, begin + len(data))
                 data += [copy.packed() for copy in copies]
-        now = int(self._clock() * 1000)
+        now = int(self.clock() * 1000)
         for place, offset, source_ms, topic_id, moved in entries:
             number = begin + len(data)
-            key = key_of(self._group, place)
+            key = key_of(self.group, place)
             flags = MOVED if moved else 0
             made = Unit(number, key, place.partition, topic_of(topic_id), offset, source_ms, now, flags)
             known = states.get(key) or contents.states.get(key)
             unit, states[key] = extended(known, made, contents.ways)
             data.append(unit.packed())
-        if is_new and firsts and self._flush is not None:
+        if is_new and firsts and self.flush is not None:
             contents.files.flush(firsts[-1])
         first = begin if is_new else firsts[-1]
         contents.write(first, data, states)
-        if self._flush is not None and (is_new or not 0 <= self._clock() - self._flushed < self._flush):
+        if self.flush is not None and (is_new or not 0 <= self.clock() - self._flushed < self.flush):
             contents.files.flush(first, made=is_new)
-            self._flushed = self._clock()
+            self._flushed = self.clock()
 
     def _worth_carrying(self) -> list[tuple[int, State]]:
         """The partitions to be found without the files before: not those of which nothing came for long, and
         of so many that they would fill the file only those that moved last."""
-        oldest = 0.0 if self._max_age is None else (self._clock() - self._max_age) * 1000
+        oldest = 0.0 if self.max_age is None else (self.clock() - self.max_age) * 1000
         found = [each for each in self._contents.states.items() if each[1].last.written_ms >= oldest]
         found.sort(key=lambda each: each[1].last.written_ms)
-        return found[-(self._per_file // 6) :]  # three copies each at most: half of the file
+        return found[-(self.units_per_file // 6) :]  # three copies each at most: half of the file
 
     def _clean(self, now: float) -> None:
         """Remove what is too old or too much, but never the last file."""
         files = self._contents.files
         firsts = files.firsts[:-1]
         too_old = 0  # how many files
-        if self._max_age is not None:
+        if self.max_age is not None:
             # From the newest back: a clock that was ahead once must not keep what is before such a file.
-            than = (now - self._max_age) * 1000
+            than = (now - self.max_age) * 1000
             too_old = next((n for n in range(len(firsts), 0, -1) if self._is_older(firsts[n - 1], than)), 0)
         total = sum(files.size(first) for first in files.firsts)
         for place, first in enumerate(firsts):
-            if place >= too_old and (self._max_bytes is None or total <= self._max_bytes):
+            if place >= too_old and (self.max_bytes is None or total <= self.max_bytes):
                 return
             total -= files.size(first)
             files.remove(first)

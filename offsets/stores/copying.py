@@ -22,9 +22,8 @@ def copied(
     `partitions`: those that Kafka is asked for; of others all that they know is copied. `replace`: also what
     the other store has otherwise. What is finished ahead comes with it, in Kafka as far as it fits.
 
-    Raises:
-        CheckpointError: a store cannot be used, the source is empty, or the other one says otherwise; nothing
-            was copied.
+    Raises CheckpointError: a store cannot be used, the source is empty, or the other one says otherwise;
+    nothing was copied.
     """
     found = _entries(source, partitions)
     if not found:

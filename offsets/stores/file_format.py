@@ -99,9 +99,8 @@ def encode(document: Document, group: str) -> bytes:
 def decode(data: bytes, group: str) -> Document:
     """The content of a file, with the entries of `group`.
 
-    Raises:
-        DamagedFile: torn, changed, or no checkpoint file at all.
-        NewerFile: this version of binlane must not touch it.
+    Raises DamagedFile: torn, changed, or no checkpoint file at all; NewerFile: this version of binlane must
+    not touch it.
     """
     line, _, body = data.partition(b"\n")
     try:

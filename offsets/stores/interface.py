@@ -28,8 +28,7 @@ class CheckpointStore(Protocol):
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """What the store knows of these partitions; one that it does not know is left out.
 
-        Raises:
-            CheckpointError: the store cannot be read.
+        Raises CheckpointError: the store cannot be read.
         """
         ...
 
@@ -38,8 +37,7 @@ class CheckpointStore(Protocol):
 
         On return it is as durable as this store can make it. All or nothing, as far as the store can.
 
-        Raises:
-            CheckpointError: it is not known to be saved. What was remembered before still counts.
+        Raises CheckpointError: it is not known to be saved. What was remembered before still counts.
         """
         ...
 
@@ -69,9 +67,8 @@ class OwnStore(CheckpointStore, Protocol):
     def open(self) -> None:
         """Be the only one with its identity, until `close` or the process's end; nothing where it has none.
 
-        Raises:
-            StoreAway: another one has it, or the store cannot be reached.
-            CheckpointError: the store cannot be used.
+        Raises StoreAway: another one has it, or the store cannot be reached; CheckpointError: the store
+        cannot be used.
         """
         ...
 

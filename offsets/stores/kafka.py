@@ -55,9 +55,8 @@ class KafkaStore:
         """As `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker takes no
         more. Returns what tells it from any other commit.
 
-        Raises:
-            CheckpointError: Kafka refused it, or has not answered within the deadline. Then the request is
-                still under way: until its answer comes, every further save fails at once.
+        Raises CheckpointError: Kafka refused it, or has not answered within the deadline. Then the request is
+        still under way: until its answer comes, every further save fails at once.
         """
         if not checkpoints:
             return {}
@@ -106,8 +105,7 @@ def load_committed(
 ) -> dict[TopicPartition, Committed]:
     """The group's committed offsets. Metadata that binlane did not write counts as nothing finished ahead.
 
-    Raises:
-        CheckpointError: Kafka did not tell within `deadline` seconds.
+    Raises CheckpointError: Kafka did not tell within `deadline` seconds.
     """
     wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
     if not wanted:

@@ -28,10 +28,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
 
     `history`: of each partition also so many of the positions that it had, the last ones.
 
-    Returns 0, or 1 when a store or the journal cannot be read.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0, or 1 when a store or the journal cannot be read. Raises ConfigurationError.
     """
     configuration, output = begin("checkpoint", config, check_handlers=False)
     try:
@@ -74,10 +71,7 @@ def move(
     where the journal does not.
 
     Returns 0; 1 when the group is active or a store cannot be written; 2 unless either `offset` or `time` is
-    given.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    given. Raises ConfigurationError.
     """
     if (offset is None) == (time is None):
         return Output("checkpoint").failed("give either --offset or --time", 2)
@@ -111,10 +105,8 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
 
     `source`: by default the configuration's own. `replace`: also where the other store says otherwise.
 
-    Returns 0; 1 when the group is active, a store cannot be used, or the other one says otherwise.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0; 1 when the group is active, a store cannot be used, or the other one says otherwise. Raises
+    ConfigurationError.
     """
     configuration, output = begin("checkpoint", config, check_handlers=False)
     # Either may be a URL that no configuration knows, with its password.

@@ -30,10 +30,7 @@ def list_letters(
 ) -> int:
     """Print the letters, the oldest first; with `limit` only so many of the newest.
 
-    Returns 0, or 1 when the topic cannot be read.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0, or 1 when the topic cannot be read. Raises ConfigurationError.
     """
     configuration, output = begin("dead-letters", config, check_handlers=False)
     try:
@@ -62,10 +59,7 @@ def list_letters(
 def show(config: Path, place: str) -> int:
     """Print one letter whole: headers, key, value, and its changes by the present configuration.
 
-    Returns 0; 1 when it cannot be read; 2 when `place` is no place.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0; 1 when it cannot be read; 2 when `place` is no place. Raises ConfigurationError.
     """
     found = _place(place)
     if found is None:
@@ -113,10 +107,8 @@ def replay(
 ) -> int:
     """Send letters back through their handlers: these, or all (of a table) that were not replayed yet.
 
-    Returns 0; 1 when a letter could not be applied, or the answer was no; 2 for a place that is none.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0; 1 when a letter could not be applied, or the answer was no; 2 for a place that is none. Raises
+    ConfigurationError.
     """
     wanted: list[tuple[int, int]] = []
     for place in places or ():

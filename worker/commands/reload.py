@@ -12,10 +12,7 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
     """Build the target's table again from the beginning of its topic, and put it in the place of the old one.
     `alone`: no worker writes it meanwhile.
 
-    Returns 0 when that is done, 1 when not: then the table is as it was.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0 when that is done, 1 when not: then the table is as it was. Raises ConfigurationError.
     """
     configuration, output = begin("reload", config, level="warning")
 

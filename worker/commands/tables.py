@@ -31,10 +31,7 @@ _AT_ONCE = 4
 def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, views: bool = False) -> int:
     """List the tables of the Spark handlers; with `views`, print the statements that make views of them.
 
-    Returns 0, or 1 when something could not be read.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0, or 1 when something could not be read. Raises ConfigurationError.
     """
     chosen = chosen_by(patterns)
     configuration, output = begin("tables", config, level="warning")

@@ -43,9 +43,8 @@ def verify(
     How far it is stands on standard error, but for JSON. Returns 0 when all are equal, or are now; 1 when
     not, when a side cannot be reached, or when no table fits one of the patterns.
 
-    Raises:
-        ConfigurationError: the configuration cannot be used, or keeps no replicas in Spark.
-        typer.BadParameter: an argument cannot be used.
+    Raises ConfigurationError: the configuration cannot be used, or keeps no replicas in Spark;
+    typer.BadParameter: an argument cannot be used.
     """
     chosen = chosen_by(patterns)
     if through not in ("view", "table"):

@@ -81,9 +81,8 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
 
     The user's properties come before binlane's defaults; those that binlane's promises rest on cannot be set.
 
-    Raises:
-        SettingsError: a property that binlane must own, or that does not go with `group.protocol=consumer`,
-            or whose value is no text, number or boolean.
+    Raises SettingsError: a property that binlane must own, or that does not go with
+    `group.protocol=consumer`, or whose value is no text, number or boolean.
     """
     kafka = configuration.kafka
     properties = _user_properties(kafka)
@@ -119,8 +118,7 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
 def admin_settings(configuration: _Configuration) -> dict[str, Any]:
     """The properties of an admin client or a producer: the consumer's, without what only consumers know.
 
-    Raises:
-        SettingsError: as `consumer_settings`.
+    Raises SettingsError: as `consumer_settings`.
     """
     owned = _OWNED.keys() - {"bootstrap.servers"}
     settings = consumer_settings(configuration)
@@ -130,8 +128,7 @@ def admin_settings(configuration: _Configuration) -> dict[str, Any]:
 def producer_settings(configuration: _Configuration) -> dict[str, Any]:
     """The properties of a producer that writes each record once and in order.
 
-    Raises:
-        SettingsError: as `consumer_settings`.
+    Raises SettingsError: as `consumer_settings`.
     """
     defaults = {
         "acks": "all",
@@ -147,9 +144,8 @@ def producer_settings(configuration: _Configuration) -> dict[str, Any]:
 def check_settings(configuration: _Configuration) -> None:
     """Let librdkafka itself judge the properties. Reaches no broker; takes a few milliseconds.
 
-    Raises:
-        SettingsError: as `consumer_settings`, and for an unknown property, a value out of range, a
-            certificate file that cannot be read, and whatever else librdkafka refuses.
+    Raises SettingsError: as `consumer_settings`, and for an unknown property, a value out of range, a
+    certificate file that cannot be read, and whatever else librdkafka refuses.
     """
     settings = consumer_settings(configuration)
     del settings["bootstrap.servers"]

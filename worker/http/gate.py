@@ -10,6 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -103,52 +104,47 @@ class Visit:
             self._timer = self._loop.call_later(self._seconds, self.end)
 
 
+@dataclass(eq=False)
 class Gate:
     """Accepts connections of a listening socket until it is cancelled."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        protocol: Callable[[Visit], asyncio.Protocol],
-        tls: Callable[[], ssl.SSLContext] | None,
-        *,
-        most: int,
-        seconds: float,
-        closed: Callable[[], bool],
-    ) -> None:
-        """`most`: so many connections at once. `seconds`: so long a client may take for a request, for TLS,
-        and for each 64 KiB of an answer. `tls` gives the context for clients that begin TLS; others go
-        without. Once `closed`, nobody is let in."""
-        self._listener = listener
-        self._protocol = protocol
-        self._tls = tls
-        self._most = most
-        self._seconds = seconds
-        self._closed = closed
+    listener: socket.socket
+    protocol: Callable[[Visit], asyncio.Protocol]
+    tls: Callable[[], ssl.SSLContext] | None
+    """The context for clients that begin TLS; others go without."""
+    _: KW_ONLY
+    most: int
+    """So many connections at once."""
+    seconds: float
+    """So long a client may take for a request, for TLS, and for each 64 KiB of an answer."""
+    closed: Callable[[], bool]
+    """Once it is so, nobody is let in."""
+
+    def __post_init__(self) -> None:
         self._visits: set[Visit] = set()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
+        self.listener.setblocking(False)
         while True:
             try:
-                connection, _ = await loop.sock_accept(self._listener)
+                connection, _ = await loop.sock_accept(self.listener)
             except ConnectionError:
                 continue
             except OSError as error:  # no file left, say
                 _log.warning("http_accept_failed", error=str(error))
                 await asyncio.sleep(1)
                 continue
-            if self._closed() or not self._has_room():
+            if self.closed() or not self._has_room():
                 connection.close()
                 continue
-            visit = Visit(connection, self._seconds, self._visits.discard)
+            visit = Visit(connection, self.seconds, self._visits.discard)
             self._visits.add(visit)
             visit.come(loop.create_task(self._connect(visit, connection)))
 
     def _has_room(self) -> bool:
         """Whoever has kept the worker waiting the longest makes room: a probe asks at once."""
-        if len(self._visits) >= self._most:
+        if len(self._visits) >= self.most:
             waiting = [visit for visit in self._visits if not visit.busy]
             if not waiting:
                 return False
@@ -158,12 +154,12 @@ class Gate:
     async def _connect(self, visit: Visit, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):  # it went away, or speaks no TLS of ours
-            context = self._tls() if self._tls is not None and await _begins_tls(connection) else None
+            context = self.tls() if self.tls is not None and await _begins_tls(connection) else None
             await loop.connect_accepted_socket(
-                lambda: self._protocol(visit),
+                lambda: self.protocol(visit),
                 connection,
                 ssl=context,
-                ssl_handshake_timeout=None if context is None else self._seconds,
+                ssl_handshake_timeout=None if context is None else self.seconds,
             )
 
 

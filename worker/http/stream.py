@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -24,6 +25,7 @@ _STILL_SECONDS = 3.0
 _log = get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Feed:
     """Makes messages while somebody listens. All but `make` is done in the server's one thread.
 
@@ -31,19 +33,15 @@ class Feed:
     go of by the gate, as with any other answer.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], bytes],
-        every: Callable[[], float],
-        *,
-        most: int = MOST_STREAMS,
-        life_seconds: float = _LIFE_SECONDS,
-    ) -> None:
-        """`make` is called on a thread of its own, and may wait; `every`: seconds between two messages."""
-        self._make = make
-        self._every = every
-        self._most = most
-        self._life_seconds = life_seconds
+    make: Callable[[], bytes]
+    """Called on a thread of its own; may wait."""
+    every: Callable[[], float]
+    """Seconds between two messages."""
+    _: KW_ONLY
+    most: int = MOST_STREAMS
+    life_seconds: float = _LIFE_SECONDS
+
+    def __post_init__(self) -> None:
         self._message = b""
         self._turn: asyncio.Future[None] | None = None
         self._making: asyncio.Task[None] | None = None
@@ -52,9 +50,9 @@ class Feed:
 
     def answer(self, _: Request) -> Response:
         """A stream; 503 when there are as many as may be."""
-        if self.listeners >= self._most:
+        if self.listeners >= self.most:
             return PlainTextResponse(
-                f"{self._most} pages are open on this worker: api/live has the same, once\n",
+                f"{self.most} pages are open on this worker: api/live has the same, once\n",
                 status_code=503,
                 headers={"Cache-Control": "no-store", "Retry-After": "30"},
             )
@@ -72,7 +70,7 @@ class Feed:
     async def send(self, send: Send) -> None:
         """Every message from now on, until the stream's time is over."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._life_seconds
+        end = loop.time() + self.life_seconds
         if self._making is None or self._making.done():
             self._turn = loop.create_future()
             self._making = loop.create_task(self._produce())
@@ -91,7 +89,7 @@ class Feed:
     async def _produce(self) -> None:
         while True:
             try:
-                made = await run_in_threadpool(self._make)
+                made = await run_in_threadpool(self.make)
             except Exception:
                 _log.exception("http_message_failed")
                 made = b"{}"
@@ -99,7 +97,7 @@ class Feed:
             turn, self._turn = self._turn, asyncio.get_running_loop().create_future()
             if turn is not None:
                 turn.set_result(None)
-            await asyncio.sleep(self._every())
+            await asyncio.sleep(self.every())
 
 
 class _Stream(Response):

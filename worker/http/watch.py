@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import msgspec
@@ -66,19 +66,16 @@ class TablesQuery(msgspec.Struct, frozen=True):
     limit: int = 50
 
 
+@dataclass(eq=False)
 class Watch:
     """Looks at the worker when somebody wants to know, at most every 0.9 s. Any thread; it may wait."""
 
-    def __init__(
-        self,
-        sources: Sources,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._sources = sources
-        self._clock = clock
-        self._wall_clock = wall_clock
+    sources: Sources
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         # Guards what stands below: one looks, the others wait for what it has seen.
         self._lock = threading.Lock()
         self._seen: tuple[float, WorkerStatus] | None = None
@@ -93,15 +90,15 @@ class Watch:
     def live(self) -> bytes:
         """The message as it is now, in JSON."""
         status, _ = self._look()
-        history, timeline = self._sources.history, self._sources.timeline
+        history, timeline = self.sources.history, self.sources.timeline
         return encoded(
             Live.of(
                 status,
-                config=self._sources.config(),
+                config=self.sources.config(),
                 rate=self._rates.total,
                 points=history.points(_LATEST_POINTS) if history else [],
                 entries=timeline.entries(_LATEST_ENTRIES) if timeline else [],
-                time=self._wall_clock(),
+                time=self.wall_clock(),
                 every=self.every,
             )
         )
@@ -137,7 +134,7 @@ class Watch:
 
     def history(self) -> bytes:
         """The last hour and what happened, in JSON."""
-        history, timeline = self._sources.history, self._sources.timeline
+        history, timeline = self.sources.history, self.sources.timeline
         return encoded(
             {
                 "seconds": None if history is None else history.seconds,
@@ -150,15 +147,15 @@ class Watch:
 
     def settings(self) -> bytes:
         """The configuration, in JSON."""
-        return encoded({"file": self._sources.config(), "settings": list(self._sources.settings())})
+        return encoded({"file": self.sources.config(), "settings": list(self.sources.settings())})
 
     def _look(self) -> tuple[WorkerStatus, Mapping[tuple[str, int], float]]:
         with self._lock:
-            began = self._clock()
+            began = self.clock()
             if self._seen is not None and began < self._seen[0] + min(_FRESH_SECONDS, self.every):
                 return self._seen[1], self._rates.tables
-            status = self._sources.status()
-            self._cost = max(self._clock() - began, self._cost * 0.8)
+            status = self.sources.status()
+            self._cost = max(self.clock() - began, self._cost * 0.8)
             before = self._seen
             if before is not None and began < before[0] + _FORGOTTEN_SECONDS:
                 self._rates = Rates.between(before[1], status)

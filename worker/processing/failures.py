@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,20 +30,14 @@ if TYPE_CHECKING:
 log = get_logger("processor")
 
 
+@dataclass(frozen=True, kw_only=True)
 class FailureRules:
     """What all processors share to deal with failures."""
 
-    def __init__(
-        self,
-        *,
-        on_undecodable: OnFailure = "halt",
-        dead_letters: DeadLetters | None = None,
-        calls: RunningCalls | None = None,
-    ) -> None:
-        """`dead_letters`: None without a dead-letter topic."""
-        self.on_undecodable: OnFailure = on_undecodable
-        self.dead_letters = dead_letters
-        self.calls = RunningCalls() if calls is None else calls
+    on_undecodable: OnFailure = "halt"
+    dead_letters: DeadLetters | None = None
+    """None without a dead-letter topic."""
+    calls: RunningCalls = field(default_factory=RunningCalls)
 
 
 class Failures:

@@ -51,22 +51,22 @@ class RunningCalls:
         return self._of_thread.copy()
 
 
+@dataclass(frozen=True)
 class SlowCalls:
     """Reports each call that runs longer than its table's `slow_after`, and again at every doubling."""
 
-    def __init__(self, calls: RunningCalls, clock: Callable[[], float]) -> None:
-        self._calls = calls
-        self._clock = clock
+    calls: RunningCalls
+    clock: Callable[[], float]
 
     def look(self) -> None:
         """Report what has become slow since the last look. One thread."""
-        now = self._clock()
-        for thread, call in self._calls.current().items():
+        now = self.clock()
+        for thread, call in self.calls.current().items():
             seconds = now - call.since
             if seconds < call.work.unit.table.rule.slow_after * 2**call.reported:
                 continue
             stack = stack_of(thread)
-            if self._calls.current().get(thread) is not call:
+            if self.calls.current().get(thread) is not call:
                 continue  # it ended meanwhile, so the stack is another's
             while seconds >= call.work.unit.table.rule.slow_after * 2**call.reported:
                 call.reported += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from handlers.hanging_calls import Bounded
@@ -28,22 +29,17 @@ class LateStop(Exception):
     """A part of the stop took longer than it may."""
 
 
+@dataclass(frozen=True)
 class Draining:
     """Each part has its time, and what becomes of one keeps no other from its turn. The main thread's own."""
 
-    def __init__(
-        self,
-        components: Components,
-        *,
-        clock: Callable[[], float],
-        fail: Callable[[BaseException], None],
-        error: Callable[[], BaseException | None],
-    ) -> None:
-        """`fail` is told what a part raised; `error`: what has stopped the worker."""
-        self._components = components
-        self._clock = clock
-        self._fail = fail
-        self._error = error
+    components: Components
+    _: KW_ONLY
+    clock: Callable[[], float]
+    fail: Callable[[BaseException], None]
+    """Told what a part raised."""
+    error: Callable[[], BaseException | None]
+    """What has stopped the worker."""
 
     def run(self, configuration: Configuration, *, began: bool) -> tuple[bool, list[str]]:
         """Finish what runs, commit, leave the group, close the handlers: whether all of it was done, and the
@@ -58,57 +54,57 @@ class Draining:
             # While the partitions are still this worker's: what handlers do for them behind their batches is
             # not to go on beside their next owner.
             clean = self._close_handlers() and clean
-            fetcher = self._components.fetcher
+            fetcher = self.components.fetcher
             fetcher.close()
             fetcher.join(KAFKA_SECONDS + configuration.revoke_timeout)
             # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
-            clean = clean and self._components.committer.in_kafka and not fetcher.is_alive()
+            clean = clean and self.components.committer.in_kafka and not fetcher.is_alive()
         self._part("map", _MAP_SECONDS, self._close_map)
-        if (tracing := self._components.tracing) is not None:
+        if (tracing := self.components.tracing) is not None:
             with contextlib.suppress(Exception):  # spans are no reason to end with another exit code
                 Bounded("stop-tracing", tracing.close).within(_TRACING_SECONDS)
         return self._close_handlers() and clean, halted
 
     def finish(self, seconds: float) -> tuple[bool, list[str]]:
         """Fetch nothing more and wait for what runs: whether it was done in time, and the halted tables."""
-        end = self._clock() + seconds
-        if isinstance(self._error(), UndecodableHalt):
+        end = self.clock() + seconds
+        if isinstance(self.error(), UndecodableHalt):
             self._work_off(end)
-        self._components.former.work_off(self._components.assignments.current(), end - self._clock())
-        self._components.fetcher.drain()
-        for processor in self._components.processors:
+        self.components.former.work_off(self.components.assignments.current(), end - self.clock())
+        self.components.fetcher.drain()
+        for processor in self.components.processors:
             processor.call_off()
-        self._components.lanes.stop()
-        for processor in self._components.processors:
-            processor.join(max(0.0, end - self._clock()))
+        self.components.lanes.stop()
+        for processor in self.components.processors:
+            processor.join(max(0.0, end - self.clock()))
         # Leaving the group forgets what its partitions held.
-        self._components.former.tell(self._components.assignments.current())
-        return self._drained() and not self._components.former.lost, self._components.lanes.halted()
+        self.components.former.tell(self.components.assignments.current())
+        return self._drained() and not self.components.former.lost, self.components.lanes.halted()
 
     def _commit(self) -> None:
-        self._components.committer.stop()
-        self._components.committer.commit()
+        self.components.committer.stop()
+        self.components.committer.commit()
 
     def _close_map(self) -> None:
         with contextlib.suppress(CheckpointError):
-            entries = self._components.local.entries().values()
-            self._components.finished_map.close(each.window for each in entries if each.window)
-        self._components.rebalancer.starts.remove_old_maps()
+            entries = self.components.local.entries().values()
+            self.components.finished_map.close(each.window for each in entries if each.window)
+        self.components.rebalancer.starts.remove_old_maps()
 
     def _close_handlers(self) -> bool:
         """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
-        if any(processor.is_alive() for processor in self._components.processors):
+        if any(processor.is_alive() for processor in self.components.processors):
             return True
-        return self._components.handlers.close()
+        return self.components.handlers.close()
 
     def _work_off(self, end: float) -> None:
         """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
         passes over nothing else."""
-        while self._clock() < end and not self._components.lanes.worked_off():
+        while self.clock() < end and not self.components.lanes.worked_off():
             time.sleep(_LOOK_SECONDS)
 
     def _drained(self) -> bool:
-        running = [work.unit.table.label for work in self._components.lanes.running()]
+        running = [work.unit.table.label for work in self.components.lanes.running()]
         if running:
             log.error(
                 "shutdown_timeout",
@@ -122,7 +118,7 @@ class Draining:
         try:
             return Bounded(f"stop-{name}", do).within(seconds)
         except TimeoutError as error:
-            self._fail(LateStop(f"stopping, {name}: {error}"))
+            self.fail(LateStop(f"stopping, {name}: {error}"))
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
         return None

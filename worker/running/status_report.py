@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -38,28 +39,22 @@ SHOWN_TABLES = 1_000
 """The status tells of so many at most."""
 
 
+@dataclass(eq=False)
 class StatusReport:
     """Makes a WorkerStatus when asked. Any thread."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        components: Components,
-        *,
-        state: Callable[[], WorkerState],
-        error: Callable[[], str | None],
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self.configuration = configuration
-        self._redact = configuration.secrets.redact
-        self._parts = components
-        self._state = state
-        self._error = error
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._begun = clock()
-        unmatched = components.book.unmatched
+    configuration: Configuration
+    parts: Components
+    _: KW_ONLY
+    state: Callable[[], WorkerState]
+    error: Callable[[], str | None]
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._redact = self.configuration.secrets.redact
+        self._begun = self.clock()
+        unmatched = self.parts.book.unmatched
         self.passing_over = PassingOver(lambda: unmatched.records, self._redact)
         """To be told what is logged."""
 
@@ -72,18 +67,18 @@ class StatusReport:
 
     def pulse(self) -> Pulse:
         """The few figures that are taken again and again: no table is put together for them."""
-        units, _ = self._parts.book.counted()
-        assigned = self._parts.assignments.current()
-        blocked, chunks = self._parts.lanes.glance(units)
+        units, _ = self.parts.book.counted()
+        assigned = self.parts.assignments.current()
+        blocked, chunks = self.parts.lanes.glance(units)
         delays = self._delays(chunks)
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
-        return Pulse(self._parts.lanes.finished_records, lags, delay, blocked)
+        return Pulse(self.parts.lanes.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
-        units, gone = self._parts.book.counted()
-        seen = self._parts.lanes.snapshot(units, most, self.configuration.stuck_after)
+        units, gone = self.parts.book.counted()
+        seen = self.parts.lanes.snapshot(units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -93,32 +88,32 @@ class StatusReport:
         _keep_longest(delays, self._delays(seen.further))
         partitions = [
             self._partition(a, delays.get(a.partition))
-            for a in sorted(self._parts.assignments.current(), key=lambda a: a.partition)
+            for a in sorted(self.parts.assignments.current(), key=lambda a: a.partition)
         ]
         status = WorkerStatus(
             name=self.configuration.name,
-            state=self._state(),
+            state=self.state(),
             version=__version__,
-            uptime_seconds=round(self._clock() - self._begun, 3),
+            uptime_seconds=round(self.clock() - self._begun, 3),
             partitions=partitions,
             lanes=seen.lanes,
             tables=rows,
             tables_omitted=len(units) - len(rows),
-            finished_records=self._parts.lanes.finished_records,
-            unmatched_records=self._parts.book.unmatched.records,
-            checkpoint=self._parts.committer.status(),
+            finished_records=self.parts.lanes.finished_records,
+            unmatched_records=self.parts.book.unmatched.records,
+            checkpoint=self.parts.committer.status(),
             kafka=KafkaStatus(
-                up=self._parts.brokers.up,
-                quiet_seconds=round(self._clock() - self._parts.fetcher.receiver.brought, 3),
-                unconfirmed_seconds=round(self._parts.membership.held_seconds(self._clock()), 3),
+                up=self.parts.brokers.up,
+                quiet_seconds=round(self.clock() - self.parts.fetcher.receiver.brought, 3),
+                unconfirmed_seconds=round(self.parts.membership.held_seconds(self.clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
-                    for each in self._parts.errors.faults({each.topic for each in partitions})
+                    for each in self.parts.errors.faults({each.topic for each in partitions})
                 ],
             ),
             targets=self._targets(),
-            handlers=self._parts.handlers.statuses(),
-            error=self._redacted(self._error()),
+            handlers=self.parts.handlers.statuses(),
+            error=self._redacted(self.error()),
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
             passed_over=self.passing_over.now(),
@@ -127,13 +122,13 @@ class StatusReport:
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
         if seen.held_up:
-            stands += sum(len(chunk.messages) for _, chunk in self._parts.fetcher.backlog.parts())
+            stands += sum(len(chunk.messages) for _, chunk in self.parts.fetcher.backlog.parts())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
         found: dict[str, TargetStatus] = {}
-        for name, circuit in self._parts.circuits():
+        for name, circuit in self.parts.circuits():
             down = circuit.down()
             if down is not None:
                 error = self._redact(down.reason)
@@ -149,7 +144,7 @@ class StatusReport:
         return list(found.values())
 
     def _missing_topic(self, target: str) -> str | None:
-        letters = self._parts.dead_letters
+        letters = self.parts.dead_letters
         return letters.topic if target == DEAD_LETTER_TARGET and letters and letters.missing else None
 
     def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
@@ -158,7 +153,7 @@ class StatusReport:
         for partition, (format_, record) in _heads(chunks).items():
             happened = source_time(format_, record)
             if happened is not None:
-                delays[partition] = max(0.0, self._wall_clock() - happened / 1000)
+                delays[partition] = max(0.0, self.wall_clock() - happened / 1000)
         return delays
 
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
@@ -184,7 +179,7 @@ class StatusReport:
         return None if text is None else self._redact(text)
 
     def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
-        tracker, fetcher = assignment.tracker, self._parts.fetcher
+        tracker, fetcher = assignment.tracker, self.parts.fetcher
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
         position = tracker.next_offset
@@ -199,7 +194,7 @@ class StatusReport:
             unread=_between(position, assignment.end),
             paused=fetcher.pauses.holds(assignment),
             paused_by=fetcher.pauses.why(assignment),
-            first_commit_seconds=round(fetcher.gate.uncommitted_seconds(assignment, self._clock()), 3),
+            first_commit_seconds=round(fetcher.gate.uncommitted_seconds(assignment, self.clock()), 3),
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
             standstill_seconds=round(fetcher.standstill.seconds(assignment), 3),
@@ -211,11 +206,11 @@ class StatusReport:
         )
 
     def _error_of(self, assignment: Assignment) -> PartitionError | None:
-        told = self._parts.fetcher.standstill.error(assignment)
+        told = self.parts.fetcher.standstill.error(assignment)
         return None if told is None else msgspec.structs.replace(told, error=self._redact(told.error))
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
-        told = self._parts.stuck.of(assignment)
+        told = self.parts.stuck.of(assignment)
         if told is None:
             return None
         return msgspec.structs.replace(

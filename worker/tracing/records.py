@@ -28,19 +28,6 @@ class RecordTrace:
     Processors write, one at a time. Another thread ends it, once no processor has the record any more.
     """
 
-    __slots__ = (
-        "_fetched",
-        "_group",
-        "_taken",
-        "_topic",
-        "_tracer",
-        "attempts",
-        "decoded",
-        "finished",
-        "place",
-        "span",
-    )
-
     def __init__(
         self,
         tracer: Tracer,

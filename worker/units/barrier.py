@@ -6,20 +6,19 @@ has the same one first, so tables never wait for each other in a ring.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Member = TypeVar("Member")
 """The unit of a table."""
 
 
+@dataclass(eq=False)
 class Barrier(Generic[Member]):
     """Guarded by the lock of `Lanes` once it is queued."""
 
-    __slots__ = ("home", "others", "over")
-
-    def __init__(self, home: Member, others: tuple[Member, ...]) -> None:
-        self.home = home
-        """Where its statement runs."""
-        self.others = others
-        self.over = False
-        """Its statement is done, or left with its partition."""
+    home: Member
+    """Where its statement runs."""
+    others: tuple[Member, ...]
+    over: bool = False
+    """Its statement is done, or left with its partition."""

@@ -9,22 +9,6 @@ from worker.configuration import TableRule
 
 
 class Table:
-    __slots__ = (
-        "by_row",
-        "database",
-        "handlers",
-        "label",
-        "max_bytes",
-        "max_records",
-        "max_wait",
-        "name",
-        "own_rows",
-        "row_rules",
-        "rule",
-        "sole",
-        "statement_rules",
-    )
-
     def __init__(
         self,
         database: str,

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
@@ -26,6 +27,7 @@ UNDECODABLE = "__undecodable__"
 """The table label of records whose table cannot be told."""
 
 
+@dataclass(eq=False)
 class TableBook:
     """The tables met so far; which handlers a table gets is looked up once, when it is met. Of those that
     have nothing to do, the ones used last are kept.
@@ -33,33 +35,28 @@ class TableBook:
     `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        handlers_of: Callable[[TableRule], Sequence[BoundHandler]],
-        named: Callable[[str], str] = str,
-        *,
-        keep: int = KEPT_TABLES,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`named`: the name under which a table's finished records are counted once it is let go of; there is
-        a limited number of them. `keep`: so many tables that have nothing to do."""
-        self._configuration = configuration
-        self._handlers_of = handlers_of
-        self._named = named
+    configuration: Configuration
+    handlers_of: Callable[[TableRule], Sequence[BoundHandler]]
+    named: Callable[[str], str] = str
+    """The name under which a table's finished records are counted once it is let go of; there is a limited
+    number of them."""
+    _: KW_ONLY
+    keep: int = KEPT_TABLES
+    """So many tables that have nothing to do."""
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         # Guards `_all` and `_gone`, which other threads read.
         self._lock = threading.Lock()
         self._all: list[Unit] = []
         self._gone: dict[str, int] = {}  # name -> records that tables had finished when they were let go of
-        self._keep = keep
-        self._clock = clock
-        self._look_again = keep + keep // 10
+        self._look_again = self.keep + self.keep // 10
         self._due = math.inf
         self._undecodable: Unit | None = None
         self._unmatched: set[Unit] = set()  # matched once, and by no rule now
         self._noted: dict[tuple[str, str], Unit | None] = {}  # what is in `units` under no table's own name
         self.units: dict[str, dict[str, Unit | None]] = {}
-        self.unmatched = Unmatched(configuration.tables)
+        self.unmatched = Unmatched(self.configuration.tables)
 
     def meet(self, database: str, name: str) -> Unit | None:
         """The table's unit, made now if it is new; None when no rule matches it."""
@@ -67,15 +64,15 @@ class TableBook:
         if known is not None and name in known:
             return known[name]
         label = f"{database}.{name}"
-        rule = self._configuration.rule_for(label)
+        rule = self.configuration.rule_for(label)
         if rule is None:
             self.unmatched.met(label)
             self.note(database, name, None)
             return None
         self.unmatched.used(rule)
-        lanes = self._configuration.lanes
+        lanes = self.configuration.lanes
         by_row = lanes.order_by == "row"
-        table = Table(database, name, rule, self._handlers_of(rule), by_row=by_row)
+        table = Table(database, name, rule, self.handlers_of(rule), by_row=by_row)
         unit = Unit(table, home_lane(label, lanes.count))
         unit.shards = Shards() if by_row else None
         with self._lock:
@@ -100,16 +97,16 @@ class TableBook:
         have nothing to do. The fetcher's thread only, while no delivery waits for the lanes.
 
         `at_rest`: see Lanes. A table that comes again is met again."""
-        if len(self._all) < self._look_again and self._clock() < self._due:
+        if len(self._all) < self._look_again and self.clock() < self._due:
             return
-        surplus = len(self._all) - self._keep
+        surplus = len(self._all) - self.keep
         idle = [unit for unit in self._all if unit.at_rest and unit is not self._undecodable]
         gone = set(at_rest(heapq.nsmallest(surplus, idle, key=lambda unit: unit.used)))
         with self._lock:
             self._all = [unit for unit in self._all if unit not in gone]
             for unit in gone:
                 if finished := unit.finished_in_all:
-                    name = self._named(unit.table.label)
+                    name = self.named(unit.table.label)
                     self._gone[name] = self._gone.get(name, 0) + finished
         for unit in gone:
             self._forget(unit.table.database, unit.table.name, unit)
@@ -118,9 +115,9 @@ class TableBook:
                 self._forget(database, name, unit_noted)
                 del self._noted[database, name]
         self._unmatched -= gone
-        self._look_again = max(len(self._all), self._keep) + self._keep // 10
+        self._look_again = max(len(self._all), self.keep) + self.keep // 10
         # Those that were busy now may be at rest soon, whether or not new tables come.
-        self._due = self._clock() + _SECONDS_BETWEEN if len(self._all) > self._keep else math.inf
+        self._due = self.clock() + _SECONDS_BETWEEN if len(self._all) > self.keep else math.inf
 
     def _forget(self, database: str, name: str, unit: Unit | None) -> None:
         """This name, if it stands for this unit."""
@@ -142,7 +139,7 @@ class TableBook:
             rule = TableRule.model_construct(match="*", handlers=[], on_failure="dead_letter")
             table = Table("", UNDECODABLE, rule, ())
             table.label = UNDECODABLE
-            self._undecodable = Unit(table, home_lane(UNDECODABLE, self._configuration.lanes.count))
+            self._undecodable = Unit(table, home_lane(UNDECODABLE, self.configuration.lanes.count))
             self.units.setdefault("", {})[UNDECODABLE] = self._undecodable
             with self._lock:
                 self._all.append(self._undecodable)
@@ -153,7 +150,7 @@ class TableBook:
 
         Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
         what it has queued, as it was; its later records are skipped."""
-        self._configuration = configuration
+        self.configuration = configuration
         self.unmatched.adopt(configuration.tables)
         self._forget_noted()
         same: dict[tuple[int, int], bool] = {}  # by their ids: there are few rules, and many tables
@@ -168,7 +165,7 @@ class TableBook:
                 unmatched.add(unit)
                 continue
             self.unmatched.used(rule)
-            handlers = tuple(self._handlers_of(rule))
+            handlers = tuple(self.handlers_of(rule))
             self.units.setdefault(table.database, {})[table.name] = unit
             pair = id(rule), id(table.rule)
             if pair not in same:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,13 @@ class UnitState(Enum):
     """A change failed for good: nothing of this unit runs any more."""
 
 
+@dataclass(eq=False)
 class Account:
     """What a table, with its shards, holds of its home lane's bounds. Guarded by the lock of `Lanes`."""
 
-    __slots__ = ("bytes", "lane", "records")
-
-    def __init__(self, lane: int) -> None:
-        self.lane = lane
-        self.records = 0
-        self.bytes = 0
+    lane: int
+    records: int = 0
+    bytes: int = 0
 
 
 class Unit:
@@ -51,29 +50,6 @@ class Unit:
 
     With order by row a table has units for its shards (see worker/units/rows/); its own unit's
     batches are then spread over them, and only DDL and its like run here."""
-
-    __slots__ = (
-        "account",
-        "blocked",
-        "bytes",
-        "chunks",
-        "due",
-        "error",
-        "failed_batches",
-        "failing_since",
-        "finished_records",
-        "incoming",
-        "lane",
-        "orders",
-        "records",
-        "shard",
-        "shards",
-        "state",
-        "table",
-        "ticket",
-        "turns",
-        "used",
-    )
 
     def __init__(self, table: Table, lane: int) -> None:
         self.table = table
@@ -182,8 +158,6 @@ class Unit:
 class Shard(Unit):
     """The rows of a table whose keys have one hash. There while it has something to do."""
 
-    __slots__ = ("number", "whole")
-
     def __init__(self, whole: Unit, shards: Shards, number: int, lane: int) -> None:
         super().__init__(whole.table, lane)
         self.whole = whole
@@ -198,18 +172,6 @@ class Shard(Unit):
 
 class Shards:
     """The shards of one table. Guarded by the lock of `Lanes`, as units are."""
-
-    __slots__ = (
-        "bytes",
-        "failed_batches",
-        "finished_records",
-        "key_columns",
-        "order",
-        "records",
-        "rule",
-        "turns",
-        "units",
-    )
 
     def __init__(self) -> None:
         self.units: dict[int, Shard] = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from worker.column_rules.plan import ColumnPlans
 from worker.verifying.comparing import Difference, can_be_found, digest, formed, ranges, surplus
@@ -42,28 +42,22 @@ class Outcome:
         return not self.different_rows and not self.lacking
 
 
+@dataclass(eq=False)
 class Check:
     """`run` once, then `look_again` until that finds all equal or time is over."""
 
-    def __init__(
-        self,
-        source: Source,
-        table: SourceTable,
-        replica: Replica,
-        *,
-        chunk: int,
-        limit: int,
-        plans: ColumnPlans | None = None,
-    ) -> None:
-        """`limit`: so many differences of rows without a key are kept in full; `plans`: the table's column
-        rules."""
+    source: Source
+    table: SourceTable
+    replica: Replica
+    _: KW_ONLY
+    chunk: int
+    limit: int
+    """So many differences of rows without a key are kept in full."""
+    plans: ColumnPlans | None = None
+    """The table's column rules."""
+
+    def __post_init__(self) -> None:
         self.outcome = Outcome()
-        self._source = source
-        self._table = table
-        self._replica = replica
-        self._chunk = chunk
-        self._limit = limit
-        self._plans = plans
         self._match = Matched()
         self._seen: dict[Row, set[bytes]] = {}
         self._not_found_yet: set[Row] = set()
@@ -121,16 +115,16 @@ class Check:
     def run(self) -> None:
         """Compare all rows. Raises TooDifferent, OutOfOrder, and what both sides raise."""
         began = time.monotonic()
-        schema = self._replica.schema()
+        schema = self.replica.schema()
         if schema is not None:
-            self._match = match(self._table, schema, self._replica.key, self._plans)
+            self._match = match(self.table, schema, self.replica.key, self.plans)
             self.outcome.lacking += self._match.lacking
             self.outcome.notes += self._match.notes
             if self._match.key:
                 self._compare_ranges()
             else:
                 self._compare_sets()
-        elif not self._source.is_empty(self._table):
+        elif not self.source.is_empty(self.table):
             raise TooDifferent("the replica has no rows that could be seen, the source has")
         self.outcome.seconds += time.monotonic() - began
 
@@ -168,9 +162,9 @@ class Check:
     def _compare_ranges(self) -> None:
         outcome = self.outcome
         order = {column.source: column.is_text for column in self.key_columns}
-        source = self._source.rows(self._table, self.columns, order)
-        replica = self._replica.rows(self._names(), [column.replica for column in self.key_columns])
-        for each in ranges(self._of_source(source), self._of_replica(replica), self._key_of, self._chunk):
+        source = self.source.rows(self.table, self.columns, order)
+        replica = self.replica.rows(self._names(), [column.replica for column in self.key_columns])
+        for each in ranges(self._of_source(source), self._of_replica(replica), self._key_of, self.chunk):
             outcome.ranges += 1
             outcome.source_rows += each.source_rows
             outcome.replica_rows += each.replica_rows
@@ -189,11 +183,11 @@ class Check:
         return self._of_source(self._asked(keys))
 
     def _asked(self, keys: Sequence[Row]) -> Iterator[Row]:
-        return self._source.rows_of(self._table, self.columns, keys, self.key)
+        return self.source.rows_of(self.table, self.columns, keys, self.key)
 
     def _replica_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
         by = [column.replica for column in self.key_columns]
-        return self._of_replica(self._replica.rows_of(self._names(), keys, by))
+        return self._of_replica(self.replica.rows_of(self._names(), keys, by))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[Row, list[Row | None]]:
         found: dict[Row, list[Row | None]] = {}
@@ -224,14 +218,14 @@ class Check:
             found = 0
             for row in rows:
                 each = digest(row)
-                if left.get(each, 0) * sign > 0 and found < self._limit:
+                if left.get(each, 0) * sign > 0 and found < self.limit:
                     left[each] -= sign
                     found += 1
                     yield Difference((), row, None) if sign > 0 else Difference((), None, row)
 
     def _both(self) -> tuple[Iterator[Row], Iterator[Row]]:
-        source = self._source.rows(self._table, self.columns, {})
-        return self._of_source(source), self._of_replica(self._replica.rows(self._names(), ()))
+        source = self.source.rows(self.table, self.columns, {})
+        return self._of_source(source), self._of_replica(self.replica.rows(self._names(), ()))
 
     # ---- one form
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,23 +24,24 @@ _ROWS_OF_A_PART = 50_000
 """The driver holds one part of the sorted rows at a time."""
 
 
+@dataclass(frozen=True)
 class Replica:
     """One table of a lake. Not for several threads."""
 
-    def __init__(self, lake: Lake, found: Found, *, with_waiting: bool) -> None:
-        """`with_waiting`: with what is not merged yet."""
-        self._lake = lake
-        self._found = found
-        self._with_waiting = with_waiting
+    lake: Lake
+    found: Found
+    _: KW_ONLY
+    with_waiting: bool
+    """With what is not merged yet."""
 
     @property
     def name(self) -> str:
-        return self._found.name
+        return self.found.name
 
     @property
     def key(self) -> tuple[str, ...] | None:
         """The key that it is kept by; None: no log tells."""
-        head = head_of(self._lake.files, self._found.ref.log_folder)
+        head = head_of(self.lake.files, self.found.ref.log_folder)
         return None if head is None else head.key
 
     def schema(self) -> StructType | None:
@@ -81,10 +83,10 @@ class Replica:
             yield from map(tuple, _selected(found, columns).collect())
 
     def _frame(self, session: SparkSession) -> DataFrame | None:
-        ref = self._found.ref
-        if self._with_waiting:
+        ref = self.found.ref
+        if self.with_waiting:
             try:
-                return newest_frame(session, self._lake.files, ref, self._lake.entry.options.prefix)
+                return newest_frame(session, self.lake.files, ref, self.lake.entry.options.prefix)
             except NothingToSee:
                 pass  # only what is merged can be seen
         if columns_of(session, ref) is None:
@@ -94,13 +96,13 @@ class Replica:
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
         """One of its own, in UTC."""
-        session = self._lake.spark.fresh()
+        session = self.lake.spark.fresh()
         try:
             session.conf.set("spark.sql.session.timeZone", "UTC")
             session.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
             yield session
         finally:
-            self._lake.spark.drop(session)
+            self.lake.spark.drop(session)
 
 
 def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

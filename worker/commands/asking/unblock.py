@@ -33,10 +33,8 @@ def unblock(
 ) -> int:
     """Ask the worker of `target` (CONFIG or URL), and print what it answers.
 
-    Returns 0 when the record is set aside, or its handlers took it after all; 1 when it is neither.
-
-    Raises:
-        ConfigurationError: the configuration cannot be used.
+    Returns 0 when the record is set aside, or its handlers took it after all; 1 when it is neither. Raises
+    ConfigurationError.
     """
     asked = UnblockRequest(
         table=table, offset=offset, action=action, by=_who(), topic=topic, partition=partition

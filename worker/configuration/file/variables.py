@@ -48,8 +48,7 @@ class Variables:
     def replace(self, text: str) -> Replacement | None:
         """The text with its variables replaced; None when there is nothing to replace.
 
-        Raises:
-            VariableError: a variable that is not set, a file that cannot be read, or `${` without a name.
+        Raises VariableError: a variable that is not set, a file that cannot be read, or `${` without a name.
         """
         if "${" not in text:
             return None

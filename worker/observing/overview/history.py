@@ -6,6 +6,7 @@ import math
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -53,35 +54,28 @@ class Pulse(NamedTuple):
     """Tables that stand still."""
 
 
+@dataclass(eq=False)
 class History:
     """A ring of points: 40 KB, whatever happens. `look` is one thread's own, all else any thread's."""
 
-    def __init__(
-        self,
-        pulse: Callable[[], Pulse],
-        commits: Callable[[], tuple[int, int]],
-        timeline: Timeline,
-        *,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        points: int = POINTS,
-        seconds: float = SECONDS,
-    ) -> None:
-        """`commits`: how many Kafka took so far, and how many failed of any store. The timeline is told of
-        tables that go on."""
-        self.seconds = seconds
-        self._pulse = pulse
-        self._commits = commits
-        self._timeline = timeline
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._most = points
-        self._ring = array("d", bytes(8 * _FIELDS * points))
+    pulse: Callable[[], Pulse]
+    commits: Callable[[], tuple[int, int]]
+    """How many Kafka took so far, and how many failed of any store."""
+    timeline: Timeline
+    """Told of tables that go on."""
+    _: KW_ONLY
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    most: int = POINTS
+    seconds: float = SECONDS
+
+    def __post_init__(self) -> None:
+        self._ring = array("d", b"\0" * (8 * _FIELDS * self.most))
         self._lock = threading.Lock()  # guards _ring and _count
         self._count = 0
-        self._due = clock()
+        self._due = self.clock()
         self._finished: tuple[float, int] | None = None
-        self._commits_before = commits()
+        self._commits_before = self.commits()
         self._blocked: frozenset[str] = frozenset()
 
     @property
@@ -91,13 +85,13 @@ class History:
 
     def look(self) -> None:
         """Measure, when it is time to."""
-        now = self._clock()
+        now = self.clock()
         if now < self._due:
             return
         self._due += self.seconds
         if self._due <= now:  # after a pause nothing is caught up
             self._due = now + self.seconds
-        pulse = self._pulse()
+        pulse = self.pulse()
         finished = pulse.finished_records
         rate = math.nan
         if self._finished is not None and now > self._finished[0]:
@@ -106,25 +100,25 @@ class History:
         known = [lag for lag in pulse.lags if lag is not None]
         lag = float(sum(known)) if known and len(known) == len(pulse.lags) else math.nan
         delay = math.nan if pulse.delay_seconds is None else pulse.delay_seconds
-        commits = self._commits()
+        commits = self.commits()
         made, failed = (after - before for after, before in zip(commits, self._commits_before, strict=True))
         self._commits_before = commits
         self._tell_of(self._blocked - pulse.blocked)
         self._blocked = pulse.blocked
         with self._lock:
-            begin = self._count % self._most * _FIELDS
+            begin = self._count % self.most * _FIELDS
             self._ring[begin : begin + _FIELDS] = array(
-                "d", (self._wall_clock(), rate, lag, delay, made, failed, len(pulse.blocked))
+                "d", (self.wall_clock(), rate, lag, delay, made, failed, len(pulse.blocked))
             )
             self._count += 1
 
     def points(self, last: int | None = None) -> list[Point]:
         """The latest so many, or all, the oldest first."""
         with self._lock:
-            have = min(self._count, self._most)
+            have = min(self._count, self.most)
             wanted = have if last is None else min(last, have)
             numbers = range(self._count - wanted, self._count)
-            rows = [self._ring[n % self._most * _FIELDS :][:_FIELDS] for n in numbers]
+            rows = [self._ring[n % self.most * _FIELDS :][:_FIELDS] for n in numbers]
         return [
             Point(time, _known(rate), _known(lag), _known(delay), made, failed, blocked)
             for time, rate, lag, delay, made, failed, blocked in rows
@@ -135,7 +129,7 @@ class History:
             return
         names = ", ".join(sorted(going_on)[:_NAMED])
         more = f" and {len(going_on) - _NAMED} more" if len(going_on) > _NAMED else ""
-        self._timeline.add("trouble", "good", "tables go on", f"{names}{more}")
+        self.timeline.add("trouble", "good", "tables go on", f"{names}{more}")
 
 
 def _known(value: float) -> float | None:

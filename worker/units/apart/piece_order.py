@@ -28,28 +28,24 @@ _Table = tuple[str, str]
 """Database and name."""
 
 
+@dataclass(slots=True, eq=False)
 class _Whole:
     """A record that was taken apart."""
 
-    __slots__ = ("offset", "run", "tables", "undone")
-
-    def __init__(self, run: Run, offset: int) -> None:
-        self.run = run
-        self.offset = offset
-        self.tables: list[_Table] = []
-        """Those that have pieces of it."""
-        self.undone = 0
-        """How many of them are not through with theirs."""
+    run: Run
+    offset: int
+    tables: list[_Table] = field(default_factory=list)
+    """Those that have pieces of it."""
+    undone: int = 0
+    """How many of them are not through with theirs."""
 
 
+@dataclass(slots=True, eq=False)
 class _Pieces:
     """Those that one table has of a record: a statement among its rows makes several."""
 
-    __slots__ = ("left", "whole")
-
-    def __init__(self, whole: _Whole, count: int) -> None:
-        self.whole = whole
-        self.left = count
+    whole: _Whole
+    left: int
 
 
 @dataclass(slots=True)
@@ -145,20 +141,18 @@ class PieceOrder:
         return not whole.undone and all(self._tables[each].wholes[0] is whole for each in whole.tables)
 
 
+@dataclass(slots=True, eq=False)
 class TableRun:
     """A run of offsets as one table finishes it; see `offsets.run.Run`. Any thread."""
 
-    __slots__ = ("_order", "_pieces", "_run", "_table")
-
-    def __init__(self, order: PieceOrder, table: _Table, run: Run, pieces: Mapping[int, _Pieces]) -> None:
-        self._order = order
-        self._table = table
-        self._run = run
-        self._pieces = pieces
+    order: PieceOrder
+    table: _Table
+    run: Run
+    pieces: Mapping[int, _Pieces]
 
     def finish(self, offsets: Sequence[int]) -> None:
         """Mark these as done by the table, each as often as it has pieces of it."""
-        self._order.done(self._table, self._run, offsets, self._pieces)
+        self.order.done(self.table, self.run, offsets, self.pieces)
 
     def finish_records(self, records: Sequence[Record], offset_of: Callable[[Record], int]) -> None:
         """The same for what has these offsets."""

@@ -66,26 +66,27 @@ def spread(work: Work) -> Spread:
     return result
 
 
+@dataclass(slots=True)
 class _Piece:
     """The records of one chunk."""
 
-    def __init__(self, chunk: Chunk, changes: Sequence[Change], ends: Sequence[int], table: Table) -> None:
-        """`ends`: for each record, how many of `changes` come up to its end. `table`: see `DecodedChunk`."""
-        self._table = table
-        self._chunk = chunk
-        self._changes = changes
-        self._ends = ends
+    chunk: Chunk
+    changes: Sequence[Change]
+    ends: Sequence[int]
+    """For each record, how many of `changes` come up to its end."""
+    table: Table
+    """See `DecodedChunk`."""
 
     def spread(
         self, result: Spread, known: KeyColumns | None, order: FinishOrder
     ) -> tuple[int, KeyColumns | None]:
         """Spread what comes before the first barrier. (its place, the key columns that were last seen)."""
-        chunk, changes = self._chunk, self._changes
+        chunk, changes = self.chunk, self.changes
         shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
         shared: dict[int, SharedRecord] = {}
         empty: list[Record] = []
-        first, stop = 0, len(self._ends)
-        for place, (message, end) in enumerate(zip(chunk.messages, self._ends, strict=True)):
+        first, stop = 0, len(self.ends)
+        for place, (message, end) in enumerate(zip(chunk.messages, self.ends, strict=True)):
             if end - first == 1:  # as most are: the same as below, at less cost
                 change = changes[first]
                 number = shard_of(change)
@@ -128,7 +129,7 @@ class _Piece:
                 share[1].extend(rows)
                 share[2].append(len(share[1]))
         for number, share in shares.items():
-            part = ShardChunk(chunk, *share, table=self._table, shard=number, shared=shared, order=order)
+            part = ShardChunk(chunk, *share, table=self.table, shard=number, shared=shared, order=order)
             result.parts.append((number, part))
         if empty:
             result.records += chunk.finish(empty)
@@ -139,12 +140,12 @@ class _Piece:
         """The records from `first` on, which may be known to be a `barrier`; each barrier in a chunk of its
         own."""
         found: list[Chunk] = []
-        whole = DecodedChunk(self._chunk, self._chunk.messages, self._changes, self._ends, table=self._table)
+        whole = DecodedChunk(self.chunk, self.chunk.messages, self.changes, self.ends, table=self.table)
         known: KeyColumns | None = None
         begin = first
-        for place in range(first, len(self._ends)):
-            start = self._ends[place - 1] if place else 0
-            own = self._changes[start : self._ends[place]]
+        for place in range(first, len(self.ends)):
+            start = self.ends[place - 1] if place else 0
+            own = self.changes[start : self.ends[place]]
             barrier = barrier or _numbers(own, known) is None
             if not barrier:
                 known = own[0].key_columns or () if own else known
@@ -154,8 +155,8 @@ class _Piece:
             found.append(alone := whole.part(place, place + 1))
             alone.alone = True
             begin, known, barrier = place + 1, None, False
-        if begin < len(self._ends):
-            found.append(whole.part(begin, len(self._ends)))
+        if begin < len(self.ends):
+            found.append(whole.part(begin, len(self.ends)))
         return found
 
 
