@@ -9,7 +9,7 @@ from typing import Literal
 
 from offsets.finished import Found, covered
 from offsets.stores.file_format import FileEntry
-from offsets.types import Checkpoint, Committed, OffsetRange, TopicPartition
+from offsets.types import Checkpoint, Committed, OffsetRange, TopicPartition, count_of
 
 Initial = Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[int, int]]
 """`checkpoint.initial`: an end of the partition, a time of Kafka's records, {topic: {partition: offset}}."""
@@ -66,17 +66,18 @@ def choose_starts(
         known.setdefault(place.topic, []).append(committed.checkpoint)
     starts = {}
     for partition in partitions:
-        topic_id = topic_ids.get(partition.topic)
+        topic_id, own = topic_ids.get(partition.topic), file.get(partition)
+        name = None if own is None else own.window
         began = began_with(known.get(partition.topic, ()), topic_id)
         start = choose_start(
             partition,
             force=forced(partition),
             initial=initial,
-            file=file.get(partition),
+            file=own,
             kafka=kafka.get(partition),
             topic_id=topic_id,
             began_with=began,
-            window=_window_of(file.get(partition), windows or {}),
+            window=None if windows is None or name is None else windows.get(name),
         )
         starts[partition] = replace(
             start,
@@ -152,10 +153,6 @@ def began_with(known: Iterable[Checkpoint], topic_id: str | None) -> int | None:
     return min(numbers, default=None)
 
 
-def _window_of(file: FileEntry | None, windows: Mapping[str, Found]) -> Found | None:
-    return None if file is None or file.window is None else windows.get(file.window)
-
-
 def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
@@ -192,14 +189,10 @@ def _with(window: Found | None, file: FileEntry, reason: str) -> Start:
     if window is None:
         return Start(file.offset, file.ahead, "file", reason)
     (_, offset), *ahead = covered(file.offset, file.ahead, window.ranges)
-    more = offset + _count(ahead) - file.offset - _count(file.ahead)
+    more = offset + count_of(ahead) - file.offset - count_of(file.ahead)
     if more:
         reason = f"{reason}; {more} offsets have been finished since, by the map of finished offsets"
     return Start(offset, tuple(ahead), "file", reason)
-
-
-def _count(ranges: Iterable[OffsetRange]) -> int:
-    return sum(end - first for first, end in ranges)
 
 
 def _from_kafka(kafka: Committed, why: str) -> Start:

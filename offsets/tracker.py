@@ -124,7 +124,6 @@ class OffsetTracker:
 
     @property
     def unfinished(self) -> int:
-        """How many fetched offsets are not finished."""
         with self._lock:
             return sum(run.unfinished for run in self._open.values())
 

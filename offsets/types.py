@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -18,6 +19,11 @@ class OffsetRange(NamedTuple):
 
     first: int
     end: int
+
+
+def count_of(ranges: Iterable[OffsetRange]) -> int:
+    """How many offsets they hold."""
+    return sum(end - first for first, end in ranges)
 
 
 class Checkpoint(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,20 +18,17 @@ from worker.configuration.kafka_properties import (
     producer_settings,
     settings_faults,
 )
+from worker.configuration.sections import KafkaRule
 
 
-@dataclass
-class Kafka:
-    properties: dict[str, Any] = field(default_factory=dict)
-    bootstrap_servers: str = "localhost:9092"
-    group_id: str = "shop"
-    topics: list[str] = field(default_factory=lambda: ["cdc.shop"])
-    ddl_topics: list[str] = field(default_factory=list)
+def Kafka(properties: Mapping[str, Any] | None = None, **others: Any) -> KafkaRule:  # noqa: N802 (a section)
+    section = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"], **others}
+    return KafkaRule.model_construct(properties=dict(properties or {}), **section)
 
 
 @dataclass
 class Section:
-    kafka: Kafka
+    kafka: KafkaRule
 
 
 def with_properties(**properties: Any) -> Section:

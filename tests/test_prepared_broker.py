@@ -12,7 +12,7 @@ import pytest
 from handlers.spark.runtime import class_archive
 from handlers.spark.runtime.jars import kafka_jars
 from worker.local import broker as broker_module
-from worker.local import training
+from worker.local import broker_guard, training
 from worker.local.broker import Broker
 from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options, place
 
@@ -30,11 +30,11 @@ def formatted(folder: Path, bootstrap: bytes | None, monkeypatch: pytest.MonkeyP
     class Formatted(Exception):
         pass
 
-    def stop(*arguments: Any) -> None:
+    def stop(*arguments: Any, **options: Any) -> None:
         raise Formatted
 
     monkeypatch.setattr(broker_module, "bootstrap_of", lambda jars, overrides: bootstrap)
-    monkeypatch.setattr(Broker, "_spawn", stop)
+    monkeypatch.setattr(broker_guard, "guarded", stop)
     with pytest.raises(Formatted):
         Broker(folder).start()
     lines = (folder / "data" / "meta.properties").read_text().splitlines()

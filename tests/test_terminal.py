@@ -13,6 +13,7 @@ from configuration.shorthand import TABLES
 from confluent_kafka import Producer
 
 from worker.commands.dead_letters import list_letters, show
+from worker.commands.output import Output
 from worker.commands.sampling.sample import show_samples
 from worker.configuration import load
 from worker.local.broker import Broker
@@ -78,7 +79,9 @@ def test_a_sample_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "shop.yaml").write_text(
         "kafka: {bootstrap_servers: 'localhost:1', group_id: g, topics: [t]}\n" + TABLES
     )
-    show_samples(load(tmp_path / "shop.yaml"), tmp_path / "records.jsonl", Console(width=160))
+    show_samples(
+        load(tmp_path / "shop.yaml"), tmp_path / "records.jsonl", Console(width=160), Output("check")
+    )
     told = capsys.readouterr().out
     assert "owned" in told
     assert not OBEYED & set(told)

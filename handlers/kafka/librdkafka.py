@@ -71,6 +71,10 @@ class _Told(logging.Filter):
         return not record.getMessage().startswith("FAIL")
 
 
+SILENT = logging.Logger("kafka-silent", level=logging.CRITICAL + 1)
+"""Of a client whose errors are told by who made it."""
+
+
 def client_logger() -> logging.Logger:
     """Where librdkafka logs to."""
     logger = logging.getLogger("librdkafka")
@@ -108,7 +112,7 @@ def refuse_units(properties: Mapping[str, object]) -> None:
 def _is_number(name: str) -> bool:
     """Whether librdkafka refuses letters as the property's value."""
     try:
-        Producer({name: "x"}, logger=logging.Logger("kafka-settings", level=logging.CRITICAL + 1))
+        Producer({name: "x"}, logger=SILENT)
     except KafkaException as error:
         return "Invalid value for configuration property" in str(error)
     return False

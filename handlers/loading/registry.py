@@ -114,7 +114,12 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     found = getattr(module, class_name, None)
     if found is None:
         _refuse_hiding(module, module_name, class_name, folder)
-        _no_class(module, module_name, class_name)
+        classes = [
+            name
+            for name, member in vars(module).items()
+            if inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
+        ]
+        raise _missing(module_name, class_name, classes, "a class that inherits from binlane.Handler")
     return _handler_class(found, class_name)
 
 
@@ -156,12 +161,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
             for each, member in vars(module).items()
             if inspect.isfunction(member) and member.__module__ == module.__name__
         ]
-        near = nearest(name, own)
-        raise HandlerTypeError(
-            f"the module {module_name} has no {name}",
-            ", ".join(sorted(own)) or f"def {wanted}",
-            near and f"{module_name}:{near}",
-        )
+        raise _missing(module_name, name, own, f"def {wanted}")
     if not callable(found) or inspect.isclass(found):
         raise HandlerTypeError(f"{name} is no function", f"def {wanted}")
     problem = uncallable(found, arguments)
@@ -179,7 +179,6 @@ def section_model(name: str) -> type[BaseModel]:
 
 
 def _module(name: str, member: str, folder: Path, allowed: str, near: str | None) -> ModuleType:
-    """The module in which `member` is looked for."""
     text = str(folder.absolute())
     if text not in sys.path:
         sys.path.append(text)
@@ -248,18 +247,12 @@ def _handler_class(found: Any, class_name: str) -> type[Handler]:
     return found
 
 
-def _no_class(module: ModuleType, module_name: str, class_name: str) -> None:
-    members = vars(module).items()
-    classes = [
-        name
-        for name, member in members
-        if inspect.isclass(member) and issubclass(member, Handler) and member is not Handler
-    ]
-    allowed = ", ".join(sorted(classes)) or "a class that inherits from binlane.Handler"
-    near = nearest(class_name, classes)
-    raise HandlerTypeError(
-        f"the module {module_name} has no {class_name}", allowed, near and f"{module_name}:{near}"
-    )
+def _missing(module_name: str, name: str, there: list[str], otherwise: str) -> HandlerTypeError:
+    """`there`: what the module has of this kind."""
+    near = nearest(name, there)
+    allowed = ", ".join(sorted(there)) or otherwise
+    problem = f"the module {module_name} has no {name}"
+    return HandlerTypeError(problem, allowed, near and f"{module_name}:{near}")
 
 
 def _likely(handler_type: str) -> str | None:

@@ -181,7 +181,8 @@ def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[Ba
             path.append(key)  # an item of a list of models
         elif holder is not None:
             owner = holder
-            field = holder.model_fields.get(str(key)) or _by_alias(holder, str(key))
+            fields = holder.model_fields
+            field = fields.get(str(key)) or next((one for one in fields.values() if one.alias == key), None)
             # Of a value that is not there pydantic tells the field's own name.
             path.append(field.alias if field is not None and field.alias else key)
             annotation = field.annotation if field else None
@@ -205,10 +206,6 @@ def _mapping_values(annotation: Any) -> Any:
         return arguments[1]
     parts = arguments if origin is not Literal else ()
     return next((found for part in parts if (found := _mapping_values(part)) is not None), None)
-
-
-def _by_alias(model: type[BaseModel], key: str) -> Any:
-    return next((field for field in model.model_fields.values() if field.alias == key), None)
 
 
 def _required_first(model: type[BaseModel]) -> list[str]:

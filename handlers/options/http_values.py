@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,14 +31,20 @@ def server_url(url: str, allowed: str) -> str:
 
     Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL.
     """
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
-    except ValueError:
-        usable = False
-    if not usable or parts.username is not None or parts.query or parts.fragment or "\\" in url:
+    parts = http_parts(url)
+    if parts is None or parts.username is not None or parts.query or parts.fragment or "\\" in url:
         raise not_allowed(allowed)
     return url.rstrip("/")
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """None: it is no URL of HTTP."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_usable else None
 
 
 def header_text(value: str | None, *, ascii_only: bool = True) -> str | None:

@@ -82,16 +82,12 @@ class Template:
         """`row`: whether the key and columns may stand in it. Raises TemplateError."""
         self.text = text
         self.parts: tuple[str | Field, ...] = tuple(_parse(text, row))
-        self._rows_fields = [part for part in self.parts if isinstance(part, Field)]
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return tuple(self._rows_fields)
+        self.fields = tuple(part for part in self.parts if isinstance(part, Field))
 
     @property
     def only_the_key(self) -> bool:
         """Whether the table's names and the primary key alone decide, which no update changes."""
-        return all(field.kind != "column" for field in self._rows_fields)
+        return all(field.kind != "column" for field in self.fields)
 
     def of_table(self, database: str, table: str, *, encode: Callable[[str], str] = str) -> str:
         """The text for a table; of a template without `row`, all of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
@@ -148,9 +149,10 @@ def _servers(value: object) -> str:
     return value
 
 
-def _table_pattern(value: str) -> str:
+def pattern_of(value: str, matcher: Callable[[str], object]) -> str:
+    """The pattern, of which `matcher` can make a test."""
     try:
-        table_matcher(value)
+        matcher(value)
     except PatternError as error:
         raise not_allowed(error.allowed, error.nearest) from None
     return value
@@ -169,4 +171,6 @@ PropertyValue = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
 Servers = Annotated[str, Field(min_length=1), BeforeValidator(_servers)]
-TablePattern = Annotated[str, PlainValidator(lambda value: text(value, _table_pattern, _PATTERN))]
+TablePattern = Annotated[
+    str, PlainValidator(lambda value: text(value, lambda of: pattern_of(of, table_matcher), _PATTERN))
+]

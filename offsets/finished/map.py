@@ -110,7 +110,6 @@ class Window:
             self._writer.windows.discard(self)
 
     def record_in(self, segment: int) -> bool:
-        """Whether it has a record in this segment."""
         return segment in self._places
 
     def bytes_for(self) -> bytes:
@@ -124,7 +123,6 @@ class Window:
         self._places[segment] = record[window_bytes(self._number, ())[1] :]
 
     def left(self, segment: int) -> None:
-        """The segment is removed."""
         self._places.pop(segment, None)
 
 

@@ -28,6 +28,7 @@ class Segment:
         Raises OSError: there is no room, or the folder or its file system does not take it.
         """
         self.path = path
+        self.size = head.size
         temporary = path.with_suffix(_NEW)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
@@ -50,11 +51,7 @@ class Segment:
     @property
     def left(self) -> int:
         """Bytes that records may still take."""
-        return len(self._mapped) - self._used
-
-    @property
-    def size(self) -> int:
-        return len(self._mapped)
+        return self.size - self._used
 
     def add(self, record: bytes) -> memoryview:
         """Add a record of whole words, for which there is room. Returns its place, for its flags."""

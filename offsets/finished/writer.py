@@ -36,42 +36,38 @@ class Writer:
         self._boot = boot
         self._segment_bytes = segment_bytes
         self._most_bytes = most_bytes
-        self._begun = 0
-        self.begin()
-
-    @property
-    def last(self) -> int:
+        self.last = 0
         """The number of the segment that is written."""
-        return self._begun
+        self.begin()
 
     def begin(self, needed: int = 0) -> None:
         """Go on in a new segment, with room for so many bytes. Raises OSError."""
         size = max(self._segment_bytes, FIRST_RECORD + needed + -needed % 8)
         if size + sum(each.size for each in self.segments.values()) > self._most_bytes:
             raise OSError(errno.EFBIG, f"it takes more than {self._most_bytes >> 20} MiB")
-        number = self._begun + 1
+        number = self.last + 1
         path = self._path(self.id, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.segments[number] = Segment(path, Head(self._boot, self.id, number, size))
-        self._begun = number
+        self.last = number
 
     def add_run(self, window: Placed, record: RunRecord) -> memoryview:
         """Raises OSError."""
         data, flags_at = run_bytes(record)
         self.add_window(window, len(data))
-        return self.segments[self._begun].add(data)[flags_at : flags_at + len(record.flags)]
+        return self.segments[self.last].add(data)[flags_at : flags_at + len(record.flags)]
 
     def add_window(self, window: Placed, needed: int) -> None:
         """Have the window's record in the last segment, and room for so many bytes behind it. Raises
         OSError."""
-        last = self.segments[self._begun]
-        own = window.bytes_for() if not window.record_in(self._begun) else b""
+        last = self.segments[self.last]
+        own = window.bytes_for() if not window.record_in(self.last) else b""
         if last.left < len(own) + needed:
             own = window.bytes_for()
             self.begin(len(own) + needed)
-            last = self.segments[self._begun]
+            last = self.segments[self.last]
         if own:
-            window.placed(self._begun, last.add(own))
+            window.placed(self.last, last.add(own))
 
     def drop_before(self, number: int) -> None:
         for each in [each for each in self.segments if each < number]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from offsets.journal.unit import SIZE, Unit, unpacked
+from offsets.stores.file import flush_directory
 
 _SUFFIX = ".journal"
 _DIGITS = 20
@@ -135,11 +136,7 @@ class UnitFiles:
         if descriptor is not None:
             os.fdatasync(descriptor)
         if made:
-            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            flush_directory(self.folder)
 
     def remove(self, first: int) -> None:
         """Remove a file, which may be gone already."""
@@ -177,12 +174,9 @@ class UnitFiles:
         flags = os.O_CLOEXEC | (os.O_CREAT if make else 0)
         try:
             return os.open(self.path(first), os.O_RDWR | flags, 0o644)
-        except PermissionError:  # for reading alone that is enough
-            if make:
-                raise
-            return os.open(self.path(first), os.O_RDONLY | flags)
         except OSError as error:
-            if error.errno != errno.EROFS or make:  # a file system that is mounted read-only
+            is_read_only = isinstance(error, PermissionError) or error.errno == errno.EROFS
+            if make or not is_read_only:
                 raise
             return os.open(self.path(first), os.O_RDONLY | flags)
 

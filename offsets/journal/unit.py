@@ -63,27 +63,14 @@ class Unit(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether a command moved the position here."""
         return bool(self.flags & MOVED)
 
     def packed(self) -> bytes:
-        """Its `SIZE` bytes."""
         source = _NO_TIME if self.source_ms is None else self.source_ms
-        rest = _LAYOUT.pack(
-            0,
-            self.topic_id,
-            self.key,
-            self.offset,
-            source,
-            self.written_ms,
-            self._back(self.previous),
-            self._back(self.parent),
-            self._back(self.jump),
-            self.depth,
-            self.partition,
-            self.flags,
-            _VERSION,
-        )[_AFTER_CHECKSUM:]
+        own = (self.topic_id, self.key, self.offset, source, self.written_ms)
+        backs = map(self._back, (self.previous, self.parent, self.jump))
+        packed = _LAYOUT.pack(0, *own, *backs, self.depth, self.partition, self.flags, _VERSION)
+        rest = packed[_AFTER_CHECKSUM:]
         return _checksum(rest, self.number).to_bytes(_AFTER_CHECKSUM, "little") + rest
 
     def _back(self, number: int | None) -> int:
@@ -109,39 +96,15 @@ def unpacked(data: bytes, number: int) -> Unit | None:
     Raises NewerUnit."""
     if len(data) < SIZE:
         return None
-    (
-        checksum,
-        topic,
-        key,
-        offset,
-        source,
-        written,
-        previous,
-        parent,
-        jump,
-        depth,
-        partition,
-        flags,
-        version,
-    ) = _LAYOUT.unpack(data)
+    checksum, topic, key, offset, source, written, *rest = _LAYOUT.unpack(data)
+    *backs, depth, partition, flags, version = rest
     if version < 1 or checksum != _checksum(data[_AFTER_CHECKSUM:], number):
         return None
     if version > _VERSION:
         raise NewerUnit(f"units of version {version}; this binlane knows up to {_VERSION}")
-    return Unit(
-        number,
-        key,
-        partition,
-        topic,
-        offset,
-        None if source == _NO_TIME else source,
-        written,
-        flags,
-        number - previous if previous else None,
-        number - parent if parent else None,
-        number - jump if jump else None,
-        depth,
-    )
+    source = None if source == _NO_TIME else source
+    previous, parent, jump = (number - back if back else None for back in backs)
+    return Unit(number, key, partition, topic, offset, source, written, flags, previous, parent, jump, depth)
 
 
 def _checksum(rest: bytes, number: int) -> int:

@@ -52,7 +52,7 @@ def _entries(
     if not isinstance(store, KafkaStore):
         return store.entries()
     return {
-        place: FileEntry(*checkpoint[:2], mark, *checkpoint[2:])
+        place: FileEntry.of(checkpoint, mark)
         for place, (checkpoint, mark) in store.load_committed(partitions).items()
     }
 

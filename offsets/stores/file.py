@@ -64,7 +64,6 @@ class FileStore:
 
     @property
     def place(self) -> str:
-        """The file."""
         return str(self.path)
 
     def open(self) -> None:
@@ -85,7 +84,6 @@ class FileStore:
         return tuple(self._warnings)
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """As `CheckpointStore.load`."""
         return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
@@ -98,7 +96,6 @@ class FileStore:
             return {partition: entries[partition] for partition in partitions if partition in entries}
 
     def entries(self) -> dict[TopicPartition, FileEntry]:
-        """As `OwnStore.entries`."""
         with self._lock:
             return dict(self._read()[0].entries)
 
@@ -123,9 +120,7 @@ class FileStore:
         def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
             changed = False
             for partition, checkpoint in checkpoints.items():
-                offset, ahead, topic_id, began_with = checkpoint
-                window = windows.get(partition)
-                entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with, window)
+                entry = FileEntry.of(checkpoint, marks.get(partition), windows.get(partition))
                 if entries.get(partition) != entry:
                     entries[partition] = entry
                     changed = True
@@ -208,7 +203,7 @@ class FileStore:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
-        _flush_directory(self.directory)
+        flush_directory(self.directory)
         self._cached = (data[: data.find(b"\n") + 1], document)
 
     def _keep(self, copy: Path) -> None:
@@ -240,7 +235,8 @@ def _write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _flush_directory(directory: Path) -> None:
+def flush_directory(directory: Path) -> None:
+    """Have the names of its files on the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

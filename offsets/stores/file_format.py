@@ -31,6 +31,12 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     window: str | None = None
     """The window of the map of finished offsets that goes on from here."""
 
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, acknowledged: Mark | None, window: str | None = None) -> FileEntry:
+        """What is to be known of a partition from this checkpoint on."""
+        offset, ahead, topic_id, began_with = checkpoint
+        return cls(offset, ahead, acknowledged, topic_id, began_with, window)
+
     @property
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(self.offset, self.ahead, self.topic_id, self.began_with)

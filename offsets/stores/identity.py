@@ -33,7 +33,6 @@ class FileLock:
 
     @classmethod
     def of(cls, folder: Path, group: str, identity: str) -> FileLock:
-        """The lock of an identity."""
         return cls(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")
 
     def take(self) -> bool:
@@ -44,17 +43,15 @@ class FileLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(descriptor)
-            return False
-        except OSError:
-            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                return False
             raise
         self._descriptor = descriptor
         return True
 
     def release(self) -> None:
-        """Let another have it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

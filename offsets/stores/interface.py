@@ -23,14 +23,12 @@ class CheckpointStore(Protocol):
     @property
     def name(self) -> str:
         """`file`, `sql` or `kafka`: the metrics' label `store`."""
-        ...
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """What the store knows of these partitions; one that it does not know is left out.
 
         Raises CheckpointError: the store cannot be read.
         """
-        ...
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
         """Replace what is remembered of these partitions; other partitions stay as they are.
@@ -39,11 +37,9 @@ class CheckpointStore(Protocol):
 
         Raises CheckpointError: it is not known to be saved. What was remembered before still counts.
         """
-        ...
 
     def close(self) -> None:
         """Let go of threads and files. May be called twice."""
-        ...
 
 
 class OwnStore(CheckpointStore, Protocol):
@@ -52,17 +48,14 @@ class OwnStore(CheckpointStore, Protocol):
     @property
     def title(self) -> str:
         """What it is, for people: `local file`, `database`."""
-        ...
 
     @property
     def place(self) -> str:
         """Where it is, for people; without passwords."""
-        ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was found damaged since the store was made, each fault once."""
-        ...
 
     def open(self) -> None:
         """Be the only one with its identity, until `close` or the process's end; nothing where it has none.
@@ -70,15 +63,12 @@ class OwnStore(CheckpointStore, Protocol):
         Raises StoreAway: another one has it, or the store cannot be reached; CheckpointError: the store
         cannot be used.
         """
-        ...
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         """As `load`, with what Kafka had acknowledged. Raises CheckpointError."""
-        ...
 
     def entries(self) -> dict[TopicPartition, FileEntry]:
         """All of the group. Raises CheckpointError."""
-        ...
 
     def save(
         self,
@@ -88,4 +78,3 @@ class OwnStore(CheckpointStore, Protocol):
     ) -> object:
         """As `CheckpointStore.save`. `acknowledged`: what Kafka holds, as far as this writer knows.
         `windows`: those of the map of finished offsets that go on from these checkpoints."""
-        ...

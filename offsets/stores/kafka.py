@@ -140,6 +140,5 @@ def _committed(
 
 
 def text_of(error: KafkaException) -> str:
-    """librdkafka's words."""
     first = error.args[0]
     return str(first.str() if hasattr(first, "str") else first)

@@ -83,11 +83,9 @@ class SqlStore:
         self._connection: sa.Connection | None = None
 
     def open(self) -> None:
-        """As `OwnStore.open`."""
         self._within(lambda connection: None)
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """As `CheckpointStore.load`."""
         return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
@@ -104,7 +102,6 @@ class SqlStore:
         return self._within(read) if ids else {}
 
     def entries(self) -> dict[TopicPartition, FileEntry]:
-        """As `OwnStore.entries`."""
         mine = sa.select(_table).where(_table.c.group_id == self._group)
         return self._within(lambda connection: self._entries(connection.execute(mine).all()))
 
@@ -118,9 +115,8 @@ class SqlStore:
         marks, windows = acknowledged or {}, windows or {}
         now = int(time.time() * 1000)
         rows = []
-        for partition, (offset, ahead, topic_id, began_with) in checkpoints.items():
-            window = windows.get(partition)
-            entry = FileEntry(offset, ahead, marks.get(partition), topic_id, began_with, window)
+        for partition, checkpoint in checkpoints.items():
+            entry = FileEntry.of(checkpoint, marks.get(partition), windows.get(partition))
             rows.append(self._row(partition, entry, now))
         if rows:
             rows.sort(key=lambda row: str(row["id"]))  # writers that meet wait, and never for each other

@@ -11,7 +11,7 @@ from configuration.shorthand import ANY_TABLE
 from worker.configuration import Configuration
 from worker.configuration.changes import LIVE, compare, merge
 from worker.configuration.checks.agreement import disagreements
-from worker.configuration.file.watching import FileWatch
+from worker.running.reloading import FileWatch
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}
 

@@ -74,7 +74,7 @@ def opened(components: Components, *handlers: Handler) -> None:
     for handler in handlers:
         handler.open(
             HandlerContext(
-                worker="w", handler="behind", folder=Path(), partitions=components.handlers._partitions
+                worker="w", handler="behind", folder=Path(), partitions=components.handlers.partitions
             )
         )
         components.handlers._opened.append(OpenHandler("behind", "behind", None, handler))

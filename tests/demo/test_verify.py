@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.commits import Commit, read_commits
 from worker.demo.recorder import RecordedBatch
 from worker.demo.report import Result, TableResult
 from worker.demo.shop.source import Place
-from worker.demo.timeline import lane_work, order_faults, table_work
+from worker.demo.timeline import Commit, lane_work, order_faults, read_commits, table_work
 from worker.demo.verify import compare, compare_columns
 
 ROW: dict[str, Any] = {

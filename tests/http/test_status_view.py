@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from worker.http.watch import Sources, Watch
-from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, ranked
 from worker.observing.overview.rates import Rates
 from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
@@ -96,10 +96,8 @@ def test_the_whole_view_leaves_nothing_out_and_shows_errors_in_full() -> None:
 
 def test_trouble_comes_first_and_the_rest_keeps_its_place() -> None:
     early, late = status_at(100), status_at(101)
-    assert [table.table for table in tables_by_trouble(early)[:2]] == ["shop_00.payments", "shop_01.stock"]
-    assert [table.table for table in tables_by_trouble(early)] == [
-        table.table for table in tables_by_trouble(late)
-    ]
+    assert [table.table for table in ranked(early.tables)[:2]] == ["shop_00.payments", "shop_01.stock"]
+    assert [table.table for table in ranked(early.tables)] == [table.table for table in ranked(late.tables)]
     assert partitions_by_trouble(early)[0].paused
     lags = [each.lag or 0 for each in partitions_by_trouble(early)[1:]]
     assert lags == sorted(lags, reverse=True)
@@ -112,8 +110,8 @@ def test_a_late_table_counts_as_trouble() -> None:
     status = status_at(100, shards=1)
     late = msgspec.structs.replace(status.tables[-1], state="queued", delay_seconds=61.0)
     status = msgspec.structs.replace(status, tables=[*status.tables[:-1], late])
-    assert [table.state for table in tables_by_trouble(status)[:2]] == ["blocked", "queued"]
-    assert tables_by_trouble(status)[1] is late
+    assert [table.state for table in ranked(status.tables)[:2]] == ["blocked", "queued"]
+    assert ranked(status.tables)[1] is late
 
 
 def test_rates_are_growth_over_the_workers_own_time() -> None:

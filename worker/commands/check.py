@@ -40,7 +40,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
     for sentence in doubts(configuration):
         console.print(Text(output.clean(f"Note: {sentence}")), soft_wrap=True)
     console.print(Text(_times(configuration)), soft_wrap=True)
-    shown = show_samples(configuration, sample, console) if sample is not None else 0
+    shown = show_samples(configuration, sample, console, output) if sample is not None else 0
     return max(shown, _connect(configuration, console, output) if connect else 0)
 
 

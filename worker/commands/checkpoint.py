@@ -14,7 +14,7 @@ from rich.text import Text
 from offsets.journal import Entry, JournalError, Unit
 from offsets.stores import CheckpointError, KafkaStore, OwnStore
 from offsets.stores.copying import copied
-from offsets.types import OffsetRange, TopicPartition
+from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
@@ -183,11 +183,7 @@ def _table(positions: Sequence[Position], title: str) -> Table:
 
 
 def _ahead(ranges: Sequence[OffsetRange]) -> str:
-    return f"\n+{_count(ranges)} ahead" if ranges else ""
-
-
-def _count(ranges: Sequence[OffsetRange]) -> int:
-    return sum(end - first for first, end in ranges)
+    return f"\n+{count_of(ranges)} ahead" if ranges else ""
 
 
 def _as_json(
@@ -227,4 +223,4 @@ def _partition(each: Position, own: str) -> dict[str, Any]:
 
 
 def _store(offset: int, ahead: Sequence[OffsetRange]) -> dict[str, Any]:
-    return {"offset": offset, "finished_ahead": _count(ahead), "ahead": ahead}
+    return {"offset": offset, "finished_ahead": count_of(ahead), "ahead": ahead}

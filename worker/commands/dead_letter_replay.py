@@ -13,7 +13,6 @@ from worker.commands.output import Output
 from worker.configuration import Configuration
 from worker.dead_letters.record import DeadLetter
 from worker.dead_letters.topic import DeadLetterTopic
-from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault
 
 _SAVE_SECONDS = 1.0
@@ -24,6 +23,7 @@ def replay_letters(
     configuration: Configuration,
     topic: DeadLetterTopic,
     letters: Sequence[Sequence[DeadLetter]],
+    output: Output,
     *,
     dry_run: bool,
     yes: bool,
@@ -38,10 +38,10 @@ def replay_letters(
         print("no dead letters to replay")
         return 0
     if not dry_run and not yes:
-        code = _asked(len(letters))
+        code = _asked(len(letters), output)
         if code is not None:
             return code
-    run = _Run(configuration, topic, dry_run=dry_run)
+    run = _Run(configuration, topic, output, dry_run=dry_run)
     try:
         for alike in letters:
             run.one(*alike)
@@ -62,10 +62,12 @@ def replay_letters(
 class _Run:
     """One call of the command."""
 
-    def __init__(self, configuration: Configuration, topic: DeadLetterTopic, *, dry_run: bool) -> None:
+    def __init__(
+        self, configuration: Configuration, topic: DeadLetterTopic, output: Output, *, dry_run: bool
+    ) -> None:
+        self._clean = output.clean
         self.applied = 0
         self.failed = 0
-        self._clean = configuration.secrets.redact
         self._topic = topic
         self._dry_run = dry_run
         self._reader = Reader(configuration)
@@ -102,7 +104,7 @@ class _Run:
         self._save()
 
     def tell(self, text: str) -> None:
-        print(visible(self._clean(text)), flush=True)
+        print(self._clean(text), flush=True)
 
     def _save(self) -> None:
         self._topic.save(self._unsaved)
@@ -118,11 +120,9 @@ def _told(plan: Plan) -> str:
     return f"{plan.table}  {changes} of {plan.letter.source} → {names}"
 
 
-def _asked(count: int) -> int | None:
+def _asked(count: int, output: Output) -> int | None:
     """None to go on, else the exit code."""
     if not sys.stdin.isatty():
-        return Output("dead-letters").failed(
-            f"{count} letters would be replayed; nobody can be asked here: give --yes", 2
-        )
+        return output.failed(f"{count} letters would be replayed; nobody can be asked here: give --yes", 2)
     print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else 1

@@ -120,7 +120,7 @@ def replay(
     try:
         with open_topic(configuration) as topic:
             letters = _chosen(topic, wanted, table)
-            return replay_letters(configuration, topic, letters, dry_run=dry_run, yes=yes)
+            return replay_letters(configuration, topic, letters, output, dry_run=dry_run, yes=yes)
     except DeadLetterError as error:
         return output.failed(error)
 

@@ -17,7 +17,6 @@ _KEPT_OUTSIDE = ("default", "description", "title")
 
 
 def schema() -> int:
-    """Print it."""
     typer.echo(json.dumps(configuration_schema(), indent=2, ensure_ascii=False))
     return 0
 

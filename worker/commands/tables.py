@@ -19,7 +19,7 @@ from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
 from worker.commands.output import Output, begin, wide_console
-from worker.terminal.times import moment
+from worker.observing.visible_text import moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
 _WIDTH_WITHOUT_TERMINAL = 1_000
@@ -56,9 +56,6 @@ def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
     return facts_of(lake.spark, lake.files, found, lake.entry.name, shared)
 
 
-# ---- views
-
-
 def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
     """Statements, for spark-sql or a notebook; their names are a proposal."""
     for lake, table in found:
@@ -77,9 +74,6 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
             continue
         print(f"CREATE OR REPLACE VIEW {quoted(f'{table.database}_{table.table}')} AS\n{sql};\n")
     return 0
-
-
-# ---- for people
 
 
 def _print(facts: Sequence[Facts], output: Output) -> None:

@@ -5,8 +5,7 @@ Property names and meanings: librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,11 +15,13 @@ from handlers.kafka.librdkafka import (
     CONSUMER_ONLY,
     PROPERTIES,
     REFUSED,
+    SILENT,
     SettingsError,
     explain,
     fault,
     refuse_units,
 )
+from worker.configuration.sections import KafkaRule
 
 # What binlane's promises rest on, and where the user says the same thing.
 _OWNED = {
@@ -56,24 +57,9 @@ _CLASSIC_ONLY = {
 }
 
 
-class KafkaSection(Protocol):
-    """The part of the configuration that is read here (`Configuration.kafka`)."""
-
-    @property
-    def bootstrap_servers(self) -> str: ...
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def topics(self) -> Sequence[str]: ...
-    @property
-    def ddl_topics(self) -> Sequence[str]: ...
-    @property
-    def properties(self) -> Mapping[str, Any]: ...
-
-
 class _Configuration(Protocol):
     @property
-    def kafka(self) -> KafkaSection: ...
+    def kafka(self) -> KafkaRule: ...
 
 
 def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
@@ -150,14 +136,13 @@ def check_settings(configuration: _Configuration) -> None:
     settings = consumer_settings(configuration)
     del settings["bootstrap.servers"]
     refuse_units(settings)
-    silent = logging.Logger("kafka-settings", level=logging.CRITICAL + 1)
     try:
-        Consumer(settings, logger=silent).close()
+        Consumer(settings, logger=SILENT).close()
     except (KafkaException, TypeError, ValueError) as error:
         raise explain(error) from None
 
 
-def settings_faults(kafka: KafkaSection) -> list[SettingsError]:
+def settings_faults(kafka: KafkaRule) -> list[SettingsError]:
     """Everything that librdkafka and binlane refuse of the properties, each told once.
 
     What librdkafka refuses it tells one at a time: each is taken out, and the rest judged again.
@@ -175,17 +160,15 @@ def settings_faults(kafka: KafkaSection) -> list[SettingsError]:
     return faults
 
 
-def _fault(kafka: KafkaSection, properties: Mapping[str, Any]) -> SettingsError | None:
+def _fault(kafka: KafkaRule, properties: Mapping[str, Any]) -> SettingsError | None:
     try:
-        check_settings(_Judged(_Section(kafka.bootstrap_servers, kafka.group_id, properties)))
+        check_settings(_Judged(kafka.model_copy(update={"properties": properties})))
     except SettingsError as error:
         return error
     return None
 
 
-def _culprit(
-    kafka: KafkaSection, properties: Mapping[str, Any], found: SettingsError, named: str
-) -> str | None:
+def _culprit(kafka: KafkaRule, properties: Mapping[str, Any], found: SettingsError, named: str) -> str | None:
     """The property without which it is another fault or none: what librdkafka names may be another one, or
     stand nowhere (of an alias the first name, of a property of Java's what to set instead)."""
     for name in sorted(properties, key=lambda name: name != named):
@@ -197,20 +180,11 @@ def _culprit(
 
 
 @dataclass(frozen=True)
-class _Section:
-    bootstrap_servers: str
-    group_id: str
-    properties: Mapping[str, Any]
-    topics: Sequence[str] = ()
-    ddl_topics: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class _Judged:
-    kafka: KafkaSection
+    kafka: KafkaRule
 
 
-def _user_properties(kafka: KafkaSection) -> dict[str, str]:
+def _user_properties(kafka: KafkaRule) -> dict[str, str]:
     properties: dict[str, str] = {}
     for name, value in kafka.properties.items():
         if name in _OWNED:

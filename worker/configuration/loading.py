@@ -152,7 +152,7 @@ class _Checker:
             return
         named = {name: value for name, value in properties.items() if isinstance(name, str)}
         for error in settings_faults(
-            KafkaRule.model_construct(bootstrap_servers="any", group_id="any", properties=named)
+            KafkaRule.model_construct(bootstrap_servers="any", group_id="any", topics=[], properties=named)
         ):
             name = error.key.removeprefix("kafka.properties").removeprefix(".")
             path: KeyPath = ("kafka", "properties", name) if name else ("kafka", "properties")

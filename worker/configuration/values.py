@@ -8,15 +8,12 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import (
-    PlainValidator,
-    WithJsonSchema,
-)
+from pydantic import PlainValidator, WithJsonSchema
 
-from handlers.options.matching import PatternError, topic_matcher
-from handlers.options.values import not_allowed, text
+from handlers.options.http_values import http_parts
+from handlers.options.matching import topic_matcher
+from handlers.options.values import not_allowed, pattern_of, text
 from worker.formats import registry
 
 FORMATS = registry.names()
@@ -30,11 +27,7 @@ _OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 
 
 def _topic_pattern(value: str) -> str:
-    try:
-        topic_matcher(value)
-    except PatternError as error:
-        raise not_allowed(error.allowed, error.nearest) from None
-    return value
+    return pattern_of(value, topic_matcher)
 
 
 def _plain_topic(value: str) -> str:
@@ -125,12 +118,7 @@ def _path(value: object) -> Path:
 
 
 def _http_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not value.isascii() or any(each.isspace() for each in value):
+    if http_parts(value) is None or not value.isascii() or any(each.isspace() for each in value):
         raise not_allowed("a URL that begins with http:// or https://")
     return value
 
@@ -141,21 +129,24 @@ def _header_value(value: str) -> str:
     return value
 
 
+def _text_like(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
 _name_schema = {"enum": list(FORMATS), "type": "string"}
+_names_schema = {"type": "object", "additionalProperties": _name_schema, "minProperties": 1}
+_offsets_schema = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[0-9]+$"},
+    "additionalProperties": {"type": "integer", "minimum": 0},
+}
 
 TopicPattern = Annotated[str, PlainValidator(lambda value: text(value, _topic_pattern))]
 TopicName = Annotated[str, PlainValidator(lambda value: text(value, _plain_topic))]
 FormatChoice = Annotated[
     str | dict[str, str],
     PlainValidator(_format),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _name_schema,
-                {"type": "object", "additionalProperties": _name_schema, "minProperties": 1},
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [_name_schema, _names_schema]}),
 ]
 Initial = Annotated[
     Literal["earliest", "latest"] | datetime | StartOffsets,
@@ -165,36 +156,17 @@ Initial = Annotated[
             "anyOf": [
                 {"enum": ["earliest", "latest"]},
                 {"type": "string", "pattern": "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}"},
-                {
-                    "type": "object",
-                    "additionalProperties": {
-                        "type": "object",
-                        "propertyNames": {"pattern": "^[0-9]+$"},
-                        "additionalProperties": {"type": "integer", "minimum": 0},
-                    },
-                },
+                {"type": "object", "additionalProperties": _offsets_schema},
             ]
         }
     ),
 ]
-AccessToken = Annotated[
-    str,
-    PlainValidator(lambda value: text(value, _token)),
-    WithJsonSchema({"type": "string", "pattern": _TOKEN_PATTERN}),
-]
+AccessToken = Annotated[str, PlainValidator(lambda value: text(value, _token)), _text_like(_TOKEN_PATTERN)]
 DatabaseUrl = Annotated[
-    str,
-    PlainValidator(lambda value: text(value, _database_url)),
-    WithJsonSchema({"type": "string", "pattern": "^[a-z]+(\\+[a-z]+)?://"}),
+    str, PlainValidator(lambda value: text(value, _database_url)), _text_like("^[a-z]+(\\+[a-z]+)?://")
 ]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
-HttpUrl = Annotated[
-    str,
-    PlainValidator(lambda value: text(value, _http_url)),
-    WithJsonSchema({"type": "string", "pattern": "^https?://"}),
-]
+HttpUrl = Annotated[str, PlainValidator(lambda value: text(value, _http_url)), _text_like("^https?://")]
 HeaderValue = Annotated[
-    str,
-    PlainValidator(lambda value: text(value, _header_value)),
-    WithJsonSchema({"type": "string", "pattern": _HEADER_PATTERN}),
+    str, PlainValidator(lambda value: text(value, _header_value)), _text_like(_HEADER_PATTERN)
 ]

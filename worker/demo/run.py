@@ -15,7 +15,6 @@ import yaml
 from handlers.spark import SparkSection
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
-from worker.demo.commits import read_commits
 from worker.demo.recorder import read_batches
 from worker.demo.report import Result, TableResult, show_result
 from worker.demo.screen import Screen
@@ -23,14 +22,14 @@ from worker.demo.shop.changes import Shop
 from worker.demo.shop.play import Played, now_ms, play
 from worker.demo.shop.source import SourceTable
 from worker.demo.shop.tables import DATABASE
-from worker.demo.timeline import lane_work, order_faults, table_work
-from worker.demo.verify import compare, compare_columns
+from worker.demo.timeline import lane_work, order_faults, read_commits, table_work
+from worker.demo.verify import Difference, compare, compare_columns
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.local.broker import Broker
 from worker.observing.status import WorkerStatus
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _TOPIC = "cdc.shop"
 _LANES = 4
@@ -179,14 +178,19 @@ def _look_at_view(
     table = shop.tables[name]
     with screen.step(f"reading the view of {name}") as step:
         frame = current(session, str(directory / "lake" / DATABASE / name))
-        rows = frame.toArrow().to_pylist()
-        differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
-        differences += compare(name, table.key, table.rows.values(), rows)
+        rows, differences = _compared(name, table, frame)
         equal = "equal to the source" if not differences else f"{len(differences):,} differences"
         step.text = (
             f"the view of {name}: {len(rows):,} rows, {equal}, {waiting.get(name, 0):,} changes yet to merge"
         )
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
+
+
+def _compared(name: str, table: SourceTable, frame: DataFrame) -> tuple[list[Any], list[Difference]]:
+    """The replica's rows, and how they differ from the source's."""
+    rows = frame.toArrow().to_pylist()
+    differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
+    return rows, differences + compare(name, table.key, table.rows.values(), rows)
 
 
 def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:
@@ -260,10 +264,7 @@ def _result(
     def look(name: str, table: SourceTable) -> TableResult:
         tell(f"comparing {name} with the source")
         commits = read_commits(lake / name, _TOPIC)
-        frame = session.sql(f"SELECT * FROM delta.`{lake / name}`")
-        rows = frame.toArrow().to_pylist()
-        differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
-        differences += compare(name, table.key, table.rows.values(), rows)
+        rows, differences = _compared(name, table, session.sql(f"SELECT * FROM delta.`{lake / name}`"))
         return TableResult(
             table_work(batches, commits, name),
             len(table.rows),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -69,7 +69,7 @@ class Screen:
                 refresh_per_second=_REFRESH_PER_SECOND,
             )
             if self.console.is_terminal
-            else _nothing()
+            else nullcontext()
         ):
             yield step
         self.done(step.text, time.monotonic() - began)
@@ -146,8 +146,3 @@ class Progress:
                 state = Text.assemble((word, style), (lane, "dim"))
             bars.add_row(Text(f"  {name}"), bar, count, state)
         return bars
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield

@@ -5,13 +5,48 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from worker.demo.commits import Commit
+import msgspec
+
 from worker.demo.recorder import RecordedBatch
 from worker.demo.shop.source import Place
 
 _STATEMENTS = ("ddl", "truncate")
+
+
+class Commit(NamedTuple):
+    """One merge, as a Delta table's log tells of it."""
+
+    last: tuple[int, int]
+    """(offset, index) of the last change that the table holds with it."""
+    ended: float
+    """Seconds since 1970."""
+
+
+def read_commits(table: Path, topic: str) -> list[Commit]:
+    """The merges of what came from partition 0 of the topic, in order; none when there is no table.
+
+    The log's format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+    """
+    commits = []
+    for path in sorted((table / "_delta_log").glob("*.json")):
+        for action in msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes()):
+            info = action.get("commitInfo", {})
+            note = _note(info.get("userMetadata"))
+            # Those of DDL, and of nobody: neither says how far the changes are in.
+            if place := note.get("marks", {}).get(topic, {}).get("0"):
+                commits.append(Commit((place[0], place[1]), info["timestamp"] / 1000))
+    return commits
+
+
+def _note(metadata: str | None) -> dict[str, Any]:
+    try:
+        note: dict[str, Any] = msgspec.json.decode(metadata or "{}").get("binlane", {})
+    except (msgspec.DecodeError, AttributeError):
+        return {}
+    return note
 
 
 class LaneWork(NamedTuple):

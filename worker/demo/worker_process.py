@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -35,48 +31,28 @@ class WorkerProcess:
     def __init__(self, config: Path, log: Path) -> None:
         self._log = log
         self._client = httpx.Client(timeout=5.0, trust_env=False, verify=False)  # plain HTTP
-        self._url = ""
+        self.url = ""
+        """Its status page; empty before `wait_until_it_serves`."""
         with log.open("wb") as output:
-            self._guard = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", broker_guard.__file__, str(_DRAIN_SECONDS), ""),
-                    *(sys.executable, "-m", "binlane", "run", str(config)),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,  # a terminal's Ctrl-C is for this process, which then ends the worker
-            )
-        assert self._guard.stdout is not None
-        self.pid = int(self._guard.stdout.readline())
-        self._guard.stdout.close()
+            command = (sys.executable, "-m", "binlane", "run", str(config))
+            self._guard, self.pid = broker_guard.guarded(command, _DRAIN_SECONDS, output.fileno())
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
         if self._guard.poll() is None:
             self.drain()
 
-    @property
-    def url(self) -> str:
-        """Its status page; empty before `wait_until_it_serves`."""
-        return self._url
-
     def wait_until_it_serves(self) -> None:
         """Returns when the worker's status can be asked for. Raises WorkerFailed."""
         deadline = time.monotonic() + _START_SECONDS
-        while not self._url:
+        while not self.url:
             self.check()
             for event in self._events():
                 if event.get("event") == "http_listening":
-                    self._url = f"http://127.0.0.1:{event['port']}"
+                    self.url = f"http://127.0.0.1:{event['port']}"
             if time.monotonic() > deadline:
                 raise WorkerFailed(
                     f"the worker serves no status after {_START_SECONDS:g} s{self._last_words()}"
@@ -87,7 +63,7 @@ class WorkerProcess:
         """What it says of itself; None when it does not answer just now. Raises WorkerFailed."""
         self.check()
         try:
-            response = self._client.get(f"{self._url}/api/status")
+            response = self._client.get(f"{self.url}/api/status")
             return msgspec.json.decode(response.content, type=WorkerStatus)
         except (httpx.HTTPError, msgspec.DecodeError):
             return None
@@ -100,10 +76,7 @@ class WorkerProcess:
 
     def drain(self) -> int:
         """Send SIGTERM, wait for the end, and return the exit code."""
-        assert self._guard.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has just ended by itself
-            os.write(self._guard.stdin.fileno(), broker_guard.KEEP)
-        self._guard.stdin.close()
+        broker_guard.end(self._guard)
         return self._guard.wait()
 
     def _events(self) -> list[dict[str, Any]]:

@@ -86,7 +86,8 @@ class Access:
         name = _name_in(host.lower())
         if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
             return True
-        return name in _names_of_this_machine() or any(_matches(name, each.lower()) for each in self.hosts)
+        names = (socket.gethostname(), *self.hosts)
+        return any(_matches(name, each.lower()) for each in names)
 
 
 class Guard:
@@ -160,10 +161,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _names_of_this_machine() -> set[str]:
-    return {socket.gethostname().lower()}
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
 
@@ -65,9 +65,6 @@ def build_app(
         html, policy = _page()
         return HTMLResponse(html, headers={**_NO_STORE, "Content-Security-Policy": policy})
 
-    def api_status(_: Request) -> Response:
-        return _data(encoded(status()))
-
     def api_tables(request: Request) -> Response:
         try:
             query = msgspec.convert(dict(request.query_params), TablesQuery, strict=False)
@@ -77,15 +74,6 @@ def build_app(
 
     async def api_events(request: Request) -> Response:
         return Response() if request.method == "HEAD" else feed.answer(request)
-
-    async def healthz(_: Request) -> Response:
-        return _probe(health())
-
-    async def readyz(_: Request) -> Response:
-        return _probe(ready())
-
-    async def startupz(_: Request) -> Response:
-        return _probe(started())
 
     def scrape(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -110,16 +98,16 @@ def build_app(
     application = Starlette(
         routes=[
             Route("/", page),
-            Route("/api/status", api_status),
+            Route("/api/status", lambda _: _data(encoded(status()))),
             Route("/api/unblock", api_unblock, methods=["POST"]),
             Route("/api/events", api_events, methods=["GET"]),
             Route("/api/live", lambda _: _data(watch.live())),
             Route("/api/tables", api_tables),
             Route("/api/history", lambda _: _data(watch.history())),
             Route("/api/configuration", lambda _: _data(watch.settings())),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/startupz", startupz),
+            Route("/healthz", _probe_of(health)),
+            Route("/readyz", _probe_of(ready)),
+            Route("/startupz", _probe_of(started)),
             Route("/metrics", scrape),
         ],
         middleware=[Middleware(Guard, access=allowed)],
@@ -150,10 +138,13 @@ def _data(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers=_NO_STORE)
 
 
-def _probe(reason: Reason) -> Response:
-    if reason is None:
-        return PlainTextResponse("ok\n", headers=_NO_STORE)
-    return PlainTextResponse(f"{reason}\n", status_code=503, headers=_NO_STORE)
+def _probe_of(ask: Callable[[], Reason]) -> Callable[[Request], Awaitable[Response]]:
+    async def probe(_: Request) -> Response:
+        reason = ask()
+        code = 200 if reason is None else 503
+        return PlainTextResponse(f"{reason or 'ok'}\n", status_code=code, headers=_NO_STORE)
+
+    return probe
 
 
 @cache

@@ -80,7 +80,6 @@ class HttpServer:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
         return self._thread.is_alive()
 
     def start(self) -> None:

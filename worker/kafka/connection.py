@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from handlers import HandlerContext
+from handlers.hanging_calls import Bounded
+from handlers.kafka.librdkafka import SILENT
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topic_matcher
 from worker.configuration import Configuration, HandlerEntry
@@ -65,9 +65,8 @@ class _Unreachable(Exception):
 def _metadata(configuration: Configuration, seconds: float) -> Any:
     """The cluster's metadata, as confluent_kafka.admin describes it (the package exports no type of it)."""
     errors: list[KafkaError] = []
-    silent = logging.Logger("connection", level=logging.CRITICAL + 1)
     settings: dict[str, Any] = {**admin_settings(configuration), "error_cb": errors.append}
-    admin = AdminClient(settings, logger=silent)
+    admin = AdminClient(settings, logger=SILENT)
     end = time.monotonic() + seconds
     while True:
         try:
@@ -112,10 +111,9 @@ def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -
         if topic.error is not None:
             return Reached(target, error=topic.error.str())
         return Reached(target, f"{len(topic.partitions)} partitions")
-    silent = logging.Logger("connection", level=logging.CRITICAL + 1)
     broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(metadata.brokers))))
     try:
-        admin = AdminClient(admin_settings(configuration), logger=silent)
+        admin = AdminClient(admin_settings(configuration), logger=SILENT)
         found = admin.describe_configs([broker], request_timeout=KAFKA_SECONDS)[broker].result(KAFKA_SECONDS)
         makes = found["auto.create.topics.enable"].value == "true"
     except (KafkaException, KeyError, TimeoutError):
@@ -155,30 +153,7 @@ def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECOND
 
 
 def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) -> Reached:
-    target = f"handler {entry.name}"
-    outcome: list[str | None] = []
-
-    def attempt() -> None:
-        try:
-            create(entry, configuration.folder).check(_context(configuration, entry))
-        except (HandlerTypeError, OptionsError) as error:
-            outcome.append(str(error))
-        except BaseException as error:  # SystemExit, too
-            outcome.append(f"{type(error).__name__}: {error}")
-        else:
-            outcome.append(None)
-
-    # A check that hangs must not hold the command: its thread ends with the process.
-    thread = threading.Thread(target=attempt, name=f"check-{entry.name}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        return Reached(target, error=f"no answer within {seconds:g} s")
-    return Reached(target, error=outcome[0])
-
-
-def _context(configuration: Configuration, entry: HandlerEntry) -> HandlerContext:
-    return HandlerContext(
+    context = HandlerContext(
         start_timeout=HANDLER_SECONDS - 5,  # what it has begun is to be ended by then
         worker=configuration.name,
         handler=entry.name,
@@ -186,3 +161,18 @@ def _context(configuration: Configuration, entry: HandlerEntry) -> HandlerContex
         folder=configuration.folder,
         spark=configuration.spark,
     )
+
+    def attempt() -> str | None:
+        try:
+            create(entry, configuration.folder).check(context)
+        except (HandlerTypeError, OptionsError) as error:
+            return str(error)
+        except BaseException as error:  # SystemExit, too
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    try:
+        error = Bounded(f"check-{entry.name}", attempt).within(seconds)
+    except TimeoutError:
+        error = f"no answer within {seconds:g} s"
+    return Reached(f"handler {entry.name}", error=error)

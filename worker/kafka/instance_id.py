@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from handlers.kafka.librdkafka import SILENT
 from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
@@ -71,8 +71,7 @@ class InstanceId:
 
         Raises KafkaException, TimeoutError: neither is known yet.
         """
-        silent = logging.Logger("instance-id", level=logging.CRITICAL + 1)
-        consumer = Consumer(self.settings, logger=silent)
+        consumer = Consumer(self.settings, logger=SILENT)
         try:
             consumer.subscribe(self.topics)
             end = self.clock() + _ANSWER_SECONDS
@@ -89,7 +88,6 @@ class InstanceId:
             consumer.close()
 
     def _members(self) -> dict[str, str | None]:
-        """The name of each member by its id."""
         group = self.settings["group.id"]
         asked = self.admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)
         members = asked[group].result(_ANSWER_SECONDS + 1).members

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -16,7 +15,6 @@ import weakref
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -72,9 +70,9 @@ class Broker:
         self._overrides = dict(overrides or {})
         self._java_options = java_options
         self._temporary = directory is None
-        self._directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
+        self.directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
         # At the latest when this process ends; when it is killed, the guard does it.
-        self._remove = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         if directory is not None:
             self._remove.detach()
         self._guard: subprocess.Popen[bytes] | None = None
@@ -87,13 +85,9 @@ class Broker:
         return f"{HOST}:{self.port}"
 
     @property
-    def directory(self) -> Path:
-        return self._directory
-
-    @property
     def log_path(self) -> Path:
         """The broker's own log: warnings and errors of every start."""
-        return self._directory / "broker.log"
+        return self.directory / "broker.log"
 
     @property
     def pid(self) -> int:
@@ -120,14 +114,17 @@ class Broker:
             )
         jars = kafka_jars()
         java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, jars))]
-        log_settings = write_settings(self._directory, self.port, self._overrides)
+        log_settings = write_settings(self.directory, self.port, self._overrides)
         java.append(f"-Dlog4j2.configurationFile={log_settings}")
         self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
-            if not (self._directory / "data" / "meta.properties").exists():
+            if not (self.directory / "data" / "meta.properties").exists():
                 self._format(java, bootstrap_of(jars, self._overrides), log.fileno())
             options = java_options(jars) if self._java_options is None else self._java_options
-            self._spawn([*java, *options, "kafka.Kafka", "server.properties"], log.fileno())
+            command = [*java, *options, "kafka.Kafka", "server.properties"]
+            self._guard, self._pid = broker_guard.guarded(
+                command, _STOP_SECONDS, log.fileno(), self.directory, temporary=self._temporary
+            )
         try:
             self._wait_until_it_answers()
         except BrokerError as fault:
@@ -162,12 +159,7 @@ class Broker:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
@@ -205,7 +197,7 @@ class Broker:
         """`bootstrap`: what the tool would write, which is a JVM of its own; None: nobody knows."""
         cluster = _new_id()
         if bootstrap is not None:
-            data = self._directory / "data"
+            data = self.directory / "data"
             data.mkdir(exist_ok=True)
             (data / BOOTSTRAP).write_bytes(bootstrap)
             # What makes the folder a formatted one comes last.
@@ -215,28 +207,10 @@ class Broker:
         command = [*java, "kafka.tools.StorageTool", "format"]
         command += ["--cluster-id", cluster, "--config", "server.properties"]
         run = subprocess.run(
-            command, cwd=self._directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False
+            command, cwd=self.directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False
         )
         if run.returncode:
-            raise BrokerError(f"{self._directory} cannot be made a Kafka folder: {_telling(run.stderr)}")
-
-    def _spawn(self, command: list[str], log: int) -> None:
-        guard = broker_guard.__file__
-        temporary_folder = str(self._directory) if self._temporary else ""
-        self._guard = subprocess.Popen(
-            # -I and -S: the guard needs the standard library alone, and starts in a few milliseconds.
-            [sys.executable, "-I", "-S", guard, str(_STOP_SECONDS), temporary_folder, *command],
-            bufsize=0,
-            cwd=self._directory,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,  # a terminal's Ctrl-C is for this process, which then stops the broker
-        )
-        assert self._guard.stdout is not None
-        answer = self._guard.stdout.readline()
-        self._guard.stdout.close()
-        self._pid = int(answer) if answer else None
+            raise BrokerError(f"{self.directory} cannot be made a Kafka folder: {_telling(run.stderr)}")
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -255,10 +229,7 @@ class Broker:
         guard, self._guard, self._pid = self._guard, None, None
         if guard is None:
             return
-        assert guard.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the guard has ended, and so has Java
-            guard.stdin.write(broker_guard.KEEP)
-        guard.stdin.close()
+        broker_guard.end(guard)
         try:
             guard.wait(_STOP_SECONDS + 5)
         except subprocess.TimeoutExpired:

@@ -19,13 +19,44 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 
 KEEP = b"k"
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_SECONDS = 0.2
+
+
+def guarded(
+    command: Sequence[str], grace: float, output: int, folder: Path | None = None, *, temporary: bool = False
+) -> tuple[subprocess.Popen[bytes], int | None]:
+    """Start a command and its guard: the guard, and the command's process id (None: it could not be started).
+
+    `output`: the number of a file for what it prints. `temporary`: nobody needs `folder` after it."""
+    guard = subprocess.Popen(
+        # -I and -S: the guard needs the standard library alone, and starts in a few milliseconds.
+        [sys.executable, "-I", "-S", __file__, str(grace), str(folder) if temporary else "", *command],
+        bufsize=0,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=output,
+        start_new_session=True,  # a terminal's Ctrl-C is for this process, which then ends the command
+    )
+    assert guard.stdout is not None
+    answer = guard.stdout.readline()
+    guard.stdout.close()
+    return guard, int(answer) if answer else None
+
+
+def end(guard: subprocess.Popen[bytes]) -> None:
+    """Tell a guard to end its command."""
+    assert guard.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # both have ended by themselves
+        guard.stdin.write(KEEP)
+    guard.stdin.close()
 
 
 def main(arguments: list[str]) -> int:

@@ -33,7 +33,6 @@ def place(jars: Sequence[Path]) -> Path:
 
 
 def java_options(jars: Sequence[Path]) -> list[str]:
-    """The archive, if there is one."""
     with suppress(OSError):
         found = kept(place(jars))
         if found is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from worker.observing.meters import Meter, families, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.overview.ranking import handled_tables
-from worker.observing.table_labels import TableLabels
+from worker.observing.table_labels import Combine, TableLabels
 
 _SPARK_RESULTS = ("success", "failure")
 
@@ -57,11 +57,7 @@ class HandlerMeters:
                 yield found
 
     def _gauge(
-        self,
-        statuses: Iterable[Mapping[str, Any]],
-        metric: str,
-        key: str,
-        combine: Callable[[Iterable[float]], float],
+        self, statuses: Iterable[Mapping[str, Any]], metric: str, key: str, combine: Combine
     ) -> Metric:
         """One figure of the tables' statuses; handlers that have the same table are `combine`d."""
         found: dict[str, list[float]] = {}

@@ -61,7 +61,8 @@ def configure(
     ]
     if redact is not None:
         last.append(_redacting(redact))
-    last += [_ordered, _json()] if as_json else [_visible, _console(stream)]
+    json = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    last += [_ordered, json] if as_json else [_visible, _console(stream)]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -143,10 +144,6 @@ def _visible(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {
         key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
     }
-
-
-def _json() -> Processor:
-    return structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
 
 
 def _console(stream: TextIO) -> Processor:

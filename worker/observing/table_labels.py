@@ -9,6 +9,7 @@ from prometheus_client.samples import Sample
 
 MAX_TABLE_LABELS = 1_000
 OTHER_TABLES = "__other__"
+Combine = Callable[[Iterable[float]], float]
 
 
 class TableLabels:
@@ -37,9 +38,7 @@ class TableLabels:
                 self._last = table
         return table
 
-    def fold(
-        self, samples: Sequence[Sample], combine: Callable[[Iterable[float]], float] = sum
-    ) -> list[Sample]:
+    def fold(self, samples: Sequence[Sample], combine: Combine = sum) -> list[Sample]:
         """The samples with those that have no name of their own `combine`d into one."""
         with self._lock:
             rest = {OTHER_TABLES, self._last} if self._over else {OTHER_TABLES}

@@ -13,6 +13,10 @@ UnblockResult = Literal["set_aside", "handled", "ordered", "refused"]
 """The record is set aside; its handlers took it when it was tried once more; one of both will be; neither."""
 
 
+class Refused(Exception):
+    """What is the matter with what was asked for, and what to do."""
+
+
 class UnblockRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     table: Annotated[str, msgspec.Meta(max_length=500)]
     """`database.table`, as the status tells it; empty: `offset` begins a batch that cannot be read."""

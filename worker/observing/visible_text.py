@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 
 def count(value: float | None) -> str:
@@ -35,6 +35,16 @@ def age(moment: str | None, now: datetime) -> str:
         return "none yet"
     seconds = max(0, round((now - datetime.fromisoformat(moment)).total_seconds()))
     return f"{seconds} s ago" if seconds < 10 else f"{duration(seconds)} ago"
+
+
+def moment(milliseconds: float | None) -> datetime | None:
+    """The time so many milliseconds after 1970, in UTC; None where there is none, or no calendar has it."""
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def printable(text: str) -> str:

@@ -25,7 +25,7 @@ def record_origin(work: Work, number: int) -> str:
     """`topic[partition] offset n` of the work's record."""
     for count, (chunk, message) in enumerate(work.messages()):
         if count >= number:
-            return f"{chunk.assignment.partition} offset {message.offset()}"
+            return chunk.assignment.record_at(message.offset())
     return "its end"
 
 

@@ -92,8 +92,7 @@ class Failures:
         self._lanes.unblock()
 
     def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
-        ordered = work.ordered(place)
-        order = None if ordered is None else ordered[1]
+        _, order = work.ordered(place) or (0, None)
         self._metrics.skipped("failed" if order is None else "unblocked")
         log.error(
             "change_skipped",
@@ -107,8 +106,7 @@ class Failures:
 
     def dead_letter(self, work: Work, handler: str, place: int, error: BaseException, attempts: int) -> None:
         record, before, index = record_of(work, place)
-        ordered = work.ordered(place)
-        order = None if ordered is None else ordered[1]
+        _, order = work.ordered(place) or (0, None)
         letter = self._letters().send(
             record,
             table=work.unit.table.label,

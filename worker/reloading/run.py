@@ -78,7 +78,6 @@ def reload_table(
     `tell`: how far it is, every now and then; `say`: what is done now, or left. Raises ReloadFault; then the
     target's table is as it was, but for a connection lost at the commit: then it may be whole already.
     """
-    database, _, name = table.partition(".")
     context = HandlerContext(
         worker=configuration.name,
         handler=entry.name,
@@ -86,7 +85,7 @@ def reload_table(
         start_timeout=configuration.start_timeout,
         spark=configuration.spark,
     )
-    target = _target(entry, context, database, name, say, is_alone=is_alone)
+    target = _target(entry, context, table, say, is_alone=is_alone)
     try:
         try:
             target.begin()
@@ -105,14 +104,9 @@ def reload_table(
 
 
 def _target(
-    entry: HandlerEntry,
-    context: HandlerContext,
-    database: str,
-    name: str,
-    say: Callable[[str], None],
-    *,
-    is_alone: bool,
+    entry: HandlerEntry, context: HandlerContext, table: str, say: Callable[[str], None], *, is_alone: bool
 ) -> TableReload:
+    database, _, name = table.partition(".")
     # Each needs what may not be installed, and takes a while to import.
     if entry.type == "spark":
         from handlers.spark.reloading.reload import SparkReload  # noqa: PLC0415 (see above)
@@ -123,23 +117,19 @@ def _target(
     return SqlReload(entry.options, context, database, name)
 
 
+@dataclass(eq=False)
 class _Run:
-    def __init__(
-        self,
-        configuration: Configuration,
-        table: str,
-        target: TableReload,
-        read: WholeTopics,
-        tell: Callable[[str], None],
-    ) -> None:
-        rule = configuration.rule_for(table)
+    configuration: Configuration
+    table: str
+    target: TableReload
+    read: WholeTopics
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        rule = self.configuration.rule_for(self.table)
         assert rule is not None
-        self._table = table
-        self._database, _, self._name = table.partition(".")
-        self._changes = ChangesOf(configuration, rule, self._database, self._name)
-        self._target = target
-        self._read = read
-        self._tell = tell
+        self._database, _, self._name = self.table.partition(".")
+        self._changes = ChangesOf(self.configuration, rule, self._database, self._name)
         self._waiting: list[Change] = []
         self._seen: set[tuple[str, int]] = set()
         self._has_statements = False
@@ -149,19 +139,19 @@ class _Run:
         until = time.monotonic() + _PATIENCE_SECONDS
         busy_until = time.monotonic() + _BUSY_SECONDS
         while True:
-            stood = dict(self._read.next)
+            stood = dict(self.read.next)
             self._to_the_end()
-            if self._read.next != stood:
+            if self.read.next != stood:
                 until = time.monotonic() + _PATIENCE_SECONDS
             try:
-                taken = self._target.take_over(self._read.next, self._catch_up)
+                taken = self.target.take_over(self.read.next, self._catch_up)
                 return Reloaded(self._count, taken.before, taken.after, self._changes.undecodable)
             except Behind:
                 if time.monotonic() > until:
                     raise Refused(
                         "its marks are beyond what its topics hold: they were read from others, or made anew"
                     ) from None
-                if self._read.next != stood:
+                if self.read.next != stood:
                     continue  # at once: a worker is quick
             except (Differs, Hindered) as fault:
                 # By a worker that has not come as far as we have; by a deadlock with one, or many puts.
@@ -173,7 +163,7 @@ class _Run:
     def _to_the_end(self, marks: Mapping[tuple[str, int], Place] | None = None) -> None:
         """Or to a statement that no worker has followed in the table itself. `marks`: the table's, if they
         stand still."""
-        with closing(self._read.records()) as records:
+        with closing(self.read.records()) as records:
             for record in records:
                 for changes in self._changes.of(record):
                     self._seen.add((changes[0].topic, changes[0].partition))
@@ -189,16 +179,16 @@ class _Run:
                         continue
                     self._refuse_scattered()
                     self._waiting.extend(changes)
-                if len(self._waiting) >= self._target.at_once:
+                if len(self._waiting) >= self.target.at_once:
                     self._apply()
         self._apply()
 
     def _catch_up(self, marks: Mapping[tuple[str, int], Place]) -> Mapping[tuple[str, int], int]:
         self._to_the_end(marks)
-        return self._read.next
+        return self.read.next
 
     def _is_followed(self, statement: Change, marks: Mapping[tuple[str, int], Place] | None) -> bool:
-        mark = (self._target.marks() if marks is None else marks).get((statement.topic, statement.partition))
+        mark = (self.target.marks() if marks is None else marks).get((statement.topic, statement.partition))
         return mark is not None and mark >= (statement.offset, statement.index)
 
     def _refuse_scattered(self) -> None:
@@ -213,14 +203,14 @@ class _Run:
             return
         changes: Sequence[Change] = tuple(self._waiting)
         self._waiting = []
-        self._target.apply(
+        self.target.apply(
             Batch(
-                self._table,
+                self.table,
                 changes,
                 database=self._database,
                 name=self._name,
-                topic_ids=self._read.topic_ids,
+                topic_ids=self.read.topic_ids,
             )
         )
         self._count += len(changes)
-        self._tell(f"{self._count:,} changes applied")
+        self.tell(f"{self._count:,} changes applied")

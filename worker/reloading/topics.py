@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Generator
 from typing import Any, cast
@@ -12,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
+from handlers.kafka.librdkafka import SILENT
 from offsets.topic_ids import TopicIds
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
@@ -36,11 +36,10 @@ class WholeTopics:
         reached = reach_kafka(configuration, _SECONDS)[0]
         if reached.error is not None:
             raise ReadFault(f"{reached.target}: {reached.error}")
-        silent = logging.Logger("reload", level=logging.CRITICAL + 1)
-        admin = AdminClient(admin_settings(configuration), logger=silent)
+        admin = AdminClient(admin_settings(configuration), logger=SILENT)
         settings = consumer_settings(configuration)
         settings.pop("group.instance.id", None)
-        self._consumer = Consumer(settings, logger=silent)
+        self._consumer = Consumer(settings, logger=SILENT)
         self.next: dict[Partition, int] = {}
         """The next offset of each partition: the caller has had all before it."""
         try:
@@ -68,12 +67,7 @@ class WholeTopics:
         self._consumer.assign(places)
         # Kafka tells no end while records come all the time: then what was the end when this began is it.
         try:
-            ends = {
-                place: self._consumer.get_watermark_offsets(
-                    confluent_kafka.TopicPartition(*place), timeout=_SECONDS
-                )[1]
-                for place in self.next
-            }
+            ends = {place: self._bounds(*place)[1] for place in self.next}
         except KafkaException as error:
             raise ReadFault(f"Kafka: {error.args[0].str()}") from None
         left = {place for place, end in ends.items() if self.next[place] < end}
@@ -106,9 +100,12 @@ class WholeTopics:
             raise ReadFault(f"topic {topic}: {found.error.str()}")
         return sorted(found.partitions)
 
-    def _beginning(self, topic: str, number: int) -> int:
+    def _bounds(self, topic: str, number: int) -> tuple[int, int]:
         place = confluent_kafka.TopicPartition(topic, number)
-        first, _ = self._consumer.get_watermark_offsets(place, timeout=_SECONDS)
+        return self._consumer.get_watermark_offsets(place, timeout=_SECONDS)
+
+    def _beginning(self, topic: str, number: int) -> int:
+        first, _ = self._bounds(topic, number)
         if first > 0:
             raise ReadFault(
                 f"{topic}[{number}] begins at offset {first}: what was before it is deleted (retention.ms, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import HandlerTypeError, OptionsError
@@ -13,7 +15,6 @@ from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.changes import compare, merge
 from worker.configuration.checks.agreement import disagreements
 from worker.configuration.faults import key_path
-from worker.configuration.file.watching import FileWatch
 from worker.observing import logs
 from worker.running.components import Components
 from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerOpenError
@@ -21,6 +22,38 @@ from worker.running.handlers.plan import HandlerPlan
 from worker.units.home_lane import home_lane
 
 log = get_logger("reload")
+
+
+class FileWatch:
+    """Looks at the file when asked; a change counts when the file has been the same twice in a row.
+
+    So a file that is being written is not read half. The content decides, not the time: Kubernetes swaps a
+    link to another folder when a ConfigMap changes, and editors write files anew without changing them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = self._seen = self._digest()
+
+    def changed(self) -> bool:
+        """True once for each change; a file that is gone is no change."""
+        digest = self._digest()
+        settled = digest is not None and digest == self._seen
+        self._seen = digest
+        if not settled or digest == self._read:
+            return False
+        self._read = digest
+        return True
+
+    def taken(self) -> None:
+        """The file is being read for another reason: what it holds now is no change any more."""
+        self._read = self._seen = self._digest()
+
+    def _digest(self) -> bytes | None:
+        try:
+            return hashlib.blake2b(self._path.read_bytes(), digest_size=16).digest()
+        except OSError:
+            return None
 
 
 class Reloader:

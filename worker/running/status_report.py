@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
-from offsets.types import Checkpoint, TopicPartition
+from offsets.types import Checkpoint, TopicPartition, count_of
 from worker import __version__
 from worker.configuration import Configuration
 from worker.dead_letters.writing import DEAD_LETTER_TARGET
@@ -189,7 +189,7 @@ class StatusReport:
             position=position,
             committed=assignment.committed,
             unfinished=tracker.unfinished,
-            finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
+            finished_ahead=count_of(checkpoint.ahead) if checkpoint else 0,
             lag=_lag(assignment, lambda: checkpoint),
             unread=_between(position, assignment.end),
             paused=fetcher.pauses.holds(assignment),

@@ -12,8 +12,7 @@ from confluent_kafka import KafkaException
 from handlers.logs import get_logger
 from worker.fetching.fetcher import Fetcher
 from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
-from worker.stuck.record_words import Refused, record_at
+from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("unblock")
@@ -57,7 +56,7 @@ class Unreadable:
             by=asked.by,
             client=client,
         )
-        position = record_at(assignment, asked.offset)
+        position = assignment.record_at(asked.offset)
         message = f"{position} to {end - 1} are passed over: their batch cannot be read"
         if not committed:
             message += "; Kafka does not have that yet, so a crash before the next commit undoes it"

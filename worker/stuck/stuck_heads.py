@@ -106,7 +106,7 @@ class StuckHeads:
         if stuck:
             self._report(stuck, passed, now)
         lost = [
-            f"{assignment.partition} offset {known.offset}"
+            assignment.record_at(known.offset)
             for assignment, known in stuck.items()
             if known.nowhere >= _LOST_SECONDS
         ]
@@ -143,7 +143,7 @@ class StuckHeads:
             if state in ("queued", "retrying") and not self.lanes.trusted:
                 state = _GROUP
             if place.held_by is not None:
-                held_by = f"{place.held_by[0].partition} offset {place.held_by[1]}"
+                held_by = place.held_by[0].record_at(place.held_by[1])
             call = _longest(self.calls.current(), place) if state == "running" else None
             if call is not None:
                 thread, own = call

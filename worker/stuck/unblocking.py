@@ -13,9 +13,8 @@ from worker.attempts.set_aside import SetAside
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.lanes.setting_aside import blocked_at, set_aside
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.processing.slow_calls import RunningCalls
-from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
@@ -92,7 +91,7 @@ class Unblocking:
         """Raises Refused."""
         found = self._find(asked)
         order, given = self._order(asked, found)
-        log.warning("unblock_ordered", position=record_at(found.assignment, asked.offset), **who)
+        log.warning("unblock_ordered", position=found.assignment.record_at(asked.offset), **who)
         return self._outcome(asked, found.assignment, order, given)
 
     def _find(self, asked: UnblockRequest) -> _Found:
@@ -148,7 +147,7 @@ class Unblocking:
             if given:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
-                raise Refused(f"{record_at(found.assignment, asked.offset)} has just been finished")
+                raise Refused(f"{found.assignment.record_at(asked.offset)} has just been finished")
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.clock() > end or self.stopped():
                 raise Refused(self._why_not(asked, found))
@@ -158,7 +157,7 @@ class Unblocking:
     def _outcome(
         self, asked: UnblockRequest, assignment: Assignment, order: SetAside, given: list[_Given]
     ) -> UnblockAnswer:
-        position = record_at(assignment, asked.offset)
+        position = assignment.record_at(asked.offset)
         end = self.clock() + _DONE_SECONDS
         while assignment.tracker.is_unfinished(asked.offset):
             # In this order: what is done counts as finished a moment before.
@@ -218,15 +217,15 @@ class Unblocking:
 
     def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
         """Of a record that is there, and not to be set aside."""
-        position = record_at(found.assignment, asked.offset)
+        position = found.assignment.record_at(asked.offset)
         running = next((place for place in found.locations if place.doing == "running"), None)
         if running is not None:
             return f"{position} {self._runs(asked, found, running)}"
         if any(place.doing == "held back" for place in found.locations):
-            held = next(place.held_by for place in found.locations if place.held_by is not None)
+            by, offset = next(place.held_by for place in found.locations if place.held_by is not None)
             return (
-                f"{position} is done, and counts when {record_at(*held)} is, other rows of which are not: "
-                "look for that one"
+                f"{position} is done, and counts when {by.record_at(offset)} is, other rows of which are "
+                "not: look for that one"
             )
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
@@ -264,7 +263,7 @@ class Unblocking:
                     for number in sorted(work.stands_at()):
                         if number < len(messages) and blocked_at(member, work, number):
                             chunk, message = messages[number]
-                            found.append(record_at(chunk.assignment, message.offset()))
+                            found.append(chunk.assignment.record_at(message.offset()))
         if not found:
             return "the table is not blocked, and goes on by itself"
         return f"that stands at {', '.join(dict.fromkeys(found))}"
@@ -279,7 +278,7 @@ def _may_be_set_aside(place: RecordLocation) -> bool:
 
 def _missing(assignment: Assignment, asked: UnblockRequest, table: str | None) -> str:
     tracker, offset = assignment.tracker, asked.offset
-    position = record_at(assignment, offset)
+    position = assignment.record_at(offset)
     if table is not None and table != asked.table:
         return f"{position} is of table {table}, not of {asked.table}"
     if table is not None:

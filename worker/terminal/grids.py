@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, tables_by_trouble
+from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, ranked
 from worker.observing.overview.rates import Rates
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
@@ -54,10 +54,10 @@ def tables_grid(
         left_out |= {"Lane", "Queued", "Finished"}
     if lines is None and width < _NARROW:
         left_out.add(_RATE)
-    grid = _grid(f"Tables {len(status.tables) + status.tables_omitted:,}", columns, left_out, lines)
-    for each in tables_by_trouble(status)[:limit]:
-        cells = (tell(each) for title, tell in columns.items() if title not in left_out)
-        grid.add_row(Text(printable(each.table)), *cells)
+    columns = {title: tell for title, tell in columns.items() if title not in left_out}
+    grid = grid_of(f"Tables {len(status.tables) + status.tables_omitted:,}", columns, lines)
+    for each in ranked(status.tables)[:limit]:
+        grid.add_row(Text(printable(each.table)), *(tell(each) for tell in columns.values()))
     return grid
 
 
@@ -83,10 +83,11 @@ def partitions_grid(
         left_out |= {"State", "Committed", _RATE}
     if lines is None and width < _NARROW:
         left_out.add("Window")
-    grid = _grid(f"Partitions {len(status.partitions):,}", columns, left_out, lines)
+    columns = {title: tell for title, tell in columns.items() if title not in left_out}
+    grid = grid_of(f"Partitions {len(status.partitions):,}", columns, lines)
     for each in partitions_by_trouble(status)[:limit]:
-        cells = (tell(each) for title, tell in columns.items() if title not in left_out)
-        grid.add_row(Text(printable(f"{each.topic} [{each.partition}]")), *cells)
+        name = Text(printable(f"{each.topic} [{each.partition}]"))
+        grid.add_row(name, *(tell(each) for tell in columns.values()))
     return grid
 
 
@@ -132,15 +133,14 @@ def _reading(partition: PartitionStatus) -> Text:
     return Text("paused" if why in (None, "lanes") else f"paused: {why}", style="yellow")
 
 
-def _grid(name: str, titles: Iterable[str], left_out: set[str], lines: box.Box | None) -> Table:
+def grid_of(name: str, titles: Iterable[str], lines: box.Box | None) -> Table:
     """A table whose first column takes the room that the others leave."""
     grid = Table(
         box=lines, expand=lines is None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False
     )
     grid.add_column(name, ratio=1 if lines is None else None, no_wrap=True, overflow="ellipsis")
     for title in titles:
-        if title not in left_out:
-            grid.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
+        grid.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True)
     return grid
 
 

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from worker.observing.overview.ranking import handled_tables
 from worker.observing.status import WorkerStatus
-from worker.observing.visible_text import count, duration, printable, size
-from worker.terminal.times import moment
+from worker.observing.visible_text import count, duration, moment, printable, size
+from worker.terminal.grids import grid_of
 
 _SHOWN_APART = frozenset(("handler", "type", "lane", "spark", "tables", "error"))
 
@@ -86,12 +86,8 @@ def handler_alarms(status: WorkerStatus) -> list[str]:
 
 
 def waiting_grid(tables: Sequence[WaitingTable], as_of: datetime, lines: box.Box | None) -> Table:
-    grid = Table(
-        box=lines, expand=lines is None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False
-    )
-    grid.add_column("Spark tables", ratio=1 if lines is None else None, no_wrap=True, overflow="ellipsis")
-    for title in ("Waiting rows", "Waiting bytes", "Oldest waits", "Table is behind"):
-        grid.add_column(title, justify="right", no_wrap=True)
+    titles = ("Waiting rows", "Waiting bytes", "Oldest waits", "Table is behind")
+    grid = grid_of("Spark tables", titles, lines)
     for table in tables:
         behind = None if table.merged is None else max(0.0, (as_of - table.merged).total_seconds())
         grid.add_row(

@@ -30,7 +30,6 @@ class Trend:
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to draw."""
         return bool(self._points)
 
     def see(self, status: WorkerStatus, rates: Rates, time: float) -> None:

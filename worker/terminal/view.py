@@ -12,14 +12,13 @@ from rich.text import Text
 
 from worker.observing.overview.of_kafka import not_begun, of_kafka
 from worker.observing.overview.of_rules import notes
-from worker.observing.overview.ranking import lag_of, tables_by_trouble
+from worker.observing.overview.ranking import lag_of, ranked
 from worker.observing.overview.rates import Rates
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
 from worker.terminal.grids import STATE_STYLE, lane_grid, lane_table, partitions_grid, tables_grid
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
-from worker.terminal.stuck import stuck_alarms
 from worker.terminal.trend import Trend, trend_line
 
 _LANE_CELL = 38
@@ -195,6 +194,33 @@ def _alarms(status: WorkerStatus) -> list[str]:
     lines += not_begun(status)
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
-    lines += stuck_alarms(status)
-    lines += [f"{table.table}: {table.error}" for table in tables_by_trouble(status) if table.error]
+    lines += _stuck_alarms(status)
+    lines += [f"{table.table}: {table.error}" for table in ranked(status.tables) if table.error]
     return lines + handler_alarms(status)
+
+
+def _stuck_alarms(status: WorkerStatus) -> list[str]:
+    """What holds up each partition, the longest first."""
+    found = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
+    found.sort(key=lambda pair: -pair[1].seconds)
+    lines = []
+    for partition, stuck in found:
+        where = f"{partition.topic}[{partition.partition}] stuck at offset {stuck.offset}"
+        if stuck.table is not None:
+            where += f" of {stuck.table} (lane {stuck.lane})"
+        parts = [f"{where} for {duration(stuck.seconds)}", stuck.state]
+        if stuck.handler is not None:
+            call = _last_call(stuck.stack)
+            parts.append(f"handler {stuck.handler} for {duration(stuck.handler_seconds)}{call}")
+        if stuck.held_by is not None:
+            parts.append(f"waits for {stuck.held_by}")
+        paused = ", so many that it is not read (max_ahead)" if partition.paused_by == "max_ahead" else ""
+        parts.append(f"{count(stuck.behind)} records since{paused}")
+        lines.append(": ".join((", ".join(parts), *filter(None, (stuck.error,)))))
+    return lines
+
+
+def _last_call(stack: str | None) -> str:
+    """Where the handler's thread is: the innermost call of its stack."""
+    calls = [line.strip() for line in (stack or "").splitlines() if line.lstrip().startswith("File ")]
+    return f" at {calls[-1]}" if calls else ""

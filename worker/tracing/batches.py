@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
@@ -13,10 +14,9 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
 from handlers.asking_again import AskAgain
-from worker.tracing.attributes import Attributes, of_batch, of_commit
 from worker.tracing.parents import parent_of, place_of, told
 from worker.tracing.records import Attempt, RecordTrace
-from worker.tracing.spans import Fault, Place, begin, end, tell
+from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_batch, of_commit, tell
 
 if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment
@@ -123,7 +123,6 @@ class BatchTrace:
                     record.attempts.append(Attempt(handler, begun, ended, fault))
 
     def event(self, name: str, attributes: Attributes) -> None:
-        """Something that happened to the batch."""
         if self.sampled:
             self._span.add_event(name, attributes)
 
@@ -177,20 +176,18 @@ class BatchTrace:
             tell(self._tracer, self._span, name, (begun, ended), attributes)
 
 
+@dataclass(frozen=True)
 class _Passed:
     """What a handler may pass on of the call that it is in."""
 
-    __slots__ = ("_context", "_trace")
-
-    def __init__(self, batch: BatchTrace, context: SpanContext) -> None:
-        self._trace = batch
-        self._context = context
+    trace: BatchTrace
+    context: SpanContext
 
     def of_batch(self) -> Mapping[str, str]:
-        return told(self._context)
+        return told(self.context)
 
     def of_record(self, topic: str, partition: int, offset: int) -> Mapping[str, str]:
-        return self._trace.passed_on((topic, partition, offset))
+        return self.trace.passed_on((topic, partition, offset))
 
 
 def _end(span: Span, fault: Fault | None, now: int | None) -> None:

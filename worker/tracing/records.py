@@ -9,8 +9,7 @@ from typing import NamedTuple
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer
 
-from worker.tracing.attributes import Attributes, of_commit
-from worker.tracing.spans import Fault, Place, begin, end, tell
+from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_commit, tell
 
 
 class Attempt(NamedTuple):

@@ -14,12 +14,11 @@ from opentelemetry.trace import SpanContext
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
-from worker.tracing.attributes import of_record
 from worker.tracing.batches import BatchTrace
 from worker.tracing.parents import is_sampled, parent_of, place_of
 from worker.tracing.provider import Spans
 from worker.tracing.records import RecordTrace
-from worker.tracing.spans import Fault, Place
+from worker.tracing.spans import Fault, Place, of_record
 from worker.tracing.waiting import Trace, Waiting
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ class Tracing:
                 self._done.put((self._waiting.take(assignment, None), False, time.time_ns()))
 
     def close(self) -> None:
-        """End all traces, and send their spans."""
         began = time.monotonic()
         self.committed()
         for assignment in self._waiting.assignments():
@@ -149,7 +147,6 @@ class Tracing:
                     self._spans.queue.force_flush()
 
     def fault(self, error: BaseException) -> Fault:
-        """What is told of an error."""
         return Fault(type(error).__name__, self._redact(text_of(error)))
 
     def _found(

@@ -95,6 +95,10 @@ class Assignment:
         no record has told that yet. Any thread; few records are asked."""
         return self.times.latest()
 
+    def record_at(self, offset: int) -> str:
+        """`topic[partition] offset n`."""
+        return f"{self.partition} offset {offset}"
+
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"
 
@@ -146,7 +150,6 @@ class Assignments:
         return None if topic is None or partition is None else self.get(topic, partition)
 
     def sole(self) -> Assignment | None:
-        """The assignment, if there is just one."""
         found = self._by_partition
         return next(iter(found.values())) if len(found) == 1 else None
 

@@ -116,7 +116,6 @@ class DecodedChunk(Chunk):
         return self.part(0, count), self.part(count, len(self.messages))
 
     def part(self, first: int, end: int) -> DecodedChunk:
-        """Its records from `first` up to `end`."""
         begin = self.ends[first - 1] if first else 0
         ends = [each - begin for each in self.ends[first:end]]
         changes = self.changes[begin : begin + ends[-1] if ends else begin]

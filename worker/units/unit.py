@@ -86,7 +86,6 @@ class Unit:
         """While it tries again: nothing is wrong with its batch, but where it has to go is down."""
 
     def mended(self) -> None:
-        """What went wrong is over."""
         self.error = None
         self.blocked = False
 
@@ -211,7 +210,6 @@ class Shards:
             shard.lane = (lane + shard.number) % lanes
 
     def let_go(self, shard: Shard) -> None:
-        """It has nothing to do any more."""
         self.finished_records += shard.finished_records
         self.failed_batches += shard.failed_batches
         del self.units[shard.number]  # last: who sees none, without the lock, sees what all have finished

@@ -58,7 +58,6 @@ class Work:
 
     @property
     def rule(self) -> TableRule:
-        """That its table has now."""
         return self.unit.table.rule
 
     @property
@@ -85,7 +84,6 @@ class Work:
         return False
 
     def order_of(self, number: int) -> SetAside | None:
-        """What is ordered about the record."""
         return self.orders.get(number)
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
@@ -242,7 +240,6 @@ class Work:
         return new
 
     def head(self, records: int) -> Work:
-        """A batch of its first records."""
         taken: list[Chunk] = []
         for chunk in self.chunks:
             if records <= 0:

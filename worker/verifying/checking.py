@@ -74,7 +74,6 @@ class Check:
 
     @property
     def matched(self) -> Sequence[Column]:
-        """The columns that are compared."""
         return self._match.columns
 
     @property
@@ -138,7 +137,7 @@ class Check:
             return outcome.is_equal
         if self._seen:
             keys = [key for key in self._seen if can_be_found(key)]
-            sources = self._by_key(self._source_rows_of(keys))
+            sources = self._by_key(self._of_source(self._asked(keys)))
             replicas = self._by_key(self._replica_rows_of(keys))
             left: list[Difference] = []
             sought, found = set(keys), {each.key: each for each in outcome.differences}
@@ -156,8 +155,6 @@ class Check:
             outcome.differences = left
             outcome.different_rows = len(left) + self._uncertain
         return outcome.is_equal
-
-    # ---- by key
 
     def _compare_ranges(self) -> None:
         outcome = self.outcome
@@ -179,9 +176,6 @@ class Check:
                 else:
                     self._uncertain += 1
 
-    def _source_rows_of(self, keys: Sequence[Row]) -> Iterator[Row]:
-        return self._of_source(self._asked(keys))
-
     def _asked(self, keys: Sequence[Row]) -> Iterator[Row]:
         return self.source.rows_of(self.table, self.columns, keys, self.key)
 
@@ -200,8 +194,6 @@ class Check:
 
     def _names(self) -> list[str]:
         return [column.replica for column in self.matched]
-
-    # ---- without a key
 
     def _compare_sets(self) -> None:
         outcome = self.outcome
@@ -226,8 +218,6 @@ class Check:
     def _both(self) -> tuple[Iterator[Row], Iterator[Row]]:
         source = self.source.rows(self.table, self.columns, {})
         return self._of_source(source), self._of_replica(self.replica.rows(self._names(), ()))
-
-    # ---- one form
 
     def _of_source(self, rows: Iterable[Row]) -> Iterator[Row]:
         return formed(rows, [column.form.source for column in self.matched])

@@ -18,51 +18,17 @@ from decimal import Decimal, DecimalException
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as sp
 from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.spark.rows.conversions import text
-from worker.verifying.numbers import (
-    bit,
-    double,
-    exact_double,
-    is_single,
-    json_number,
-    number,
-    short_double,
-    single_precision,
-    whole,
-)
-from worker.verifying.postgresql import (
-    array_items,
-    bits,
-    clock_time,
-    hstore,
-    interval,
-    point,
-    truth,
-    zoned_time,
-)
+from worker.verifying import numbers
+from worker.verifying import postgresql as pg
 
 Value = Any
 Read = Callable[[Any], Value]
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType, BooleanType)
+_INTEGERS = (sp.ByteType, sp.ShortType, sp.IntegerType, sp.LongType, sp.BooleanType)
 _ZERO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?")
 _BEYOND = re.compile(r"-?infinity|.* BC|\d{5,}-\d\d-\d\d([ T].*)?")
 """PostgreSQL's times that Python has not: they are None in Spark."""
@@ -79,29 +45,29 @@ class Form(NamedTuple):
     spark: Read
 
 
-def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa: PLR0911 (one for each type)
-    """The form of a column of these types."""
+def form_of(source: sa.types.TypeEngine[Any], spark: sp.DataType) -> Form:  # noqa: PLR0911 (one for each type)
     if isinstance(source, postgresql.BIT):
-        return Form(bits, bits)
+        return Form(pg.bits, pg.bits)
     if isinstance(spark, _INTEGERS):
-        return Form(bit, bit) if isinstance(source, mysql.BIT) else Form(whole, whole)
-    if isinstance(spark, DecimalType):
-        return Form(number, number)
-    if isinstance(spark, FloatType | DoubleType) and is_single(source):
-        return Form(single_precision, single_precision)
-    if isinstance(spark, FloatType):
-        return Form(short_double, single_precision)
-    if isinstance(spark, DoubleType):
-        return Form(exact_double, double)
-    if isinstance(spark, DateType):
+        read = numbers.bit if isinstance(source, mysql.BIT) else numbers.whole
+        return Form(read, read)
+    if isinstance(spark, sp.DecimalType):
+        return Form(numbers.number, numbers.number)
+    if isinstance(spark, sp.FloatType | sp.DoubleType) and numbers.is_single(source):
+        return Form(numbers.single_precision, numbers.single_precision)
+    if isinstance(spark, sp.FloatType):
+        return Form(numbers.short_double, numbers.single_precision)
+    if isinstance(spark, sp.DoubleType):
+        return Form(numbers.exact_double, numbers.double)
+    if isinstance(spark, sp.DateType):
         return Form(_date, _date)
-    if isinstance(spark, TimestampType | TimestampNTZType):
+    if isinstance(spark, sp.TimestampType | sp.TimestampNTZType):
         return Form(_moment, _moment)
-    if isinstance(spark, BinaryType):
-        return Form(point if isinstance(source, sa.types.NullType) else _bytes, _bytes)
-    if isinstance(spark, ArrayType) and isinstance(source, mysql.SET):
+    if isinstance(spark, sp.BinaryType):
+        return Form(pg.point if isinstance(source, sa.types.NullType) else _bytes, _bytes)
+    if isinstance(spark, sp.ArrayType) and isinstance(source, mysql.SET):
         return Form(_labels, _labels)
-    if isinstance(spark, ArrayType):
+    if isinstance(spark, sp.ArrayType):
         return Form(_array_of(_plain) if isinstance(source, postgresql.ARRAY) else _json, _json)
     if isinstance(source, postgresql.ARRAY):
         items = _or_text(_item_read(source.item_type))
@@ -112,14 +78,11 @@ def form_of(source: sa.types.TypeEngine[Any], spark: DataType) -> Form:  # noqa:
 def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
     """Spark keeps text: the source's type tells which texts mean the same. One that is there is not None."""
     if isinstance(source, sa.Time) and source.timezone:
-        return Form(_or_text(zoned_time), _or_text(zoned_time))
+        return Form(_or_text(pg.zoned_time), _or_text(pg.zoned_time))
     for types, read in _TEXTS.items():
         if isinstance(source, types):
             return Form(_or_text(read), _or_text(read, is_there=True))
     return Form(_plain, _plain)
-
-
-# ---- times
 
 
 def _date(value: Any) -> date | None:
@@ -151,10 +114,7 @@ def _time(value: Any) -> int:
         if value.tzinfo is not None:
             raise ValueError("a time of day with a zone")
         value = value.isoformat()
-    return clock_time(value)
-
-
-# ---- text, bytes, JSON
+    return pg.clock_time(value)
 
 
 def _plain(value: Any) -> str:
@@ -183,7 +143,7 @@ def _base64(value: Any) -> str:
 def _hstore(value: Any) -> str:
     """Of PostgreSQL's text, or of JSON."""
     try:
-        return _json(hstore(value))
+        return _json(pg.hstore(value))
     except (ValueError, TypeError):
         return _json(value)
 
@@ -191,9 +151,9 @@ def _hstore(value: Any) -> str:
 def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
     """Of an item of an array, as PostgreSQL writes it or as JSON has it."""
     if isinstance(type_, sa.Boolean):
-        return truth
+        return pg.truth
     if isinstance(type_, sa.Float):
-        return single_precision if is_single(type_) else double
+        return numbers.single_precision if numbers.is_single(type_) else numbers.double
     if isinstance(type_, sa.types._Binary):
         return _hex
     return _of_text(type_).source
@@ -209,7 +169,7 @@ def _array_of(item: Read) -> Read:
     def read(value: Any) -> str:
         if isinstance(value, str):
             is_json = value.startswith("[") and "={" not in value.partition("]")[2][:2]
-            value = json.loads(value, parse_float=Decimal) if is_json else array_items(value)
+            value = json.loads(value, parse_float=Decimal) if is_json else pg.array_items(value)
         return json.dumps(_each(item, value), ensure_ascii=False, separators=(",", ":"), default=str)
 
     return read
@@ -230,7 +190,7 @@ def _labels(value: Any) -> str:
 def _json(value: Any) -> str:
     """Keys have no order, and 1.0 is 1."""
     if isinstance(value, str | bytes | bytearray):
-        value = json.loads(value, parse_float=json_number, object_pairs_hook=_json_object)
+        value = json.loads(value, parse_float=numbers.json_number, object_pairs_hook=_json_object)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=text)
 
 
@@ -260,14 +220,14 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     (sa.Time, mysql.TIME): _time,
     (sa.DateTime, mysql.TIMESTAMP): _moment,
     sa.Date: _date,
-    (sa.Boolean, sa.Integer): whole,
-    mysql.BIT: bit,
-    sa.Float: double,
-    sa.Numeric: number,
+    (sa.Boolean, sa.Integer): numbers.whole,
+    mysql.BIT: numbers.bit,
+    sa.Float: numbers.double,
+    sa.Numeric: numbers.number,
     sa.types._Binary: _base64,
-    postgresql.BIT: bits,
-    postgresql.INTERVAL: interval,
+    postgresql.BIT: pg.bits,
+    postgresql.INTERVAL: pg.interval,
     postgresql.HSTORE: _hstore,
-    postgresql.MONEY: number,
+    postgresql.MONEY: numbers.number,
     sa.CHAR: _padded,
 }

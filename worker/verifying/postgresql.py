@@ -41,9 +41,6 @@ _PARTITIONS = sa.text(
 )
 
 
-# ---- what is asked for
-
-
 def base_type(type_: Type) -> Type:
     """What a domain is a domain of; any other type itself."""
     while isinstance(type_, postgresql.DOMAIN):

@@ -35,10 +35,6 @@ class Replica:
     """With what is not merged yet."""
 
     @property
-    def name(self) -> str:
-        return self.found.name
-
-    @property
     def key(self) -> tuple[str, ...] | None:
         """The key that it is kept by; None: no log tells."""
         head = head_of(self.lake.files, self.found.ref.log_folder)
@@ -63,7 +59,6 @@ class Replica:
             yield from map(tuple, _selected(frame, columns).toLocalIterator(prefetchPartitions=True))
 
     def rows_of(self, columns: Sequence[str], keys: Sequence[Row], by: Sequence[str]) -> Iterator[Row]:
-        """The rows with these keys."""
         with self.session() as session:
             frame = self._frame(session)
             if frame is None:

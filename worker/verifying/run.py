@@ -127,10 +127,8 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
             if name not in found:
                 if source.is_empty(tables[name]):
                     continue  # nothing ever came of it
-                report.state, report.error = (
-                    "no replica",
-                    "the source has rows, and nothing of it was received",
-                )
+                report.state = "no replica"
+                report.error = "the source has rows, and nothing of it was received"
             elif name not in tables:
                 if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
                     continue  # a log that outlived a table which was dropped or renamed
@@ -196,13 +194,8 @@ def _settle(report: Report, seconds: float, sleep: Callable[[float], None]) -> N
 def _repair(job: _Job, report: Report) -> None:
     for each in report.tables:
         if each.state == "different":
-            try:
+            with _told(each, "different", "not repaired: "):
                 _repair_table(job, each)
-            except Exception as error:
-                text = _explained(error)
-                if text is None:
-                    raise
-                each.error = f"not repaired: {text}"
 
 
 def _repair_table(job: _Job, report: TableReport) -> None:
@@ -226,7 +219,7 @@ def _repair_table(job: _Job, report: TableReport) -> None:
 
 
 @contextmanager
-def _told(report: TableReport) -> Iterator[None]:
+def _told(report: TableReport, state: State = "failed", before: str = "") -> Iterator[None]:
     """What is wrong with one table keeps none of the others from being compared."""
     try:
         yield
@@ -234,7 +227,7 @@ def _told(report: TableReport) -> Iterator[None]:
         text = _explained(error)
         if text is None:
             raise
-        report.state, report.error = "failed", text
+        report.state, report.error = state, before + text
 
 
 def _explained(error: Exception) -> str | None:

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampType,
-)
+from pyspark.sql import types as sp
+from sqlalchemy.dialects import postgresql
 
+from handlers.mysql.values import single
+from handlers.spark.rows.conversions import text, time_text
 from worker.verifying.forms import Form
-from worker.verifying.written_texts import bit_bytes, texts
+from worker.verifying.postgresql import array_items, hstore, truth
 
-_BITS: Mapping[type[DataType], int] = {
-    BooleanType: 1,
-    ByteType: 7,
-    ShortType: 15,
-    IntegerType: 31,
-    LongType: 63,
+_BITS: Mapping[type[sp.DataType], int] = {
+    sp.BooleanType: 1,
+    sp.ByteType: 7,
+    sp.ShortType: 15,
+    sp.IntegerType: 31,
+    sp.LongType: 63,
 }
 _FAULTS = (ValueError, TypeError, ArithmeticError, KeyError, RecursionError)
 
@@ -43,7 +32,7 @@ class Unwritable(RuntimeError):
     """Nothing that the column can keep means this value."""
 
 
-def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: DataType) -> Any:
+def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: sp.DataType) -> Any:
     """What a column of this type is given, so that both sides have one form. Raises Unwritable."""
     if value is None:
         return None
@@ -59,28 +48,30 @@ def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: Dat
     raise Unwritable(f"{_shown(value)} has no place in a column of type {type_.simpleString()}")
 
 
-def _candidates(value: Any, wanted: Any, source: sa.types.TypeEngine[Any], type_: DataType) -> Iterator[Any]:
+def _candidates(
+    value: Any, wanted: Any, source: sa.types.TypeEngine[Any], type_: sp.DataType
+) -> Iterator[Any]:
     match type_:
-        case BooleanType():
+        case sp.BooleanType():
             yield bool(wanted)
-        case DecimalType():
+        case sp.DecimalType():
             yield Decimal(wanted)
-        case FloatType() | DoubleType():
+        case sp.FloatType() | sp.DoubleType():
             yield float(wanted)
-        case TimestampType():
+        case sp.TimestampType():
             yield wanted.replace(tzinfo=UTC)
-        case BinaryType() if isinstance(wanted, int):
-            yield bytearray(bit_bytes(str(value)))
-        case BinaryType():
+        case sp.BinaryType() if isinstance(wanted, int):
+            yield bytearray(_bit_bytes(str(value)))
+        case sp.BinaryType():
             # Of a type that the driver does not know, the source tells what it prints: none of its bytes.
             if not (
                 isinstance(source, sa.types.NullType) and isinstance(value, str) and wanted == value.encode()
             ):
                 yield bytearray(wanted)
-        case ArrayType():
+        case sp.ArrayType():
             yield _items(value, wanted)
-        case StringType():
-            yield from texts(value, wanted, source)
+        case sp.StringType():
+            yield from _texts(value, wanted, source)
         case _:
             yield wanted
 
@@ -101,32 +92,100 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (what is no number)
 
 
-def has_place(value: Any, type_: DataType) -> bool:
+def has_place(value: Any, type_: sp.DataType) -> bool:
     """Whether a column of this type keeps a value, which is in one form, as it is."""
     match type_:
-        case DecimalType():
+        case sp.DecimalType():
             return isinstance(value, Decimal) and _has_room(value, type_)
-        case BooleanType() | ByteType() | ShortType() | IntegerType() | LongType():
+        case sp.BooleanType() | sp.ByteType() | sp.ShortType() | sp.IntegerType() | sp.LongType():
             bits = _BITS[type(type_)]
             return isinstance(value, int) and -(1 << bits) <= value < 1 << bits
-        case FloatType() | DoubleType():
+        case sp.FloatType() | sp.DoubleType():
             return isinstance(value, float)
-        case DateType():
+        case sp.DateType():
             return not isinstance(value, datetime)
     return True
 
 
-def _has_room(value: Decimal, type_: DecimalType) -> bool:
+def _has_room(value: Decimal, type_: sp.DecimalType) -> bool:
     """Without regard to how many digits a context has."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return False
-    text = "".join(map(str, digits)).lstrip("0")
-    whole = text.rstrip("0")
-    scale = -(exponent + len(text) - len(whole))
+    shown = "".join(map(str, digits)).lstrip("0")
+    whole = shown.rstrip("0")
+    scale = -(exponent + len(shown) - len(whole))
     return not whole or (scale <= type_.scale and len(whole) - scale <= type_.precision - type_.scale)
 
 
 def _shown(value: Any) -> str:
     shown = str(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}..."
+
+
+def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator[str]:
+    """Those that may be it, the likeliest first; `wanted`: the value's form. Raises ValueError, TypeError,
+    KeyError or ArithmeticError for what a worker would have other words for than these."""
+    match source:
+        case postgresql.ARRAY() if isinstance(value, str):
+            yield text(_read_items(source.item_type, array_items(value)))
+            return
+        case postgresql.HSTORE() if isinstance(value, str):
+            yield text(hstore(value))
+            return
+        case postgresql.INTERVAL() if isinstance(wanted, int):
+            yield text(timedelta(microseconds=wanted))
+        case sa.Time(timezone=True) if isinstance(wanted, int):
+            yield text((datetime.min + timedelta(microseconds=wanted)).time())
+    if isinstance(value, timedelta):
+        yield time_text(value, getattr(source, "fsp", None) or 0)
+    if isinstance(value, bytes | bytearray | memoryview):
+        yield base64.b64encode(value).decode("ascii")
+        yield bytes(value).decode("utf-8", "replace")
+    yield text(value)
+    yield str(value)
+    if isinstance(wanted, str):
+        yield wanted
+
+
+def _bit_bytes(digits: str) -> bytes:
+    """Of PostgreSQL's bit strings that are longer than a number, as Debezium sends them."""
+    return int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "little")
+
+
+def _read_items(item: sa.types.TypeEngine[Any], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read_items(item, one) for one in value]
+    read = next(read for kind, read in _ITEMS.items() if isinstance(item, kind))
+    return None if value is None else read(value)
+
+
+def _time_of(value: str) -> datetime | None:
+    if value in ("infinity", "-infinity") or value.endswith(" BC"):
+        return None  # Python has no such time, and so no worker
+    found = datetime.fromisoformat(value)
+    return found if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _decimal(value: str) -> Decimal | str:
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return value
+    return Decimal(value.rstrip("0").rstrip(".") if "." in value else value)
+
+
+def _refused(value: str) -> Any:
+    raise TypeError(value)
+
+
+# The first that fits: a Float is a Numeric, money and an interval are none of these.
+_ITEMS: Mapping[type[Any] | tuple[type[Any], ...], Callable[[str], Any]] = {
+    (postgresql.HSTORE, postgresql.INTERVAL, postgresql.MONEY, postgresql.BIT, sa.Time): _refused,
+    sa.Boolean: lambda value: bool(truth(value)),
+    sa.Integer: int,
+    sa.REAL: lambda value: single(float(value)),
+    sa.Float: float,
+    sa.Numeric: _decimal,
+    sa.DateTime: _time_of,
+    sa.types._Binary: lambda value: bytes.fromhex(value[2:]),
+    object: str,
+}

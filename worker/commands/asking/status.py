@@ -155,23 +155,23 @@ def _watch_screen(console: Console, worker: WorkerConnection, answer: _Answer) -
     return 0 if lost is None else 1
 
 
+@dataclass
 class _Quits:
     """Waits for the key that ends the view."""
 
-    def __init__(self, keyboard: bool) -> None:
-        self._keyboard = keyboard
+    keyboard: bool
 
     def __call__(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if not self._keyboard:
+            if not self.keyboard:
                 time.sleep(left)
             elif select.select([sys.stdin], [], [], left)[0]:
                 # Not sys.stdin.read: what it takes in advance, select no longer sees.
                 keys = os.read(sys.stdin.fileno(), 64)
                 if b"q" in keys.lower():
                     return True
-                self._keyboard = keys != b""
+                self.keyboard = keys != b""
         return False
 
 

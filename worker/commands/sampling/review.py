@@ -11,16 +11,16 @@ from rich.text import Text
 from handlers import Change
 from handlers.options.faults import nearest
 from worker.column_rules.plan import ColumnPlans, RuleFault
-from worker.commands.output import table_with
+from worker.commands.output import Output, table_with
 from worker.configuration import Configuration, TableRule
-from worker.observing.visible_text import visible
 
 
 class Review:
     """The columns of the tables in a sample."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, output: Output) -> None:
         self._configuration = configuration
+        self._clean = output.clean
         # Column -> its type, if one is told; in the order in which they came.
         self._tables: dict[str, tuple[TableRule, dict[str, str | None]]] = {}
 
@@ -43,9 +43,6 @@ class Review:
         for fault in faults:
             typer.echo(self._clean(fault), err=True)
         return len(faults)
-
-    def _clean(self, text: str) -> str:
-        return visible(self._configuration.secrets.redact(text))
 
     def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
         shown = table_with(

@@ -17,6 +17,7 @@ from handlers.change_json import line
 from handlers.options.matching import topics_matcher
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
+from worker.commands.output import Output
 from worker.commands.sampling.review import Review
 from worker.commands.sampling.unmet_rules import unmet
 from worker.commands.sampling.untold import Untold
@@ -34,7 +35,7 @@ from worker.units.table_names import routed
 _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
 
 
-def show_samples(configuration: Configuration, file: Path, console: Console) -> int:
+def show_samples(configuration: Configuration, file: Path, console: Console, output: Output) -> int:
     """Print, for each record: its place, table, lane, handlers and changes.
 
     And for each table which columns leave, in what form, and what its records do not tell.
@@ -52,7 +53,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
         line, _, told = str(error).removeprefix(str(file)).partition(": ")  # of the file itself there is none
         raise ConfigurationError([Fault(f"{file}{line}", told)]) from None
     results: Counter[str] = Counter()
-    shown = _Shown(configuration, console)
+    shown = _Shown(configuration, console, output)
     for record in records:
         try:
             format_ = formats.of(record.topic())
@@ -72,10 +73,11 @@ def show_samples(configuration: Configuration, file: Path, console: Console) -> 
 class _Shown:
     """The records of a sample, and what is seen of their tables."""
 
-    def __init__(self, configuration: Configuration, console: Console) -> None:
+    def __init__(self, configuration: Configuration, console: Console, output: Output) -> None:
         self._configuration = configuration
         self._console = console
-        self._review = Review(configuration)
+        self._clean = output.clean
+        self._review = Review(configuration, output)
         self._untold = Untold(configuration.kafka.ddl_topics)
         self._unmatched: list[str] = []
 
@@ -136,9 +138,6 @@ class _Shown:
         if back := _kept_back(rule, sent, len(changes)):
             console.print(Text(f"    {back}", style="dim"))
         return "decoded"
-
-    def _clean(self, text: str) -> str:
-        return visible(self._configuration.secrets.redact(text))
 
 
 def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:

@@ -45,7 +45,6 @@ class Untold:
         self._tables: dict[str, _Table] = {}
 
     def see(self, table: str, format_: str, changes: Iterable[Change]) -> None:
-        """Changes of the table, as the source sends them."""
         for change in changes:
             if change.op in ("ddl", "truncate"):
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -56,10 +55,6 @@ def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
     return _TEXTS.get(name, str)
 
 
-def _decimal(value: Decimal) -> str:
-    return format(value, "f")
-
-
 def _binary(value: bytes) -> str:
     """One character a byte; Canal drops the zeros at the end."""
     return value.rstrip(b"\0").decode("latin-1")
@@ -76,7 +71,7 @@ def _json(value: str) -> str:
 
 
 _TEXTS: Mapping[str, Callable[[Any], str]] = {
-    "decimal": _decimal,
+    "decimal": lambda value: format(value, "f"),
     "time": time_text,
     "binary": _binary,
     "json": _json,

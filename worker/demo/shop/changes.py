@@ -53,7 +53,6 @@ class Shop:
 
     @property
     def changes(self) -> int:
-        """Row changes so far."""
         return self._source.changes
 
     def messages(self) -> Iterator[Message]:
@@ -78,8 +77,6 @@ class Shop:
             action()
             yield from self._source.take()
 
-    # ---- before the doors open ----
-
     def _open_shop(self) -> None:
         random, now = self._random, self._now
         for first in range(1, self._products + 1, 40):
@@ -96,8 +93,6 @@ class Shop:
         today = self._now.date()
         codes = (f"{season}{number}" for number in range(1, count + 1))
         self._source.insert("promotions", *(shop_rows.promotion(self._random, code, today) for code in codes))
-
-    # ---- what happens all day ----
 
     def _place_order(self) -> None:
         random = self._random
@@ -206,8 +201,6 @@ class Shop:
             self._source.update("shipments", {(tracking,): {"tracking": corrected}})
             self._shipped.append(corrected)
 
-    # ---- what happens once ----
-
     def _rename_titles(self) -> None:
         self._source.rename_column("products", "title", "name")
 
@@ -222,8 +215,6 @@ class Shop:
         self._source.truncate("promotions")
         self._promote("SPRING", 7)
         self._source.update("promotions", {("SPRING7",): {"code": "SPRING77", "percent": Decimal("7.70")}})
-
-    # ---- helpers ----
 
     def _customer(self) -> int:
         return self._random.randrange(1, self._customers + 1)

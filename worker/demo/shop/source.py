@@ -76,7 +76,6 @@ class SourceDatabase:
         return taken
 
     def insert(self, name: str, *rows: Row) -> None:
-        """One INSERT statement of one or more rows."""
         table, wholes = self.tables[name], []
         for row in rows:
             given = {**table.defaults, **row}
@@ -103,7 +102,6 @@ class SourceDatabase:
             self._emit(table, "UPDATE", after, old)
 
     def delete(self, name: str, *keys: Key) -> None:
-        """One DELETE statement."""
         table = self.tables[name]
         self._emit(table, "DELETE", [table.rows.pop(key) for key in keys])
 
@@ -139,7 +137,6 @@ class SourceDatabase:
         self._state(sql, "ALTER", table, "ddl")
 
     def statement(self, sql: str) -> None:
-        """A statement about the database itself."""
         self._state(sql, "QUERY")
 
     def _emit(
@@ -173,22 +170,18 @@ class SourceDatabase:
     def _put(self, fields: Mapping[str, Any], table: str, kind: str, rows: int) -> None:
         moment = self._clock()
         message = {
-            "data": fields["data"],
+            **fields,
             "database": self.name,
             "es": moment // 1000 * 1000,  # the binlog knows whole seconds
             "gtid": "",
             "id": self._messages // _MESSAGES_PER_ID + 1,
-            "isDdl": fields["isDdl"],
-            "mysqlType": fields["mysqlType"],
-            "old": fields["old"],
-            "pkNames": fields["pkNames"],
-            "sql": fields["sql"],
-            "sqlType": fields["sqlType"],
             "table": table,
             "ts": moment,
             "type": kind,
         }
-        self._pending.append(Message(table, rows, msgspec.json.encode(message)))
+        # In the order of their names, as Canal writes them.
+        value = msgspec.json.encode(dict(sorted(message.items())))
+        self._pending.append(Message(table, rows, value))
         self._messages += 1
 
 

@@ -12,114 +12,57 @@ TIER = Column("tier", "enum('silver','gold','platinum')")
 PARCELS = Column("parcels", "smallint unsigned")
 """What another makes of the column of `shipments`: it was a tinyint."""
 
-_TABLES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+_TABLES = {
     "customers": (
         ("id",),
-        {
-            "id": "int unsigned",
-            "email": "varchar(120)",
-            "name": "varchar(80)",
-            "born": "date",
-            "newsletter": "set('mail','sms','post')",
-            "vip": "tinyint(1)",
-            "balance": "decimal(12,2)",
-            "updated_at": "timestamp(3)",
-        },
+        "id int unsigned, email varchar(120), name varchar(80), born date, "
+        "newsletter set('mail','sms','post'), vip tinyint(1), balance decimal(12,2), "
+        "updated_at timestamp(3)",
     ),
     "addresses": (
         ("id",),
-        {
-            "id": "int unsigned",
-            "customer_id": "int unsigned",
-            "kind": "enum('billing','shipping')",
-            "street": "varchar(120)",
-            "city": "varchar(60)",
-            "postcode": "char(8)",
-        },
+        "id int unsigned, customer_id int unsigned, kind enum('billing','shipping'), "
+        "street varchar(120), city varchar(60), postcode char(8)",
     ),
     "products": (
         ("id",),
-        {
-            "id": "int unsigned",
-            "sku": "varchar(16)",
-            "title": "varchar(120)",
-            "price": "decimal(10,2)",
-            "weight_g": "smallint unsigned",
-            "rating": "double",
-            "since": "year",
-            "attributes": "json",
-            "picture": "binary(8)",
-        },
+        "id int unsigned, sku varchar(16), title varchar(120), price decimal(10,2), "
+        "weight_g smallint unsigned, rating double, since year, attributes json, picture binary(8)",
     ),
     "stock": (
         ("warehouse", "product_id"),
-        {
-            "warehouse": "tinyint unsigned",
-            "product_id": "int unsigned",
-            "quantity": "int",
-            "reserved": "int",
-            "counted_at": "datetime",
-        },
+        "warehouse tinyint unsigned, product_id int unsigned, quantity int, reserved int, "
+        "counted_at datetime",
     ),
     "orders": (
         ("id",),
-        {
-            "id": "bigint unsigned",
-            "customer_id": "int unsigned",
-            "status": "enum('new','paid','shipped','delivered','cancelled')",
-            "total": "decimal(12,2)",
-            "note": "varchar(200)",
-            "placed_at": "datetime(6)",
-        },
+        "id bigint unsigned, customer_id int unsigned, "
+        "status enum('new','paid','shipped','delivered','cancelled'), total decimal(12,2), "
+        "note varchar(200), placed_at datetime(6)",
     ),
     "order_items": (
         ("order_id", "line"),
-        {
-            "order_id": "bigint unsigned",
-            "line": "smallint unsigned",
-            "product_id": "int unsigned",
-            "quantity": "smallint unsigned",
-            "unit_price": "decimal(10,2)",
-            "discount": "decimal(5,4)",
-        },
+        "order_id bigint unsigned, line smallint unsigned, product_id int unsigned, "
+        "quantity smallint unsigned, unit_price decimal(10,2), discount decimal(5,4)",
     ),
     "payments": (
         ("id",),
-        {
-            "id": "bigint",
-            "order_id": "bigint unsigned",
-            "method": "enum('card','transfer','invoice','voucher')",
-            "state": "enum('open','settled','refunded')",
-            "amount": "decimal(12,2)",
-            "settled_at": "timestamp(6)",
-        },
+        "id bigint, order_id bigint unsigned, method enum('card','transfer','invoice','voucher'), "
+        "state enum('open','settled','refunded'), amount decimal(12,2), settled_at timestamp(6)",
     ),
     "shipments": (
         ("tracking",),
-        {
-            "tracking": "varchar(20)",
-            "order_id": "bigint unsigned",
-            "carrier": "enum('ferry','rail','road')",
-            "parcels": "tinyint unsigned",
-            "handed_over": "time",
-            "shipped_at": "datetime",
-            "delivered_at": "datetime",
-        },
+        "tracking varchar(20), order_id bigint unsigned, carrier enum('ferry','rail','road'), "
+        "parcels tinyint unsigned, handed_over time, shipped_at datetime, delivered_at datetime",
     ),
-    "promotions": (
-        ("code",),
-        {"code": "varchar(20)", "percent": "decimal(5,2)", "starts": "date", "ends": "date"},
-    ),
-    "audit_log": (
-        (),
-        {"at": "datetime(3)", "actor": "varchar(40)", "action": "varchar(40)", "detail": "text"},
-    ),
+    "promotions": (("code",), "code varchar(20), percent decimal(5,2), starts date, ends date"),
+    "audit_log": ((), "at datetime(3), actor varchar(40), action varchar(40), detail text"),
 }
+"""Table -> its primary key, and its columns with their types, as CREATE TABLE has them."""
 
 
 def shop_tables() -> list[SourceTable]:
-    """The tables, empty."""
     return [
-        SourceTable(name, key, [Column(column, mysql_type) for column, mysql_type in columns.items()])
+        SourceTable(name, key, [Column(*column.split(" ", 1)) for column in columns.split(", ")])
         for name, (key, columns) in _TABLES.items()
     ]

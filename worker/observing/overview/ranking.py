@@ -53,11 +53,6 @@ def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
     return sorted(tables, key=rank)
 
 
-def tables_by_trouble(status: WorkerStatus) -> list[TableStatus]:
-    """Those that the status tells of."""
-    return ranked(status.tables)
-
-
 def partitions_by_trouble(status: WorkerStatus) -> list[PartitionStatus]:
     """Stuck ones and those that stand still, then paused ones, then by lag."""
 

@@ -125,7 +125,6 @@ class Timeline:
         self.add(kind, level, name.replace("_", " "), " · ".join(parts))
 
     def add(self, kind: Kind, level: Level, event: str, text: str) -> None:
-        """A further event."""
         # The secrets go before the text is cut: the beginning of one is not known as such.
         text = visible(self._redact(text))
         if len(text) > _LONGEST:

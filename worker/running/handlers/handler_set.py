@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,7 @@ class TargetOpenError(HandlerOpenError):
     """A built-in handler's `open` raised: the text says what of its target."""
 
 
+@dataclass(eq=False)
 class HandlerSet:
     """One object for each configured handler; one for each lane where the class says `per_lane`.
 
@@ -51,32 +53,25 @@ class HandlerSet:
     waits for, unless the worker stops.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        fail: Callable[[BaseException], None] | None = None,
-        metrics: HandlerMetrics = NO_METRICS,
-        partitions: Callable[[], Collection[tuple[str, int]]] | None = None,
-        stopping: Callable[[], bool] | None = None,
-    ) -> None:
-        """`fail`, `metrics` and `partitions` are what handlers are given as `stop_worker`, `metrics` and
-        `partitions`; `stopping`, what those are that `open` opens.
+    configuration: Configuration
+    _: KW_ONLY
+    fail: Callable[[BaseException], None] | None = None
+    """What handlers are given as `stop_worker`; `metrics` and `partitions` by their own names."""
+    metrics: HandlerMetrics = NO_METRICS
+    partitions: Callable[[], Collection[tuple[str, int]]] | None = None
+    stopping: Callable[[], bool] | None = None
+    """What those are given that `open` opens."""
 
-        Raises HandlerTypeError and OptionsError."""
-        self._configuration = configuration
-        self._fail = fail
-        self._metrics = metrics
-        self._partitions = partitions
-        self._stopping = stopping
+    def __post_init__(self) -> None:
+        """Raises HandlerTypeError and OptionsError."""
         self._rules = [
-            BoundRule(rule, [bind(configuration, entry) for entry in rule.handlers])
-            for rule in configuration.tables
+            BoundRule(rule, [bind(self.configuration, entry) for entry in rule.handlers])
+            for rule in self.configuration.tables
         ]
         self._opened: list[OpenHandler] = []
         self._retired: list[BoundHandler] = []
         # Opened for a plan that is not adopted yet.
-        self._plan = HandlerPlan(configuration)
+        self._plan = HandlerPlan(self.configuration)
         self._opening: tuple[str, float] = "", 0.0  # the handler, and until when
         # Of handlers that have left: what the worker did not wait for, and until when it may take.
         self._late: list[tuple[Bounded[bool], float]] = []
@@ -93,11 +88,11 @@ class HandlerSet:
 
     def statuses(self) -> list[dict[str, Any]]:
         """What each open handler tells of itself. Any thread."""
-        return statuses(self._opened, self._configuration.secrets.redact)
+        return statuses(self._opened, self.configuration.secrets.redact)
 
     def open(self) -> None:
         """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
-        begun = HandlerPlan(self._configuration, opened=self._opened)
+        begun = HandlerPlan(self.configuration, opened=self._opened)
         self._begin_opening(begun)
         for known in self._rules:
             for entry, bound in pairs(known):
@@ -137,7 +132,7 @@ class HandlerSet:
         for bound, objects in plan.grown:
             bound.objects = (*bound.objects, *objects)
         self._rules = plan.rules
-        self._configuration = plan.configuration
+        self.configuration = plan.configuration
         self._opened += plan.opened
         self._plan = HandlerPlan(plan.configuration)
 
@@ -169,7 +164,6 @@ class HandlerSet:
 
     @property
     def close_seconds(self) -> float:
-        """The longest that `close` may take."""
         objects = [handler for bound in [*self._all(), *self._retired] for handler in bound.objects]
         objects += self._leaving
         return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
@@ -209,7 +203,7 @@ class HandlerSet:
         return clean
 
     def _handles(self, entry: HandlerEntry, table: str) -> bool:
-        return handles(self._configuration, entry, table)
+        return handles(self.configuration, entry, table)
 
     def _all(self) -> Iterator[BoundHandler]:
         for known in self._rules:
@@ -253,12 +247,12 @@ class HandlerSet:
                 folder=configuration.folder,
                 start_timeout=max(0.0, end - time.monotonic()),
                 # A plan of a reload is given up where one of its handlers cannot be opened, not the worker.
-                stopping=self._stopping if opened is self._opened else None,
+                stopping=self.stopping if opened is self._opened else None,
                 spark=configuration.spark,
-                stop_worker=self._fail,
-                metrics=self._metrics,
+                stop_worker=self.fail,
+                metrics=self.metrics,
                 handles=partial(self._handles, entry),
-                partitions=self._partitions,
+                partitions=self.partitions,
             )
             try:
                 handler.open(context)
