@@ -22,8 +22,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
 
     The system takes it back from a process that ends.
 
-    Raises LockHeld, and OSError where there can be no such file.
-    """
+    Raises LockHeld, and OSError where there can be no such file."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + seconds

@@ -41,8 +41,7 @@ def encode(checkpoint: Checkpoint, stamp: int = 0, limit: int = DEFAULT_LIMIT) -
 
     `stamp`: any number below 2**32. Costs about 0.3 ms for 1,000 ranges, 5 ms when ranges must be left out.
 
-    Raises ValueError: the ranges are not as they must be.
-    """
+    Raises ValueError: the ranges are not as they must be."""
     base_offset, ahead = checkpoint.offset, checkpoint.ahead
     topic_id = (checkpoint.topic_id or "").encode("ascii")
     began = 0 if checkpoint.began_with is None else checkpoint.began_with + 1

@@ -29,8 +29,7 @@ class TlsOptions(BaseModel):
 def server_url(url: str, allowed: str) -> str:
     """A server's URL, without a slash at its end.
 
-    Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL.
-    """
+    Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL."""
     parts = http_parts(url)
     if parts is None or parts.username is not None or parts.query or parts.fragment or "\\" in url:
         raise not_allowed(allowed)

@@ -25,8 +25,7 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
     `/.../` is a regular expression of Python's `re` that takes the whole name. Both tell upper from lower
     case: MySQL does on Linux, and the names come from there.
 
-    Raises PatternError: an empty pattern, a broken regular expression, or a glob that no table can match.
-    """
+    Raises PatternError: an empty pattern, a broken regular expression, or a glob that no table can match."""
     if pattern.startswith("/"):
         if len(pattern) < 3 or not pattern.endswith("/"):
             raise PatternError("a regular expression stands between two slashes", f"{pattern.rstrip('/')}/")

@@ -21,8 +21,7 @@ def parse_duration(text: str) -> float:
     >>> parse_duration("250ms"), parse_duration("1.5m")
     (0.25, 90.0)
 
-    Raises ValueError: the text is no duration.
-    """
+    Raises ValueError: the text is no duration."""
     if not _fits(DURATION_PATTERN, text):
         raise ValueError(f"no duration: {text!r}")
     number, unit = _split(text)
@@ -35,8 +34,7 @@ def parse_size(text: str) -> int:
     >>> parse_size("64MiB")
     67108864
 
-    Raises ValueError: the text is no size.
-    """
+    Raises ValueError: the text is no size."""
     if not _fits(SIZE_PATTERN, text):
         raise ValueError(f"no size: {text!r}")
     number, unit = _split(text)

@@ -125,8 +125,7 @@ def mark_place(slot: int) -> int:
 def records(data: bytes, writer: int, number: int, boot: bytes) -> Iterator[RunRecord | WindowRecord]:
     """What a segment holds.
 
-    Raises Torn: it is cut, damaged, of another run of the operating system, or was given up.
-    """
+    Raises Torn: it is cut, damaged, of another run of the operating system, or was given up."""
     packed = data[: _HEAD.size]
     if len(data) < FIRST_RECORD or packed[: len(_MAGIC)] != _MAGIC:
         raise Torn("it has no header")

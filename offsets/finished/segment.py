@@ -25,8 +25,7 @@ class Segment:
     def __init__(self, path: Path, head: Head) -> None:
         """Make the file, with all its blocks: writing to a mapped page that finds no room ends a process.
 
-        Raises OSError: there is no room, or the folder or its file system does not take it.
-        """
+        Raises OSError: there is no room, or the folder or its file system does not take it."""
         self.path = path
         self.size = head.size
         temporary = path.with_suffix(_NEW)
@@ -85,8 +84,7 @@ def segments_of(directory: Path, group: str | None = None) -> dict[int, dict[int
     """{writer: {number: file}} of the group's maps in the folder, by default of all; one that does not exist
     has none.
 
-    Raises OSError: the folder cannot be read.
-    """
+    Raises OSError: the folder cannot be read."""
     found: dict[int, dict[int, Path]] = {}
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         tag = "*" if group is None else _tag(group)
@@ -110,8 +108,7 @@ def _tag(group: str) -> str:
 def is_locked(path: Path) -> bool:
     """Whether the worker that writes it lives.
 
-    Raises OSError: it cannot be opened.
-    """
+    Raises OSError: it cannot be opened."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -63,8 +63,7 @@ class Journal:
     def append(self, entries: Iterable[Entry]) -> None:
         """Write these down, all or nothing. About 0.05 ms, and 0.02 ms an entry.
 
-        Raises JournalError: they were not written, or not flushed; the next append tries anew.
-        """
+        Raises JournalError: they were not written, or not flushed; the next append tries anew."""
         entries = list(entries)
         with self._guarded("write"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -82,8 +81,7 @@ class Journal:
         Where the position was set back, the branch that it is on now counts; for a time that this has not got
         to again, the one that had got furthest. O(log n) reads after the first call, which reads one file.
 
-        Raises JournalError: it cannot be read.
-        """
+        Raises JournalError: it cannot be read."""
         with self._guarded("read"):
             self._contents.look()
             state = self._contents.states.get(key_of(self.group, partition))
@@ -105,8 +103,7 @@ class Journal:
     def history(self, partition: TopicPartition, limit: int) -> list[Unit]:
         """The partition's last units, the newest first, whatever its topic's id was.
 
-        Raises JournalError: it cannot be read.
-        """
+        Raises JournalError: it cannot be read."""
         with self._guarded("read"):
             self._contents.look()
             state = self._contents.states.get(key_of(self.group, partition))
@@ -122,8 +119,7 @@ class Journal:
     def units(self) -> Iterator[Unit]:
         """All that are there, of all groups, in the order of their numbers; copies included.
 
-        Raises JournalError: it cannot be read.
-        """
+        Raises JournalError: it cannot be read."""
         with self._guarded("read"):
             self._contents.look()
             firsts = self._contents.files.firsts

@@ -94,8 +94,7 @@ def commit_now(
     """One commit for all partitions, with less metadata if the broker takes no more. Blocks until Kafka
     answers. Returns what tells it from any other commit; `sending` is told that before.
 
-    Raises CheckpointError: Kafka refused it.
-    """
+    Raises CheckpointError: Kafka refused it."""
     while True:
         offsets = texts.offsets_of(checkpoints)
         sending(marks_of(offsets))

@@ -89,8 +89,7 @@ class FileStore:
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         """As `load`, with what Kafka had acknowledged.
 
-        Raises CheckpointError: the file cannot be read, or a newer version of binlane wrote it.
-        """
+        Raises CheckpointError: the file cannot be read, or a newer version of binlane wrote it."""
         with self._lock:
             entries = self._read()[0].entries
             return {partition: entries[partition] for partition in partitions if partition in entries}

@@ -27,16 +27,14 @@ class CheckpointStore(Protocol):
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         """What the store knows of these partitions; one that it does not know is left out.
 
-        Raises CheckpointError: the store cannot be read.
-        """
+        Raises CheckpointError: the store cannot be read."""
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
         """Replace what is remembered of these partitions; other partitions stay as they are.
 
         On return it is as durable as this store can make it. All or nothing, as far as the store can.
 
-        Raises CheckpointError: it is not known to be saved. What was remembered before still counts.
-        """
+        Raises CheckpointError: it is not known to be saved. What was remembered before still counts."""
 
     def close(self) -> None:
         """Let go of threads and files. May be called twice."""

@@ -105,8 +105,7 @@ def load_committed(
 ) -> dict[TopicPartition, Committed]:
     """The group's committed offsets. Metadata that binlane did not write counts as nothing finished ahead.
 
-    Raises CheckpointError: Kafka did not tell within `deadline` seconds.
-    """
+    Raises CheckpointError: Kafka did not tell within `deadline` seconds."""
     wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
     if not wanted:
         return {}

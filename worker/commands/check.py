@@ -30,8 +30,7 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
 
     Returns 0, or 1 when something could not be reached, a record not decoded, or no record meets a rule.
 
-    Raises ConfigurationError: the configuration, or the file of records, cannot be used.
-    """
+    Raises ConfigurationError: the configuration, or the file of records, cannot be used."""
     logs.configure("warning")  # what is not asked for is not told among the answers
     configuration, output = begin("check", config, level="warning")
     console = wide_console()

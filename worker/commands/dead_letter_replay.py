@@ -32,8 +32,7 @@ def replay_letters(
 
     Returns 0; 1 when one of them could not be applied; 2 without an answer.
 
-    Raises DeadLetterError: what was replayed cannot be remembered.
-    """
+    Raises DeadLetterError: what was replayed cannot be remembered."""
     if not letters:
         print("no dead letters to replay")
         return 0

@@ -24,8 +24,7 @@ def begin(
 ) -> tuple[Configuration, Output]:
     """Load a command's configuration, and set up its log. `level`: instead of the configuration's own.
 
-    Raises ConfigurationError.
-    """
+    Raises ConfigurationError."""
     configuration = load(config, check_handlers=check_handlers)
     redact = configuration.secrets.redact
     logs.configure(level or configuration.logging.level, configuration.logging.format, redact=redact)

@@ -104,8 +104,7 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
 def admin_settings(configuration: _Configuration) -> dict[str, Any]:
     """The properties of an admin client or a producer: the consumer's, without what only consumers know.
 
-    Raises SettingsError: as `consumer_settings`.
-    """
+    Raises SettingsError: as `consumer_settings`."""
     owned = _OWNED.keys() - {"bootstrap.servers"}
     settings = consumer_settings(configuration)
     return {name: value for name, value in settings.items() if name not in CONSUMER_ONLY | owned}
@@ -114,8 +113,7 @@ def admin_settings(configuration: _Configuration) -> dict[str, Any]:
 def producer_settings(configuration: _Configuration) -> dict[str, Any]:
     """The properties of a producer that writes each record once and in order.
 
-    Raises SettingsError: as `consumer_settings`.
-    """
+    Raises SettingsError: as `consumer_settings`."""
     defaults = {
         "acks": "all",
         # A record that came in compressed may be larger than what a topic takes as it is.

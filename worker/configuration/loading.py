@@ -40,8 +40,7 @@ def load(
         check_handlers: import the handlers' modules and check their options. Commands that run no handler
             leave it out.
 
-    Raises ConfigurationError: with every fault that was found.
-    """
+    Raises ConfigurationError: with every fault that was found."""
     text = _read(path)
     variables = Variables(os.environ if environment is None else environment, path.absolute().parent)
     document = parse(text, str(path), variables)

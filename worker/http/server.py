@@ -85,8 +85,7 @@ class HttpServer:
     def start(self) -> None:
         """Listen and serve; on return clients can connect. To be called once.
 
-        Raises ListenError when the address cannot be listened on.
-        """
+        Raises ListenError when the address cannot be listened on."""
         self._socket = listen(self._host, self._port)
         self._port = int(self._socket.getsockname()[1])
         _log.info("http_listening", host=self._host, port=self._port)

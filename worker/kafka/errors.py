@@ -54,8 +54,7 @@ def until_answered(
 ) -> Answer:
     """Kafka's answer, however long it is away: it is asked again, and `alive` called each time.
 
-    Raises Stopping: `stopping` was set before there was an answer.
-    """
+    Raises Stopping: `stopping` was set before there was an answer."""
     while not stopping.is_set():
         alive()
         try:

@@ -69,8 +69,7 @@ class InstanceId:
     def _is_refused(self, alive: Callable[[], None]) -> bool:
         """Whether a consumer cannot join. One that can leaves at once, and its place is kept for the next.
 
-        Raises KafkaException, TimeoutError: neither is known yet.
-        """
+        Raises KafkaException, TimeoutError: neither is known yet."""
         consumer = Consumer(self.settings, logger=SILENT)
         try:
             consumer.subscribe(self.topics)

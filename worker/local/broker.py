@@ -103,8 +103,7 @@ class Broker:
     def start(self) -> None:
         """Returns when the broker answers.
 
-        Raises BrokerError (with the last telling lines of its log), JavaError or JarsError.
-        """
+        Raises BrokerError (with the last telling lines of its log), JavaError or JarsError."""
         if self.running:
             raise BrokerError(f"the broker at {self.bootstrap_servers} is running already")
         self._let_go()

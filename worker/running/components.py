@@ -72,8 +72,7 @@ class Components:
     ) -> None:
         """`fail` is told the error of a thread that cannot go on; `stop` is set when the worker is to end.
 
-        Raises SettingsError, KafkaException, HandlerTypeError, OptionsError.
-        """
+        Raises SettingsError, KafkaException, HandlerTypeError, OptionsError."""
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
         self.metrics = Metrics()
         self.tracing = tracing_of(configuration, self.metrics)

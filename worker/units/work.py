@@ -29,6 +29,24 @@ _NONE: Mapping[int, SetAside] = {}
 class Work:
     """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
 
+    __slots__ = (
+        "bytes",
+        "changes",
+        "chunks",
+        "ends",
+        "finished",
+        "lent",
+        "most_bytes",
+        "orders",
+        "records",
+        "runs",
+        "shortened",
+        "table",
+        "trace",
+        "tried_again",
+        "unit",
+    )
+
     trace: Any
     """Its trace, given by a processor that traces; else there is none, and nothing asks."""
 

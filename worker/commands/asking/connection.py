@@ -124,8 +124,7 @@ def connected(
 def _address_of(config: Path) -> tuple[Configuration, str, Path | None]:
     """The configuration, where its worker listens on this machine, and the certificate that it shows there.
 
-    Raises ConfigurationError: it cannot be used; Unreachable: it does not say where.
-    """
+    Raises ConfigurationError: it cannot be used; Unreachable: it does not say where."""
     configuration = load(config, check_handlers=False)
     http = configuration.http
     if http is None:

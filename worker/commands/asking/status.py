@@ -45,8 +45,7 @@ def status(
     `token` is what the worker may ask for (`http.token`); `ca` a PEM file of the authorities to trust.
 
     Returns 0, or 1 when there is no worker at that address (with `watch`: when there was none at the end).
-    Raises ConfigurationError.
-    """
+    Raises ConfigurationError."""
     try:
         with connected(target, token=token, ca=ca) as worker:
             if watch:

@@ -43,8 +43,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console, out
     Returns 0; 1 when a record could not be decoded or is refused by its table's rules, when tables came and
     no record meets a rule, or when a rule names a column that its tables have not.
 
-    Raises ConfigurationError: the file cannot be read, or a line of it is no record.
-    """
+    Raises ConfigurationError: the file cannot be read, or a line of it is no record."""
     formats = formats_of(configuration)
     has_ddl = topics_matcher(configuration.kafka.ddl_topics)
     try:
