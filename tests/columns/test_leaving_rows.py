@@ -84,6 +84,8 @@ def test_a_row_that_is_not_taken_is_no_row_with_a_mark(tmp_path: Path) -> None:
 def test_what_left_the_filter_stays_if_deletes_are_ignored() -> None:
     rule = rule_of(filter=FILTER, deletes="ignore")
     assert ruled(rule, changes_of(dict(LEFT), {"before": dict(TAKEN), "after": dict(LEFT)})) == []
+    # Nor does the key come to stand of a row that was perhaps never taken.
+    assert ruled(rule, moved({"id": 1}, {**LEFT, "id": 2})) == []
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,7 @@ class StatementRules:
         if old is not None and not old.hides_no_more_than(new):
             raise RuleFault(
                 f"the source renames {table}, whose rules hide what those of {to} do not, to {to}: its rows "
-                f"would show it from now on. Give {to} the rules of {table}, and restart, or let the changed "
-                "file be taken over"
+                f"would show it from now on. Give {to} the rules of {table}, and restart"
             )
 
 
