@@ -7,6 +7,7 @@ refused: its values would leave from then on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -235,6 +236,9 @@ def _definition(
     if treatment is None:
         return None
     if treatment.mask is None and treatment.cast is None:
+        if column.default is not None and _tells_hidden(column.default, rules):
+            # NULL, not the type's own default: nobody computes the values of rows that are there.
+            column = replace(column, default=None, nullable=True)
         return replace(column, name=treatment.to, generated=_expression(column, rules))
     form = treatment.form()
     assert form is not None  # it has a mask or a cast
@@ -258,6 +262,12 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
         if one is None or one.mask is not None or one.cast is not None or one.to != name:
             return None
     return column.generated
+
+
+def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
+    """Whether an expression may name a column that is hidden: of those that are included, any word may."""
+    words = re.findall(r"\w+", default.text) if default.kind == "expression" else ()
+    return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
