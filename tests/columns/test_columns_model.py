@@ -53,7 +53,8 @@ class Source:
             yield {"op": "insert", "after": row}
         else:
             old = self.old(known)
-            yield {"op": "update", "before": old, "after": row, "before_is_whole": self.images == "whole"}
+            told = {"before_is_whole": self.images == "whole", "lacks": frozenset()}
+            yield {"op": "update", "before": old, "after": row, **told}
 
     def upsert(self, number: int, state: str | None) -> Iterator[Row]:
         """A source that does not tell an insert from an update, as the format json."""

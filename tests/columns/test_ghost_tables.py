@@ -158,20 +158,37 @@ def left_of() -> Callable[..., str | None]:
         "RENAME TABLE plain TO _people_gho",
         "RENAME TABLE _other_gho TO people",
         "RENAME TABLE people TO stronger",
+        "RENAME TABLE people TO plain",
+        "RENAME TABLE people TO people_2026, people_new TO people",
+        "RENAME TABLE stronger TO people",
+        "RENAME TABLE people TO weaker",
+        "RENAME TABLE people TO unfiltered",
     ],
 )
-def test_a_table_is_not_renamed_to_where_more_is_hidden(sql: str, left_of: Callable[..., str | None]) -> None:
+def test_a_table_is_not_renamed_to_where_more_or_less_is_hidden(
+    sql: str, left_of: Callable[..., str | None]
+) -> None:
     with pytest.raises(RuleFault, match="whose rules hide what those of crm"):
+        left_of(sql)
+
+
+@pytest.mark.parametrize(
+    "sql", ["ALTER TABLE skipped RENAME TO crm.people", "ALTER TABLE people RENAME crm.hashing"]
+)
+def test_a_table_of_an_untold_database_is_not_renamed_to_where_anything_is_hidden(
+    sql: str, left_of: Callable[..., str | None]
+) -> None:
+    """Handlers take the table that they keep, of whichever database it is."""
+    with pytest.raises(RuleFault, match="does not say which database's"):
         left_of(sql)
 
 
 @pytest.mark.parametrize(
     "sql",
     [
-        "RENAME TABLE people TO plain",
         "RENAME TABLE people TO _people_old, _people_new TO people",
         "RENAME TABLE skipped TO people",  # nothing of it is in the target
-        "RENAME TABLE stronger TO people",
+        "RENAME TABLE people TO skipped",  # nothing comes of it from now on
     ],
 )
 def test_other_renames_leave(sql: str, left_of: Callable[..., str | None]) -> None:
@@ -188,7 +205,7 @@ def test_copies_of_a_table_go_by_the_rules_of_their_own_name(left_of: Callable[.
 
 def test_without_the_rule_for_ghosts_the_last_statement_is_refused(tmp_path: Path) -> None:
     found = configuration(f"sqlite:///{tmp_path / 'target.db'}", "crm.*", ghost_tables=False)
-    with pytest.raises(RuleFault, match=r"renames crm\._people_gho to crm\.people"):
+    with pytest.raises(RuleFault, match=r"renames crm\.people, whose rules hide"):
         apply(found, records(gh_ost()), tmp_path)
 
 

@@ -17,6 +17,7 @@ from handlers import Batch, Change
 from handlers.rows import is_move
 from handlers.sql import SqlHandler
 from handlers.testing import opened
+from worker.column_rules.plan import RuleFault
 from worker.configuration import TableRule
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
@@ -83,6 +84,8 @@ def test_a_row_that_is_not_taken_is_no_row_with_a_mark(tmp_path: Path) -> None:
 def test_what_left_the_filter_stays_if_deletes_are_ignored() -> None:
     rule = rule_of(filter=FILTER, deletes="ignore")
     assert ruled(rule, changes_of(dict(LEFT), {"before": dict(TAKEN), "after": dict(LEFT)})) == []
+    # Nor does the key come to stand of a row that was perhaps never taken.
+    assert ruled(rule, moved({"id": 1}, {**LEFT, "id": 2})) == []
 
 
 @pytest.mark.parametrize(
@@ -117,8 +120,8 @@ def moved(old: dict[str, Any], new: dict[str, Any], lacks: frozenset[str] = GONE
     ("old", "new", "seen"),
     [
         (TAKEN, {**TAKEN, "id": 2}, [("delete", 1, True), ("insert", 2, True)]),
-        ({"id": 1}, {**TAKEN, "id": 2}, [("delete", 1, True), ("insert", 2, True)]),
-        (LEFT, {**TAKEN, "id": 2}, [("insert", 2, True)]),
+        ({"id": 1}, {**TAKEN, "id": 2, "doc": ""}, [("delete", 1, True), ("insert", 2, True)]),
+        (LEFT, {**TAKEN, "id": 2, "doc": ""}, [("insert", 2, True)]),
         (TAKEN, {**LEFT, "id": 2}, [("delete", 1, True), ("delete", 2, False)]),
         (LEFT, {**LEFT, "id": 2}, [("delete", 2, False)]),
     ],
@@ -126,7 +129,7 @@ def moved(old: dict[str, Any], new: dict[str, Any], lacks: frozenset[str] = GONE
 def test_halves_of_a_moved_key_are_a_pair_only_if_both_leave(
     old: dict[str, Any], new: dict[str, Any], seen: list[tuple[str, int, bool]]
 ) -> None:
-    left = ruled(rule_of(filter=FILTER), moved(dict(old), dict(new)))
+    left = ruled(rule_of(filter=FILTER), moved(dict(old), dict(new), GONE_KEY - new.keys()))
     keys = [change.key for change in left]
     assert [
         (change.op, key and key["id"], change.moves_key) for change, key in zip(left, keys, strict=True)
@@ -135,15 +138,55 @@ def test_halves_of_a_moved_key_are_a_pair_only_if_both_leave(
 
 
 @pytest.mark.parametrize("deletes", ["mark", "ignore", "apply"])
-def test_a_moved_row_keeps_what_its_change_lacks(deletes: str, tmp_path: Path) -> None:
-    rule = rule_of(filter=FILTER, deletes=deletes)
+@pytest.mark.parametrize(("filter_", "old"), [(FILTER, TAKEN), ("id < 9", {"id": 1})])
+def test_a_moved_row_keeps_what_its_change_lacks(
+    filter_: str, old: dict[str, Any], deletes: str, tmp_path: Path
+) -> None:
+    rule = rule_of(filter=filter_, deletes=deletes)
     with target(tmp_path) as (apply, rows):
         apply(rule, changes_of({**TAKEN, "doc": "large"}, types=TYPES))
-        apply(rule, moved({"id": 1}, {**TAKEN, "id": 2}))
+        apply(rule, moved(dict(old), {**TAKEN, "id": 2}))
         stays = [] if deletes == "apply" else [{"id": 1, "doc": "large"}]
         assert rows("id, doc") == [*stays, {"id": 2, "doc": "large"}]
         if deletes == "mark":
             assert [row["deleted_at"] is None for row in rows("id, deleted_at")] == [False, True]
+
+
+@pytest.mark.parametrize("old", [{"id": 1}, LEFT, None])
+@pytest.mark.parametrize("deletes", ["mark", "ignore", "apply"])
+def test_a_row_is_not_taken_without_the_values_that_its_change_lacks(
+    deletes: str, old: dict[str, Any] | None
+) -> None:
+    """The target may never have had the row: it would hold NULL in place of its large value."""
+    rule = rule_of(filter=FILTER, deletes=deletes)
+    whole = old is not None and "consent" in old
+    update = {"op": "update", "before": old, "after": TAKEN, "lacks": GONE_KEY, "before_is_whole": whole}
+    gone = moved(dict(old or {"id": 1}), {**TAKEN, "id": 2})
+    for told in (changes_of(update), gone if old else gone[1:]):
+        with pytest.raises(RuleFault, match="does not send the row's value of doc"):
+            ruled(rule, told)
+
+
+def test_an_update_that_may_lack_anything_needs_an_old_row_that_tells_whether_its_row_was_taken() -> None:
+    update = {"op": "update", "before": None, "after": TAKEN, "lacks": None}
+    rule = rule_of(filter=FILTER)
+    with pytest.raises(RuleFault, match="does not send the row's value of all columns"):
+        ruled(rule, changes_of(update))
+    [left] = ruled(rule, changes_of({**update, "before": TAKEN}))
+    assert (left.op, left.lacks) == ("update", None)
+
+
+def test_a_row_that_the_filter_had_taken_or_of_which_nothing_is_lacking_is_taken() -> None:
+    update = {"op": "update", "before": None, "after": dict(TAKEN), "lacks": GONE_KEY}
+    [left] = ruled(rule_of(filter="id < 9"), changes_of(update))
+    assert (left.op, left.lacks) == ("update", GONE_KEY)
+    gone = {"before": {"id": 1}, "after": None, "before_is_whole": False}
+    assert ruled(rule_of(filter="id > 9"), changes_of(gone)) == []
+    hidden = rule_of(filter=FILTER, columns={"exclude": ["doc"]})
+    [left] = ruled(hidden, changes_of(update))
+    assert (left.op, left.lacks) == ("update", frozenset())
+    [left] = ruled(hidden, changes_of({**update, "before": dict(LEFT)}))
+    assert (left.op, left.before, left.lacks) == ("insert", None, frozenset())
 
 
 def test_what_a_change_lacks_leaves_under_its_new_name() -> None:

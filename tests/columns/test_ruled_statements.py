@@ -98,6 +98,12 @@ def left_of(sql: str, **rules: Any) -> str | None:
             "ALTER TABLE `shop`.`users` RENAME COLUMN `b` TO `a`, RENAME COLUMN `a` TO `b`",
         ),
         ("ALTER TABLE users RENAME TO people", "RENAME TABLE `shop`.`users` TO `shop`.`people`"),
+        (
+            "ALTER TABLE users ADD token text NOT NULL DEFAULT (concat(SSN, 'secret')), ADD made datetime "
+            "DEFAULT NOW(), ADD own char(36) NOT NULL DEFAULT (uuid())",
+            "ALTER TABLE `shop`.`users` ADD COLUMN `token` text, ADD COLUMN `made` datetime DEFAULT "
+            "CURRENT_TIMESTAMP, ADD COLUMN `own` char(36) NOT NULL DEFAULT (uuid())",
+        ),
         ("DROP TABLE users /* secret */", "DROP TABLE `shop`.`users`"),
         ("ALTER TABLE users DROP PARTITION p0", "ALTER TABLE `shop`.`users` DROP PARTITION p0"),
         (

@@ -42,6 +42,12 @@ def rule(keys: str, more: str = "") -> str:
         ("filter: status = ", 'filter: found "status ="; allowed: a condition on the row; it cannot be read'),
         ("filter: SLEEP(9)", "allowed: a condition on the row; 'SLEEP(9)' is not taken as a condition"),
         ("filter: 1", "filter: found 1; allowed: a condition on the row, such as"),
+        ("filter:", "filter: found null; allowed: a condition on the row, such as"),
+        ("columns: {include: }", "columns.include: found null; allowed: a list of columns"),
+        (
+            'columns: {mask: {"${COLUMN}": redact}}',
+            "found ${...} in a key; allowed: variables in values alone",
+        ),
         ("deletes: keep", 'deletes: found "keep"; allowed: apply, mark, ignore'),
         (
             "columns: {mask: {a: hash}}",

@@ -1,4 +1,4 @@
-"""Statements about users and rights: they change no table, and may hold a password."""
+"""Statements about users, rights, views and programs: they change no table, and may hold what is hidden."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ from worker.formats.statements import is_of_no_table
         "CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (PASSWORD 'secret')",
         "CHANGE MASTER TO MASTER_PASSWORD='secret'",
         "FLUSH PRIVILEGES",
+        "CREATE VIEW v AS SELECT id FROM users WHERE mail = 'secret'",
+        "create or replace algorithm=merge definer=`root`@`%` sql security invoker view v AS SELECT 1",
+        "ALTER VIEW v AS SELECT 'secret'",
+        "DROP VIEW IF EXISTS v",
+        "CREATE DEFINER = CURRENT_USER TRIGGER t BEFORE INSERT ON users FOR EACH ROW SET NEW.mail = 'secret'",
+        "CREATE OR REPLACE AGGREGATE FUNCTION f(a INT) RETURNS INT RETURN 1",
+        "DROP PROCEDURE p",
+        "ALTER EVENT e DISABLE",
     ],
 )
-def test_a_statement_about_users_is_of_no_table(sql: str) -> None:
+def test_a_statement_about_users_or_programs_is_of_no_table(sql: str) -> None:
     assert is_of_no_table(sql)
 
 
@@ -36,6 +44,8 @@ def test_a_statement_about_users_is_of_no_table(sql: str) -> None:
         "SET STATEMENT max_statement_time=60 FOR ALTER TABLE users ADD a int",
         "/* not closed CREATE USER a",
         "RENAME TABLE user TO users",
+        "CREATE TABLE view (trigger_ int)",
+        "ALTER TABLE event ADD view int",
     ],
 )
 def test_other_statements_may_be_of_tables(sql: str) -> None:

@@ -15,6 +15,7 @@ from .run import Example, differences
 from .source import Step
 from .targets.opening import TARGETS, opened_target
 from .writers import own_json
+from .writers.debezium import PostgreSQL
 from .writers.maxwell import Maxwell
 from .writers.writing import Writer
 
@@ -49,6 +50,7 @@ def test_a_target_holds_what_the_records_tell(
 
 
 _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
+_SOUTH = _ROW | {"region": "south", "doc": "long one"}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,20 @@ _ROW = {"id": 1, "region": "north", "amount": None, "note": None, "doc": None}
             Rules(filters=True, deletes="ignore"),
             [Step("put", row={**_ROW, "region": "south"}), Step("move", row={"id": 2, "note": "a"})],
             id="a key moves that the filter never took",
+        ),
+        pytest.param(
+            ("id",),
+            PostgreSQL(schemas=True, identity="default", ordered=False),
+            Rules(filters=True),
+            [Step("put", row=_SOUTH), Step("change", row={"region": "north"})],
+            id="the filter takes a row without its large value",
+        ),
+        pytest.param(
+            ("id",),
+            PostgreSQL(schemas=True, identity="default", ordered=True),
+            Rules(filters=True),
+            [Step("put", row=_SOUTH), Step("move", row={"id": 2, "region": "north"})],
+            id="the filter takes a row under a new key without its large value",
         ),
     ],
 )

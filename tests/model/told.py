@@ -24,6 +24,8 @@ class _Any:
 ANY: Final = _Any()
 UNKNOWN: Final = _Any()
 """Of a row: a change of it is in an error, so it may hold what it held, or be away."""
+LOST: Final = _Any()
+"""A value that the source has and the target cannot have: the change must be in an error."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Put:
     half: bool = False
     tells_old: bool = True
     """The record tells all of the old row, if there is one."""
+    hides_gaps: bool = False
+    """The record's old row looks whole, and is not (docs/columns.md)."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,9 @@ class Expected:
             return True
         if marks_parts and (isinstance(told, Move) or not self.rules.takes(told.row)):
             return True
-        if isinstance(told, Move):
-            return told.in_parts and not self.limits.moves
+        if isinstance(told, Move) or (self.rules.filters and told.in_parts):
+            # Whether the filter had taken the row is perhaps not told.
+            return told.in_parts and (self.rules.filters or not self.limits.moves)
         return told.in_parts and (told.half or not self.limits.holds_parts or self._moves_region(told))
 
     def _moves_region(self, told: Put) -> bool:
@@ -144,8 +149,8 @@ class Expected:
                 self._empty()
             case Remove(key):
                 self._gone(key)
-            case Put(key, row, replaces):
-                self._put(key, row, replaces)
+            case Put(key, row):
+                self._put(told)
                 # What only grows takes the insert without its value (docs/formats.md).
                 is_grown = self.limits.moves and not self.limits.links_moves
                 if told.half and told.in_parts and is_grown and self.rules.takes(row):
@@ -171,10 +176,16 @@ class Expected:
             return dict.fromkeys(self.rules.names(), ANY) | new
         return (self._blank() if old is None else old) | new
 
+    def _entered(self, new: Row) -> Row:
+        """A row that the filter takes for the first time: with all of its values."""
+        lost = [name for name in self.rules.form(dict.fromkeys(COLUMNS)) if name not in new]
+        return new | dict.fromkeys(lost, LOST) if self.rules.filters else new
+
     def _of_key(self, key: Key) -> Row:
         return dict(zip(self.key, key, strict=True))
 
-    def _put(self, key: Key, row: Row, replaces: bool) -> None:
+    def _put(self, told: Put) -> None:
+        key, row, replaces = told.key, told.row, told.replaces
         takes, old, had_left = self.rules.takes(row), self.rows.get(key), key in self._left
         (self._left.discard if takes else self._left.add)(key)
         if not takes:
@@ -189,6 +200,8 @@ class Expected:
             if self.limits.keeps_own and old is not None:
                 self.rows[key][OWN] = ANY
         elif old is not UNKNOWN or not self.limits.shows_gaps:
+            if old is None and told.in_parts and not told.hides_gaps:
+                new = self._entered(new)
             row = self.rows[key] = self._upon(old, new)
             if self.limits.keeps_own and old is not None and had_left:
                 row[OWN] = ANY  # it comes as an insert (docs/columns.md), which replaces the old one
@@ -208,6 +221,8 @@ class Expected:
             added = {name: ANY for name in ADDED if name not in told.row}  # or not there yet
             self.rows[told.key] = self._blank() | added | new if is_whole else UNKNOWN
         else:
+            if old is None and told.in_parts:
+                new = self._entered(new)
             is_linked = self.limits.links_moves or self.rules.deletes == "apply"
             self.rows[told.key] = self._upon(old, new, is_known=is_linked)
         row = self.rows[told.key]
@@ -271,6 +286,6 @@ class Expected:
         return {
             tuple(map(str, key)): row
             if row is UNKNOWN
-            else {n: v if v is None or v is ANY else str(v) for n, v in row.items()}
+            else {n: v if v is None or v is ANY or v is LOST else str(v) for n, v in row.items()}
             for key, row in self.rows.items()
         }

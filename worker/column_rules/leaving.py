@@ -7,8 +7,8 @@ or a snapshot, the row may be in the target: a delete by its key removes it, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -18,17 +18,21 @@ from worker.column_rules.filters import Condition, Filter
 from worker.column_rules.plan import Row, RuleFault
 
 _MOST_SHAPES = 256
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Leaving:
     """One filter. Any thread."""
 
-    def __init__(self, filter_: Filter) -> None:
+    def __init__(self, filter_: Filter, leaves: Callable[[str], bool]) -> None:
+        """`leaves`: whether a column of the source does, by the other rules."""
         self._filter = filter_
+        self._leaves = leaves
         self._on = lru_cache(_MOST_SHAPES)(self._made)
 
-    def kept(self, change: Change) -> Change | None:
-        """What the change is to who sees the filter's rows alone; None: nothing.
+    def kept(self, change: Change, gone: Change | None = None) -> Change | None:
+        """What the change is to who sees the filter's rows alone; None: nothing. `gone`: the delete of the
+        old key, of which an insert is the other half.
 
         Raises RuleFault.
         """
@@ -37,6 +41,8 @@ class Leaving:
                 return self._deleted(change)
             if change.op != "update":
                 if self._takes(change, change.after):
+                    if self._lost(change) != _NOTHING and (gone is None or not self._took(gone)):
+                        raise self._parted(change)
                     return change
                 # The next state of a row that the target has, perhaps. Without a key it changes no row.
                 return _by_key(change) if change.key_columns else None
@@ -59,19 +65,31 @@ class Leaving:
             # If the new row may lack columns, the old one may lack them, too.
             is_whole = change.before_is_whole and (change.lacks is not None or not change.key_columns)
             gone = msgspec.structs.replace(
-                change, op="delete", after=None, lacks=frozenset(), before_is_whole=is_whole
+                change, op="delete", after=None, lacks=_NOTHING, before_is_whole=is_whole
             )
             return gone if took else None
-        if took or change.before is None:
+        lost = self._lost(change)
+        if took or (change.before is None and lost == _NOTHING):
             return change
         if not change.key_columns and took is None:
             raise _untold(change)
-        # Not known, or not all of it sent: an update makes the row where it is not there. The old row was
-        # perhaps none of those that the filter takes, and does not leave. Without a key rows are sent whole.
-        lacks = None if change.lacks is None else change.lacks.difference(row)
-        is_new = took is False and (not change.key_columns or lacks == frozenset())
-        return msgspec.structs.replace(
-            change, op="insert" if is_new else "update", before=None, after=row, lacks=lacks
+        # Nobody knows whether the target has the row. Without a key rows are sent whole.
+        if change.key_columns and (lost or (lost is None and took is None)):
+            raise self._parted(change)
+        # The old row was perhaps none of those that the filter takes, and does not leave.
+        is_new = took is False and (not change.key_columns or lost == _NOTHING)
+        return msgspec.structs.replace(change, op="insert" if is_new else "update", before=None)
+
+    def _lost(self, change: Change) -> frozenset[str] | None:
+        """Of what the change lacks, the columns that leave; None: it may lack columns."""
+        return change.lacks and frozenset(filter(self._leaves, change.lacks))
+
+    def _parted(self, change: Change) -> RuleFault:
+        which = ", ".join(sorted(self._lost(change) or ())) or "all columns"
+        return RuleFault(
+            f"filter: it takes the row, perhaps only from this {change.op} on, and the source does not send "
+            f"the row's value of {which}, which the target may not have: let the source send whole rows, old "
+            "ones too (REPLICA IDENTITY FULL, binlog_row_image=FULL; json.updates: whole)"
         )
 
     def _takes(self, change: Change, row: Row) -> bool:
@@ -86,9 +104,11 @@ class Leaving:
 
     def _took(self, change: Change) -> bool | None:
         """Whether the row was taken before; None: its old row does not tell."""
-        row = change.before
+        row, key = change.before, change.key_columns
         # Rows without a key are found by all their columns: what the source sends is whole.
-        if row is None or not (change.before_is_whole or not change.key_columns):
+        if key and (row is None or not change.before_is_whole):
+            row = _key_of(change)  # of which an update changes nothing
+        if row is None:
             return None
         condition = self._on(tuple(row))
         return None if condition is None else condition(row) is True
@@ -102,17 +122,20 @@ def _by_key(change: Change) -> Change:
     """A delete that tells the row's key and nothing else. Raises RuleFault where there is none."""
     if not change.key_columns:
         raise _untold(change)
-    row: dict[str, Any] = {**(change.before or {}), **(change.after or {})}
-    key = {name: row[name] for name in change.key_columns if name in row}
     return msgspec.structs.replace(
         change,
         op="delete",
-        before=key,
+        before=_key_of(change),
         after=None,
-        lacks=frozenset(),
+        lacks=_NOTHING,
         before_is_whole=False,
         moves_key=change.moves_key and change.op == "delete",
     )
+
+
+def _key_of(change: Change) -> Row:
+    row: Row = {**(change.before or {}), **(change.after or {})}
+    return {name: row[name] for name in change.key_columns or () if name in row}
 
 
 def _untold(change: Change) -> RuleFault:

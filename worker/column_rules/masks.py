@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from worker.column_rules.canonical import canonical
 
@@ -17,19 +17,14 @@ REDACTED = "***"
 Leaves = Callable[[Any], Any]
 
 
-class ColumnMask:
+class ColumnMask(NamedTuple):
     """A mask with what it needs."""
 
-    __slots__ = ("keeps_keys", "leaves", "rule", "type")
-
-    def __init__(self, rule: MaskRule, leaves: Leaves, type_: str | None) -> None:
-        self.rule = rule
-        self.leaves = leaves
-        """Value -> what leaves of it."""
-        self.type = type_
-        """The type text of its column; None: the source's own."""
-        self.keeps_keys = rule.kind == "hash"
-        """Whether different keys stay different."""
+    rule: MaskRule
+    leaves: Leaves
+    """Value -> what leaves of it."""
+    type: str | None
+    """The type text of its column; None: the source's own."""
 
 
 def mask_of(rule: MaskRule, secret: str | None) -> ColumnMask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from handlers.options.faults import nearest
 from worker.column_rules.added import Added, added_of
@@ -24,17 +24,14 @@ class RuleFault(ValueError):
     """The rules have no place for what the source sends; the message holds no value."""
 
 
-class Treatment:
+class Treatment(NamedTuple):
     """What is done to one column of the source."""
 
-    __slots__ = ("cast", "mask", "name", "to")
-
-    def __init__(self, name: str, to: str, mask: ColumnMask | None, cast: Cast | None) -> None:
-        self.name = name
-        self.to = to
-        """Its name when it leaves."""
-        self.mask = mask
-        self.cast = cast
+    name: str
+    to: str
+    """Its name when it leaves."""
+    mask: ColumnMask | None
+    cast: Cast | None
 
     @property
     def hides(self) -> bool:
@@ -114,6 +111,9 @@ class ColumnPlans:
             return None
         return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
 
+    def leaves(self, name: str) -> bool:
+        return self.treatment(name) is not None
+
     def is_hidden_by_name(self, name: str) -> bool:
         """Whether a rule names it so that it, or its values, do not leave."""
         low = name.casefold()
@@ -171,7 +171,7 @@ class ColumnPlans:
                     f"{column} is a column of the primary key, and columns leaves it out: rows could not "
                     "be told from each other; mask it with hash instead"
                 )
-            if one.mask is not None and not one.mask.keeps_keys:
+            if one.mask is not None and one.mask.rule.kind != "hash":
                 raise RuleFault(
                     f"{column} is a column of the primary key, and its mask is {one.mask.rule.kind}: "
                     "different rows would get one key; hash keeps them apart"

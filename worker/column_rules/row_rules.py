@@ -47,7 +47,7 @@ class RowRules:
         self._marks_all = marks_all
         self.filter = filter_
         self.plans = ColumnPlans(columns, secret, (deleted_column,) if deletes == "mark" else ())
-        self._leaving = None if filter_ is None else Leaving(filter_)
+        self._leaving = None if filter_ is None else Leaving(filter_, self.plans.leaves)
         self._has_columns = not columns.is_empty
         self._table = table
         self._told: set[str] = set()
@@ -82,7 +82,8 @@ class RowRules:
                 if (emptied := self.truncated(change, database, table)) is not None:
                     changes.append(emptied)
             else:
-                kept = change if self._leaving is None else self._leaving.kept(change)
+                gone = own[place - 1] if place and is_move(own[place - 1], change) else None
+                kept = change if self._leaving is None else self._leaving.kept(change, gone)
                 if kept is not None and kept.op == "delete" and self.deletes == "ignore":
                     kept = _stays(kept) if self._needs_old_row(*own[place : place + 2]) else None
                 if kept is not None:
@@ -95,7 +96,7 @@ class RowRules:
         """Whether the new row of an update that changed the key leaves, and lacks what is in the old row."""
         if made is None or made.is_whole or not is_move(gone, made):
             return False
-        kept = made if self._leaving is None else self._leaving.kept(made)
+        kept = made if self._leaving is None else self._leaving.kept(made, gone)
         return kept is not None and kept.op == "insert"
 
     def truncated(self, change: Change, database: str, table: str) -> Change | None:

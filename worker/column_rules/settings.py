@@ -125,14 +125,27 @@ def _filter(value: object) -> str:
     return value
 
 
-FilterText = Annotated[str, PlainValidator(_filter), WithJsonSchema({"type": "string"})]
+FilterText = Annotated[str | None, PlainValidator(_filter), WithJsonSchema({"type": "string"})]
+
+
+def _given(value: object) -> object:
+    if not isinstance(value, list):  # nor null: with an empty key all columns would leave
+        raise not_allowed("a list of columns")
+    return value
+
+
+Included = Annotated[
+    Annotated[list[str], Field(min_length=1)] | None,
+    BeforeValidator(_given),
+    WithJsonSchema({"items": {"type": "string"}, "minItems": 1, "type": "array"}),
+]
 
 
 class ColumnRules(Section):
     """What becomes of a table's columns. All names are the source's, in upper or lower case alike, but for
     those that `rename` and `add` give."""
 
-    include: list[str] | None = Field(default=None, min_length=1)
+    include: Included = None
     """The columns that leave; all when not set."""
     exclude: list[str] = Field(default=[])
     """Columns that do not leave."""

@@ -7,6 +7,7 @@ refused: its values would leave from then on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -57,7 +58,7 @@ class StatementRules:
         told = net(operations)
         for one in told:
             if isinstance(one, ddl.RenameTable):
-                self._refuse_shown(one, database, of(one.table, database), of(one.to, database))
+                self._refuse_shown(one, database, of)
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -92,19 +93,34 @@ class StatementRules:
         return found
 
     def _refuse_shown(
-        self, operation: ddl.RenameTable, database: str, old: RowRules | None, new: RowRules | None
+        self,
+        operation: ddl.RenameTable,
+        database: str,
+        of: Callable[[ddl.TableName, str], RowRules | None],
     ) -> None:
-        """Raises RuleFault for a table that would bring what the rules of its new name hide."""
+        """Raises RuleFault for a table that one of its names would show, while the rules of the other hide
+        it. `of`: the rules of a table."""
         table, to = operation.table, operation.to
-        if new is None or new.hides_no_more_than(old):
-            return
-        if old is None and self._rules_of(f"{table.database or database}.{table.table}") == "skipped":
-            return  # nothing of it is in a target
-        raise RuleFault(
-            f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its rows "
-            f"would show it. Drop {table} in the target, give both tables the same rules, and load {to} "
-            "again; then set this record aside"
-        )
+        old, new = of(table, database), of(to, database)
+        if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
+            raise RuleFault(
+                f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
+                f"statement does not say which database's {table.table} it was: its rows may show what is "
+                f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
+            )
+        if any(self._rules_of(f"{one.database or database}.{one.table}") == "skipped" for one in (table, to)):
+            return  # nothing of it is in a target, or comes there from now on
+        if new is not None and not new.hides_no_more_than(old):
+            raise RuleFault(
+                f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its "
+                f"rows would show it. Drop {table} in the target, give both tables the same rules, and load "
+                f"{to} again; then set this record aside"
+            )
+        if old is not None and not old.hides_no_more_than(new):
+            raise RuleFault(
+                f"the source renames {table}, whose rules hide what those of {to} do not, to {to}: its rows "
+                f"would show it from now on. Give {to} the rules of {table}, and restart"
+            )
 
 
 def _empties(operations: list[ddl.Operation], table: str) -> bool:
@@ -220,6 +236,9 @@ def _definition(
     if treatment is None:
         return None
     if treatment.mask is None and treatment.cast is None:
+        if column.default is not None and _tells_hidden(column.default, rules):
+            # NULL, not the type's own default: nobody computes the values of rows that are there.
+            column = replace(column, default=None, nullable=True)
         return replace(column, name=treatment.to, generated=_expression(column, rules))
     form = treatment.form()
     assert form is not None  # it has a mask or a cast
@@ -243,6 +262,12 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
         if one is None or one.mask is not None or one.cast is not None or one.to != name:
             return None
     return column.generated
+
+
+def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
+    """Whether an expression may name a column that is hidden: of those that are included, any word may."""
+    words = re.findall(r"\w+", default.text) if default.kind == "expression" else ()
+    return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

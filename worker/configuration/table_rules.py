@@ -103,7 +103,7 @@ class TableRule(Section):
     """A handler's call that takes longer is reported in the log, with what it is doing."""
     columns: ColumnRules = Field(default_factory=ColumnRules)
     """Which columns leave, under which names and in what form: for all handlers of the table."""
-    filter: FilterText | None = None
+    filter: FilterText = None
     """A condition on the row, as in SQL's WHERE: other rows do not leave."""
     deletes: Literal["apply", "mark", "ignore"] = "apply"
     """What handlers see of deletes. mark: an update that sets deleted_column; ignore: nothing."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from confluent_kafka import Message
 
 from offsets.types import TopicPartition
 from worker.formats.interface import Record
@@ -74,40 +75,18 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         row = "" if self.index is None else f" row {self.index}"
         return f"{topic}[{partition}] offset {offset}{row}"
 
-    def original(self) -> OriginalRecord:
-        """The record as it was, for its format."""
-        return OriginalRecord(self)
-
-
-class OriginalRecord:
-    """The record of a dead letter as its source topic had it; see `worker.formats.interface.Record`."""
-
-    def __init__(self, letter: DeadLetter) -> None:
-        self._letter = letter
-
-    def value(self) -> bytes | None:
-        return self._letter.value
-
-    def key(self) -> bytes | None:
-        return self._letter.key
-
-    def headers(self) -> list[Header] | None:
-        return list(self._letter.headers) or None
-
-    def topic(self) -> str:
-        return self._letter.place.topic if self._letter.topic is None else self._letter.topic
-
-    def partition(self) -> int:
-        return 0 if self._letter.partition is None else self._letter.partition
-
-    def offset(self) -> int:
-        return 0 if self._letter.source_offset is None else self._letter.source_offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return self._letter.timestamp
-
-    def __len__(self) -> int:
-        return len(self._letter.value or b"")
+    def original(self) -> Record:
+        """The record as its source topic had it, for its format."""
+        made = Message(
+            topic=self.place.topic if self.topic is None else self.topic,
+            partition=self.partition or 0,
+            offset=self.source_offset or 0,
+            key=self.key,
+            value=self.value,
+            headers=cast(Any, list(self.headers) or None),
+            timestamp=self.timestamp,
+        )
+        return cast(Record, made)
 
 
 def headers_of(

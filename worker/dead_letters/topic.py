@@ -13,6 +13,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from offsets.finished.reading import covered
 from offsets.stores import CheckpointError
 from offsets.stores.commits import CommitTexts, commit_now
 from offsets.stores.kafka import load_committed, text_of
@@ -211,14 +212,5 @@ def with_offset(known: Checkpoint, offset: int) -> Checkpoint:
     >>> with_offset(Checkpoint(3, (OffsetRange(4, 5),)), 3)[:2]
     (5, ())
     """
-    ranges = sorted([*known.ahead, OffsetRange(offset, offset + 1)])
-    reached = known.offset
-    ahead: list[OffsetRange] = []
-    for first, end in ranges:
-        if not ahead and first <= reached:
-            reached = max(reached, end)
-        elif ahead and first <= ahead[-1].end:
-            ahead[-1] = OffsetRange(ahead[-1].first, max(end, ahead[-1].end))
-        else:
-            ahead.append(OffsetRange(first, end))
+    (_, reached), *ahead = covered(known.offset, known.ahead, [OffsetRange(offset, offset + 1)])
     return Checkpoint(reached, tuple(ahead))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from confluent_kafka import Message
 
@@ -11,7 +11,7 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, further_units
-from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
 from worker.units.apart.piece_order import AnyRun, PieceOrder
 from worker.units.assigned_partition import Assignment
@@ -219,7 +219,8 @@ class Router:
                     for own, value in found.parts:
                         # Now, so that sorting ends before none of them.
                         self._book.meet(own.database, own.table)
-                        looked_at.messages.append(_piece(message, value))
+                        piece = remade(message, message.key(), value, message.headers())
+                        looked_at.messages.append(piece)
                         looked_at.routes.append(own)
                     continue
                 if isinstance(found, Skip):
@@ -246,20 +247,6 @@ class Router:
         log.error("record_skipped", position=place, error=text_of(fault))
         self._metrics.skipped("undecodable")
         return None
-
-
-def _piece(whole: Record, value: bytes) -> Record:
-    """A record at the same place that holds just this of it."""
-    piece = Message(
-        topic=whole.topic(),
-        partition=whole.partition(),
-        offset=whole.offset(),
-        key=whole.key(),
-        value=value,
-        headers=cast(Any, whole.headers()),
-        timestamp=whole.timestamp(),
-    )
-    return cast(Record, piece)
 
 
 def _name(unit: Unit) -> tuple[str, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
+from confluent_kafka import Message
 
 from handlers import Change
 
@@ -30,6 +31,22 @@ class Record(Protocol):
     def __len__(self) -> int:
         """The value's length in bytes."""
         ...
+
+
+def remade(
+    record: Record, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None
+) -> Record:
+    """A record at the same place that holds this instead."""
+    made = Message(
+        topic=record.topic(),
+        partition=record.partition(),
+        offset=record.offset(),
+        key=key,
+        value=value,
+        headers=cast(Any, headers),
+        timestamp=record.timestamp(),
+    )
+    return cast(Record, made)
 
 
 class Route(Protocol):

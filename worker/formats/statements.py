@@ -14,13 +14,18 @@ _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 _COMMENTS = re.compile(r"(?:[\s(;]|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+", re.DOTALL)
 _OF_NO_TABLE = re.compile(
     r"(?:GRANT|REVOKE|FLUSH|SET\s+(?:PASSWORD|DEFAULT|ROLE)|CHANGE\s+(?:MASTER|REPLICATION)"
-    r"|(?:CREATE|ALTER|DROP|RENAME)\s+(?:OR\s+REPLACE\s+)?(?:USER|ROLE|SERVER))\b",
+    r"|(?:CREATE|ALTER|DROP|RENAME)\s+(?:OR\s+REPLACE\s+)?(?:USER|ROLE|SERVER)"
+    r"|(?:CREATE|ALTER|DROP)\s+"
+    r"(?:(?:OR\s+REPLACE|ALGORITHM\s*=\s*\w+|DEFINER\s*=\s*\S+|SQL\s+SECURITY\s+\w+|AGGREGATE)\s+)*+"
+    r"(?:VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT))\b",
     re.IGNORECASE,
 )
 
 
 def is_of_no_table(sql: str) -> bool:
-    """Whether a statement is about users, rights or servers: it changes no table, and may hold a password.
+    """Whether a statement is about users, rights, servers, views or programs: it changes no table.
+
+    It may hold a password, or what column rules hide of a table that it names.
 
     >>> is_of_no_table("/* ops */ GRANT SELECT ON shop.* TO a IDENTIFIED BY 'x'")
     True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from handlers import Change
 from worker.column_rules.applying import bring_under, decode_under
@@ -13,29 +11,12 @@ from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats.choice import NoFormatError
 from worker.formats.decoding import explained
-from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
 from worker.formats.statements import tables_of
 
 
 class Unfollowable(Exception):
     """Why the table cannot be built from these records, in one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A record with the value of one of its parts."""
-
-    record: Record
-    part: bytes
-
-    def value(self) -> bytes:
-        return self.part
-
-    def __len__(self) -> int:
-        return len(self.part)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.record, name)
 
 
 class ChangesOf:
@@ -87,7 +68,7 @@ class ChangesOf:
             route = explained(format_, record)
         if isinstance(route, Apart):
             for own, value in route.parts:
-                yield own, _Piece(record, value)
+                yield own, remade(record, record.key(), value, record.headers())
         elif not isinstance(route, Skip):
             yield route, record
 

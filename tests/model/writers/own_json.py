@@ -93,6 +93,8 @@ class Changes:
                 after = {name: after[name] for name in after if name in (*names.key, *event.changed)}
                 if isinstance(told, Move | Put):
                     told = replace(told, row={**(before or {}), **after}, in_parts=True)
+                if isinstance(told, Put):
+                    told = replace(told, hides_gaps=self.old == "small")
             value = {
                 "at": {"database": names.database, "table": names.table},
                 "op": event.op,

@@ -164,6 +164,11 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 self._document.add(path, "found a key that is a list or a mapping", "a word as the key")
                 continue
+            if "${" in key_node.value:
+                place = (*path, key_node.value)
+                self._document.lines[place] = _line(key_node)
+                self._document.add(place, "found ${...} in a key", "variables in values alone")
+                continue
             if key_node.value == "<<" and key_node.style is None:
                 result = self._merged(value_node, path)
                 continue

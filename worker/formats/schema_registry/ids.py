@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.interface import Record, UndecodableRecord, remade
 
 _NUMBER, _GUID, _CONTENT, _GLOBAL = b"\0\1\2\3"
 """Confluent's marks are the first two; the others are Apicurio's headers here, and in no record."""
@@ -71,46 +71,6 @@ class Heads:
         )
 
 
-class Framed:
-    """A record whose key and value name their schemas themselves, instead of in headers."""
-
-    __slots__ = ("_headers", "_key", "_record", "_value")
-
-    def __init__(self, record: Record, key: bytes, value: bytes) -> None:
-        """`key`, `value`: what to put before them."""
-        self._record = record
-        found, own = record.value(), record.key()
-        self._value = None if found is None else value + found
-        self._key = None if own is None else key + own
-        headers = [(name, told) for name, told in record.headers() or () if name not in _OURS]
-        self._headers = headers or None
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Without those that name schemas."""
-        return self._headers
-
-    def topic(self) -> str:
-        return self._record.topic()
-
-    def partition(self) -> int:
-        return self._record.partition()
-
-    def offset(self) -> int:
-        return self._record.offset()
-
-    def timestamp(self) -> tuple[int, int]:
-        return self._record.timestamp()
-
-    def __len__(self) -> int:
-        return len(self._record)
-
-
 def names_schema(record: Record) -> bool:
     """Whether a header of the record does."""
     return any(name in _OURS for name, _ in record.headers() or ())
@@ -153,4 +113,9 @@ def framed(record: Record) -> Record:
             )
     if before == [b"", b""]:
         return record
-    return Framed(record, *before)
+    key, value = (
+        None if own is None else head + own
+        for head, own in zip(before, (record.key(), record.value()), strict=True)
+    )
+    headers = [(name, told) for name, told in record.headers() or () if name not in _OURS]
+    return remade(record, key, value, headers or None)
