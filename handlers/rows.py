@@ -51,6 +51,13 @@ def is_move(gone: Change, made: Change | None = None) -> bool:
     )
 
 
+def borders(changes: Sequence[Change], first: int, end: int) -> list[int]:
+    """The only places at which the changes from `first` up to `end` may be parted, with both of these: both
+    halves of a row that moves to another key are applied together, or set aside together."""
+    inner = [at for at in range(first + 1, end) if not is_move(changes[at - 1], changes[at])]
+    return [first, *inner, end]
+
+
 def with_own_rows(changes: Sequence[Change]) -> tuple[Change, ...]:
     """The same changes with copies of their rows, arrays and maps in them too: who changes those changes
     nobody else's."""

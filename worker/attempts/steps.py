@@ -50,7 +50,7 @@ class Tried(Protocol):
         ...
 
     def borders(self, first: int, end: int) -> list[int]:
-        """See `indivisible.borders`."""
+        """See `handlers.rows.borders`."""
         ...
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:

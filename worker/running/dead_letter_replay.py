@@ -15,9 +15,8 @@ from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, Sto
 from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topics_matcher
-from handlers.rows import with_own_rows
+from handlers.rows import borders, with_own_rows
 from worker.attempts.backoff import describe
-from worker.attempts.indivisible import borders
 from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, HandlerEntry

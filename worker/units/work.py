@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Change
 from handlers.api import positions_of
-from handlers.rows import with_own_rows
-from worker.attempts.indivisible import borders
+from handlers.rows import borders, with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.set_aside import SetAside
 from worker.column_rules.applying import bring_under, fault_under, has_rules
