@@ -26,7 +26,7 @@ def moved(old: int, new: dict[str, Any], offset: int, *, stays: bool = False) ->
     """The two changes of one update. `stays`: the old row is marked instead of deleted."""
     gone: dict[str, Any] = {"op": "delete"}
     if stays:
-        gone = {"op": "update", "after": {"id": old, "note": "moved"}, "lacks": frozenset({"day"})}
+        gone = {"op": "update", "after": {"id": old, "day": None, "note": "moved"}}
     place = {"offset": offset, "moves_key": True}
     return [
         {"before": {"id": old}, **gone, **place},
