@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
+OF_THE_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
+"""Numbers of errors that are about all files: full, gone, or read-only since it found an error."""
 _MENDED_BY_HAND = 5.0
 """Seconds between two looks at what only a person mends."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
-from handlers.failures import UnfitPlace
+from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.options import FilesOptions
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
 
 _MAX_OPEN = 256
-
-# Of the whole disk: full, gone, or read-only since it found an error.
-_DISK = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
-    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
-)
 
 log = get_logger("handlers.files")
 
@@ -83,7 +76,7 @@ class FilesHandler(Handler):
         try:
             size = file.write(lines, self.clock())
         except OSError as error:
-            if error.errno in _DISK:
+            if error.errno in OF_THE_DISK:
                 raise TargetUnavailable(f"{self._directory}: {error.strerror}") from error
             raise UnfitPlace(str(error)) from error
         if size >= self._options.rotate_bytes:
