@@ -146,8 +146,9 @@ class KafkaHandler(Handler):
             if message is None:
                 continue
             # Behind the row under its new key, so that it stays if that is refused; a log keeps its order.
-            first = at and self._options.value == "after" and is_move(batch.changes[at - 1], change)
-            place = len(messages) - bool(first and messages[-1].key != message.key)
+            is_moved = places[-1:] == [at - 1] and is_move(batch.changes[at - 1], change)
+            is_first = is_moved and self._options.value == "after" and messages[-1].key != message.key
+            place = len(messages) - is_first
             messages.insert(place, message)
             places.insert(place, at)
         self._deliver(batch, topic, messages, places)

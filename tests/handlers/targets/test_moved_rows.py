@@ -102,3 +102,15 @@ def test_a_compacted_topic_has_no_tombstone_before_its_row_is_there(
         it.handle(batch("s.t", *moved(1, {"id": 2}, 6), {"id": 1}, offset=6))
     seen = [(each.key["id"], each.value is None) for each in read(servers, topic)]
     assert seen == [(1, False), (2, False), (1, True), (1, False)]
+
+
+def test_a_former_key_of_which_nothing_is_told_has_no_message(
+    broker: Broker, make_topic: Callable[..., str]
+) -> None:
+    topic, servers = make_topic(cleanup_policy="compact"), broker.bootstrap_servers
+    gone, made = moved(1, {"id": 2}, 5)
+    marked = {**gone, "op": "update", "after": {"id": 1}, "lacks": None, "before_is_whole": False}
+    with opened(KafkaHandler(bootstrap_servers=servers, topic=topic, value="after")) as it:
+        it.handle(batch("s.t", marked, made, offset=5))
+        it.handle(batch("s.t", {"id": 3}, marked, made, offset=6))
+    assert [each.key["id"] for each in read(servers, topic)] == [2, 3, 2]
