@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+
+OF_THE_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
+    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
+)
+"""Numbers of errors that are about all files: full, gone, or read-only since it found an error."""
+_MENDED_BY_HAND = 5.0
+"""Seconds between two looks at what only a person mends."""
+
 
 class PartialFailure(Exception):
     """Raised by a handler that applied only the first `done` changes of its batch: those count as done."""
@@ -45,6 +55,14 @@ class TargetUnavailable(Exception):
         super().__init__(reason)
         self.retry_after = retry_after
         self.others_go_on = others_go_on
+
+
+class UnfitPlace(TargetUnavailable):
+    """Raised for a table that the target does not take as it is there: no change is to blame, and the table
+    waits until somebody has mended the target."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, retry_after=_MENDED_BY_HAND, others_go_on=True)
 
 
 class StopWorker(Exception):

@@ -84,11 +84,12 @@ class ClickHouseClient:
         params = {"max_partitions_per_insert_block": "0", **self._settings, **OWN_SETTINGS, **more}
         answer = self._client.request("POST", self._url, params=params, content=body)
         code = answer.headers.get(_CODE)
-        if answer.is_success and code is None:
+        is_page = "text/html" in answer.headers.get("Content-Type", "")
+        if answer.is_success and code is None and not is_page:
             return answer.content
         number = int(code) if code is not None and code.isdecimal() else None
-        # Without a code, what stands before the server answers: a balancer, say.
-        passes = is_passing(answer.status) or is_denied(answer.status)
+        # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
+        passes = is_passing(answer.status) or is_denied(answer.status) or is_page
         if number in _PASSING or (number is None and passes):
             raise self._client.unavailable(answer)
         reason = self._client.fault(answer)

@@ -22,6 +22,13 @@ OWN_SETTINGS = {
     "insert_deduplicate": "0",
     # Where FINAL is meant it is said: a user's profile may say it for all, and would hide deleted rows.
     "final": "0",
+    # What a profile would cut off, without a word, of what is read here.
+    "limit": "0",
+    "offset": "0",
+    "result_overflow_mode": "throw",
+    "read_overflow_mode": "throw",
+    "timeout_overflow_mode": "throw",
+    "use_query_cache": "0",
     "input_format_with_names_use_header": "1",
     "input_format_with_types_use_header": "1",
     "alter_sync": "2",

@@ -8,7 +8,7 @@ import msgspec
 
 from handlers.clickhouse.client import identifier
 from handlers.clickhouse.codecs import Codec, codec_of
-from handlers.versioned.memory import Memory, Unfit
+from handlers.versioned.memory import Memory, UnfitColumn
 
 OWN_COLUMNS: Mapping[str, str] = {
     "_version": "UInt64",
@@ -39,10 +39,10 @@ class Table(msgspec.Struct, frozen=True):
         return identifier(self.database, self.table)
 
     def codec(self, column: str) -> Codec:
-        """Raises Unfit."""
+        """Raises UnfitColumn."""
         found = codec_of(self.columns[column])
         if found is None:
-            raise Unfit(
+            raise UnfitColumn(
                 f"{self.name}: its column {column} is {self.columns[column]}, which nothing is written to "
                 f"here: give it another type, or leave the column out by the table's rules"
             )

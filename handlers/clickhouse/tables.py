@@ -16,7 +16,7 @@ from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.clickhouse.types import column_type
-from handlers.clickhouse.writing import last_versions, write
+from handlers.clickhouse.writing import key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
@@ -48,12 +48,15 @@ class Tables:
     def name_of(self, database: str, table: str) -> str:
         return "table " + ".".join(self._names(database, table))
 
-    def key_of(self, row: Row, key_columns: tuple[str, ...] | None) -> str:
+    def key_of(self, place: Table | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
         """Raises MissingValue, TypeError; also for a row that has a column of our own's name."""
         for name in OWN_COLUMNS:
             if name in row:
                 raise MissingValue(f"its column {name} is what the target tells of a row's origin: rename it")
-        return _KEY.key("", "", row, key_columns)
+        text = _KEY.key("", "", row, key_columns)
+        if place is None or set(place.key) != set(key_columns or ()):
+            return text  # no row is written then
+        return key_text(place, row)
 
     def find(self, database: str, table: str) -> Table | None:
         names = self._names(database, table)
@@ -65,19 +68,20 @@ class Tables:
             return None
         engine, sorting_key = described[0]
         columns = self._rows(
-            "SELECT name, type, is_in_sorting_key, default_kind, comment FROM system.columns "
-            f"WHERE {where.format('table')} ORDER BY position"
+            "SELECT name, type, is_in_sorting_key, is_in_partition_key, default_kind, comment "
+            f"FROM system.columns WHERE {where.format('table')} ORDER BY position"
         )
         place = ".".join(names)
         _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
         key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
-        told = {name: text for name, _, _, default, text in columns if _is_memory(name, default)}
+        _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
+        told = {name: text for name, *_, default, text in columns if _is_memory(name, default)}
         return Table(
             database=names[0],
             table=names[1],
-            columns={name: kind for name, kind, _, default, _ in columns if default not in _COMPUTED},
-            computed=frozenset(name for name, _, _, default, _ in columns if default in _COMPUTED),
+            columns={name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED},
+            computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
             memory=recalled(place, told),
         )
@@ -176,6 +180,15 @@ def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
         rest = rest.replace(identifier(name)[1:-1], "", 1)
     if rest.strip("(), `"):
         raise Unfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
+
+
+def _check_partitions(place: str, others: Sequence[str]) -> None:
+    """ClickHouse never merges rows of two partitions."""
+    if others:
+        raise Unfit(
+            f"{place} has PARTITION BY of {', '.join(others)}, outside the primary key: a row would be in "
+            f"two partitions, and stay in both. Make the table with a partition key of key columns alone"
+        )
 
 
 def _is_memory(column: str, default: str) -> bool:

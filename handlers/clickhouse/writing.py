@@ -12,11 +12,13 @@ from handlers.clickhouse.codecs import Codec, Unencodable, codec_of, header_of
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
 from handlers.http.parts import RowRefused, in_parts
+from handlers.options.templates import MissingValue
 from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
-from handlers.versioned.memory import Unfit
+from handlers.versioned.memory import UnfitColumn
 
+_UNENCODABLE = (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError)
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
 _VERSION, _DELETED, _PARTITION, _TIME = OWN_COLUMNS
@@ -47,9 +49,17 @@ def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_
         _insert(client, table, _lines_of(table, some, held), most_bytes)
 
 
-def _key_of(table: Table, state: State) -> bytes:
-    """In RowBinary. Raises RowRefused."""
-    return b"".join(_encoded(table, column, state.key[column], state.at) for column in table.key)
+def key_text(table: Table, row: Row) -> str:
+    """A row's key in RowBinary, as hexadecimal digits: equal for rows that are one in ClickHouse, such as 1.0
+    and 1.00. Raises MissingValue for one that the table cannot hold."""
+    parts: list[bytes] = []
+    for column in table.key:
+        try:
+            parts.append(table.codec(column).encode(row[column]))
+        except _UNENCODABLE as error:
+            told = f"column {column} ({table.columns[column]}): {error}"
+            raise MissingValue(f"{table.name}: {told}") from None
+    return b"".join(parts).hex()
 
 
 def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values]) -> list[Line]:
@@ -69,7 +79,7 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values])
             codec = codecs.get(column) or codecs.setdefault(column, table.codec(column))
             try:
                 parts.append(codec.encode(row[column]))
-            except (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError) as error:
+            except _UNENCODABLE as error:
                 raise RowRefused(state.at, f"column {column} ({table.columns[column]}): {error}") from None
         parts += [kept[column] for column in more]
         for name, value in zip(OWN_COLUMNS, own, strict=True):
@@ -81,10 +91,10 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values])
 
 
 def _check_places(table: Table, row: Row) -> None:
-    """Raise Unfit for a value without a column. A NULL without a type waits for its first value."""
+    """Raise UnfitColumn for a value without a column. A NULL without a type waits for its first value."""
     for column, value in row.items():
         if value is not None and column not in table.columns and column not in table.computed:
-            raise Unfit(f"{table.name} has no column {column}, and a row has a value for it")
+            raise UnfitColumn(f"{table.name} has no column {column}, and a row has a value for it")
 
 
 def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:
@@ -110,25 +120,22 @@ def _held_rows(
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
     codecs = [table.codec(name) for name in names]
     chosen = ", ".join(map(identifier, names))
-    bound = f"SETTINGS max_result_bytes = {most_bytes}, result_overflow_mode = 'throw'"
-    texts = {_key_of(table, state): state.text for state in states}
+    bound = f"SETTINGS max_result_bytes = {most_bytes}"
     found: dict[str, Values] = {}
     for keys in _keys(table, states):
         data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
         for values in _read(data, codecs):
-            text = texts.get(b"".join(values[: len(table.key)]))
-            if text is not None:
-                found[text] = dict(zip(names, values, strict=True))
+            found[b"".join(values[: len(table.key)]).hex()] = dict(zip(names, values, strict=True))
     return found
 
 
 def last_versions(
     client: ClickHouseClient, table: Table, states: Sequence[State]
 ) -> Iterator[tuple[State, Held]]:
-    """The rows that are there, deleted ones too, with their highest versions. Raises RowRefused."""
+    """The rows that are there, deleted ones too, with their highest versions."""
     key = ", ".join(map(identifier, table.key))
     codecs = [table.codec(name) for name in (*table.key, _VERSION, _PARTITION)]
-    by_key = {_key_of(table, state): state for state in states}
+    by_key = {state.text: state for state in states}
     name = f"the row with this key in {table.name}"
     for keys in _keys(table, states):
         data = client.query(
@@ -136,17 +143,10 @@ def last_versions(
             f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
         )
         for *values, version, partition in _read(data, codecs):
-            state = by_key.get(b"".join(values))
+            state = by_key.get(b"".join(values).hex())
             if state is not None:
                 start = next(at for at in range(len(partition)) if partition[at] < 128) + 1
                 yield state, Held(name, int.from_bytes(version, "little"), partition[start:].decode() or None)
-
-
-def _encoded(table: Table, column: str, value: object, at: int) -> bytes:
-    try:
-        return table.codec(column).encode(value)
-    except (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError) as error:
-        raise RowRefused(at, f"column {column} ({table.columns[column]}): {error}") from None
 
 
 def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
@@ -154,8 +154,8 @@ def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
     chosen = ", ".join(map(identifier, table.key))
     shape = ", ".join(f"{identifier(name)} {table.columns[name]}" for name in table.key)
     for start in range(0, len(states), _READ_AT_ONCE):
-        data = b"".join(_key_of(table, state) for state in states[start : start + _READ_AT_ONCE])
-        rows = f"format(RowBinary, {literal(shape)}, unhex('{data.hex()}'))"
+        data = "".join([state.text for state in states[start : start + _READ_AT_ONCE]])
+        rows = f"format(RowBinary, {literal(shape)}, unhex('{data}'))"
         yield f"({chosen}) IN (SELECT {chosen} FROM {rows})"
 
 

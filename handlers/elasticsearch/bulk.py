@@ -11,6 +11,7 @@ from handlers.api import TargetUnavailable
 from handlers.elasticsearch.client import SearchClient, told
 from handlers.http.client import is_denied, is_passing
 from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
+from handlers.versioned.memory import Unfit
 
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
@@ -84,7 +85,9 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
             late.append(item)
         elif _is_passing(status, error):
             unavailable = TargetUnavailable(f"_bulk of {path[1:]}: {told(error)}")
-        elif status == 400 and error.get("type") != "index_closed_exception":
+        elif _is_of_index(error):
+            raise Unfit(f"_bulk of {path[1:]}: {status}: {told(error)}")
+        elif status == 400:
             refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
             raise RequestRefused(f"_bulk of {path[1:]}: {status}: {told(error)}")
@@ -94,6 +97,12 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
     if refused:
         raise refused[0]
     return late
+
+
+def _is_of_index(error: dict[str, Any]) -> bool:
+    """Whether the index refuses all documents."""
+    of_pipeline = str(error.get("reason")).startswith("pipeline with id [")
+    return error.get("type") == "index_closed_exception" or of_pipeline
 
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:

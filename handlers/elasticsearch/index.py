@@ -11,7 +11,7 @@ import msgspec
 
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD
 from handlers.options.templates import Template
-from handlers.versioned.memory import Memory, Unfit, recalled
+from handlers.versioned.memory import Memory, Unfit, UnfitColumn, recalled
 
 MEMORY = "memory_"
 """Fields in `ORIGIN`."""
@@ -30,6 +30,8 @@ class Index(msgspec.Struct, frozen=True):
     columns: Mapping[str, Any]
     """Name -> field."""
     memory: Memory
+    keeps_source: bool
+    """Whether `_source` gives a document back as it was sent."""
 
     @property
     def path(self) -> str:
@@ -37,13 +39,18 @@ class Index(msgspec.Struct, frozen=True):
         return f"/{quote(self.name, safe='')}"
 
 
-def index_of(name: str, mappings: Mapping[str, Any]) -> Index:
-    """Raises Unfit."""
+def index_of(name: str, told: Mapping[str, Any]) -> Index:
+    """`told`: what the cluster says about the index. Raises Unfit."""
+    mappings = told.get("mappings") or {}
+    _check_writes(name, told, mappings)
+    source = mappings.get("_source") or {}
+    mode = (((told.get("settings") or {}).get("index") or {}).get("mapping") or {}).get("source") or {}
+    keeps_source = source in ({}, {"enabled": True}) and mode.get("mode", "stored") == "stored"
     fields = _fields(mappings)
     own = (fields.get(ORIGIN) or {}).get("properties") or {}
     _check_origin(name, own)
     texts = {key: field.get("null_value", "") for key, field in own.items() if key.startswith(MEMORY)}
-    return Index(name, fields, recalled(name, texts))
+    return Index(name, fields, recalled(name, texts), keeps_source)
 
 
 def index_name(template: Template, database: str, table: str) -> str:
@@ -60,7 +67,7 @@ def index_name(template: Template, database: str, table: str) -> str:
 
 
 def check_names(index: Index, columns: Iterable[str]) -> None:
-    """Raises Unfit for columns whose names no document can have, alone or beside the others."""
+    """Raises UnfitColumn for columns whose names no document can have, alone or beside the others."""
     names = {*index.columns, *columns}
     for name in columns:
         parts = name.split(".")
@@ -73,7 +80,7 @@ def check_names(index: Index, columns: Iterable[str]) -> None:
             because = f"with the dot it is a part of {parent}, which is a column, too"
         else:
             continue
-        raise Unfit(
+        raise UnfitColumn(
             f"{index.name}: no document can have the column {name!r}: {because}. Leave it out by the table's "
             f"rules (columns: exclude), or rename it in the source"
         )
@@ -88,6 +95,19 @@ def _fields(mappings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
         else:
             found[start + name] = field
     return found
+
+
+def _check_writes(name: str, told: Mapping[str, Any], mappings: Mapping[str, Any]) -> None:
+    """Raises Unfit where no document can be written again, or not each one be found."""
+    alias = (told.get("aliases") or {}).get(name) or {}
+    for is_so, because in (
+        ("data_stream" in told, "is a data stream, which takes no new version of a document"),
+        ((mappings.get("_routing") or {}).get("required"), "requires a routing, and a row has none"),
+        ("filter" in alias, "is an alias with a filter: a TRUNCATE would not find all documents"),
+        (alias.get("is_write_index") is False, "is an alias that takes no writes"),
+    ):
+        if is_so:
+            raise Unfit(f"{name} {because}. Lead the table to an index of its own (option index)")
 
 
 def _check_origin(index: str, found: Mapping[str, Any]) -> None:

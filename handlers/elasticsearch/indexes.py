@@ -29,7 +29,7 @@ from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit
 from handlers.versioned.new_columns import new_columns
 
-_FOUND = "?filter_path=*.mappings"
+_FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"
 """In `_meta` of an index that is not finished."""
 _READ_AT_ONCE = 1_000
@@ -55,7 +55,7 @@ class Indexes:
     def name_of(self, database: str, table: str) -> str:
         return f"index {index_name(self._template, database, table)}"
 
-    def key_of(self, row: Row, key_columns: tuple[str, ...] | None) -> str:
+    def key_of(self, place: Index | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
         return checked_id(row, key_columns)
 
     def find(self, database: str, table: str) -> Index | None:
@@ -63,19 +63,20 @@ class Indexes:
 
     def _named(self, name: str) -> Index | None:
         path = f"/{quote(name, safe='')}"
-        answer = self._client.request("GET", f"{path}/_mapping{_FOUND}", may=(404,))
+        answer = self._client.request("GET", f"{path}{_FOUND}", may=(404,))
         if answer.status == 404:
             if error_type(answer.body) == "index_not_found_exception":
                 return None
-            raise TargetUnavailable(f"{path[1:]}/_mapping: somebody else answers 404, no cluster does")
+            raise TargetUnavailable(f"{path[1:]}: somebody else answers 404, no cluster does")
         found = {} if not isinstance(answer.body, dict) else answer.body
         if len(found) > 1:
             listed = ", ".join(sorted(found))
             raise Unfit(f"{name} is an alias of several indexes ({listed}): a document has to be in one")
-        mappings = next((one.get("mappings") or {} for one in found.values()), {})
+        told_: Mapping[str, Any] = next(iter(found.values()), {})
+        mappings = told_.get("mappings") or {}
         if _MAKING in (mappings.get("_meta") or {}):
             self._finish(path, mappings)
-        return index_of(name, mappings)
+        return index_of(name, told_)
 
     def last_version(self, place: Index) -> int:
         query = {
@@ -97,6 +98,12 @@ class Indexes:
     def lacking(
         self, place: Index | None, states: Sequence[State], key: Sequence[str]
     ) -> Mapping[str, Field]:
+        if place is not None and key and place.memory.key not in ((), tuple(key)):
+            raise Unfit(
+                f"the documents of {place.name} have ids of {', '.join(place.memory.key)}, and the source's "
+                f"primary key is {', '.join(key)}: two rows could have one id. Lead the table to another "
+                f"index (option index), with a new snapshot of it"
+            )
         known = {} if place is None else place.columns
         found = fields_of(new_columns(states, known))
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
@@ -118,7 +125,7 @@ class Indexes:
         answer = self._client.request("PUT", path, body, may=(400,))
         # Another worker may have made it.
         if answer.status == 400 and error_type(answer.body) != "resource_already_exists_exception":
-            raise RequestRefused(f"the index {index} cannot be made: {told(answer.body)}")
+            raise Unfit(f"the index {index} cannot be made: {told(answer.body)}")
 
     def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
         """The second half of making an index, done by whoever finds it: templates may say `dynamic`."""
@@ -138,7 +145,7 @@ class Indexes:
         if because is not None:
             now = self._named(place.name)
             if now is not None and now.memory.number < memory.number:
-                raise RequestRefused(f"{place.name} cannot remember where it is fed from: {because}")
+                raise Unfit(f"{place.name} cannot remember where it is fed from: {because}")
 
     def _map(self, place: Index, fields: Mapping[str, Field]) -> str | None:
         """Add fields; returns why the cluster refuses them."""
@@ -181,9 +188,12 @@ class Indexes:
 
     def _held(self, place: Index, ids: Sequence[str], is_bounded: bool) -> Mapping[str, Mapping[str, Any]]:
         """Id -> the document as it is. Raises AnswerTooLarge, Unfit."""
+        if not place.keeps_source:
+            raise Unfit(
+                f"{place.name} keeps no whole _source (see _source in its mapping): what an update does not "
+                f"send would be lost"
+            )
         found = self._documents(place, ids, "", self._options.max_bytes if is_bounded else None)
-        if any(each.source is None for each in found):
-            raise Unfit(f"{place.name} keeps no _source: what an update does not send would be lost")
         return {each.id: each.source or {} for each in found}
 
     def _documents(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
+from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.options import FilesOptions
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
 
 _MAX_OPEN = 256
-
-# The disk, not the batch: full, gone, or read-only since it found an error.
-_DISK = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
-    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
-)
 
 log = get_logger("handlers.files")
 
@@ -69,7 +63,7 @@ class FilesHandler(Handler):
         """Returns when the batch is on disk.
 
         Raises Rejected for a value without a form in JSON, or that does not fit its column of Parquet;
-        TargetUnavailable for a disk that is full or out of order, and a store that is away; OSError for
+        TargetUnavailable for a disk that is full or out of order, and a store that is away; UnfitPlace for
         anything else that the system or the store refuses (a missing right).
         """
         if self._parquet is not None:
@@ -82,9 +76,9 @@ class FilesHandler(Handler):
         try:
             size = file.write(lines, self.clock())
         except OSError as error:
-            if error.errno in _DISK:
+            if error.errno in OF_THE_DISK:
                 raise TargetUnavailable(f"{self._directory}: {error.strerror}") from error
-            raise
+            raise UnfitPlace(str(error)) from error
         if size >= self._options.rotate_bytes:
             # The batch is safe: a name that cannot be given now must not have it written twice.
             self._finish(file)

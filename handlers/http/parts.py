@@ -22,19 +22,20 @@ class RowRefused(Exception):
         self.at = at
 
 
-def by_halves(start: int, end: int, send: Callable[[int, int], None]) -> None:
-    """Call `send(start, end)`, and where that raises Refused, one half of it after the other.
+def by_halves(borders: Sequence[int], send: Callable[[int, int], None]) -> None:
+    """Call `send(start, end)` for what is between the first border and the last. If that raises Refused, one
+    half of it after the other, parted at a border.
 
-    Raises RowRefused with the first place that is refused alone, and what else `send` raises.
+    Raises RowRefused with the start of the first part that is refused alone, and what else `send` raises.
     """
     try:
-        send(start, end)
+        send(borders[0], borders[-1])
     except Refused as error:
-        if end - start == 1:
-            raise RowRefused(start, str(error)) from None
-        middle = (start + end) // 2
-        by_halves(start, middle, send)
-        by_halves(middle, end, send)
+        if len(borders) == 2:
+            raise RowRefused(borders[0], str(error)) from None
+        middle = len(borders) // 2
+        by_halves(borders[: middle + 1], send)
+        by_halves(borders[middle:], send)
 
 
 def chunks(lines: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
@@ -62,6 +63,6 @@ def in_parts(
     """
     for start, end in chunks(rows, most_bytes):
         try:
-            by_halves(start, end, send)
+            by_halves(range(start, end + 1), send)
         except RowRefused as error:
             raise RowRefused(places[error.at], str(error)) from None

@@ -20,7 +20,7 @@ from handlers.api import (
     TargetUnavailable,
 )
 from handlers.change_json import json_row, line
-from handlers.failures import behind
+from handlers.failures import UnfitPlace, behind
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import client_logger
 from handlers.kafka.settings import check_properties, client_settings, producer_settings
@@ -28,6 +28,7 @@ from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
+from handlers.rows import is_move
 
 # https://kafka.apache.org/documentation/#topicconfigs names no rule; Kafka's own is in
 # org.apache.kafka.common.internals.Topic.
@@ -42,6 +43,7 @@ _OF_THE_MESSAGE = frozenset(
         KafkaError.INVALID_TIMESTAMP,
     }
 )
+_NO_RIGHT = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _DOWN = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -141,9 +143,14 @@ class KafkaHandler(Handler):
                 message = self._message(batch, change, traced=traced)
             except (TypeError, ValueError) as error:
                 raise _rejected(batch, at, error) from None
-            if message is not None:
-                messages.append(message)
-                places.append(at)
+            if message is None:
+                continue
+            # Behind the row under its new key, so that it stays if that is refused; a log keeps its order.
+            is_moved = places[-1:] == [at - 1] and is_move(batch.changes[at - 1], change)
+            is_first = is_moved and self._options.value == "after" and messages[-1].key != message.key
+            place = len(messages) - is_first
+            messages.insert(place, message)
+            places.insert(place, at)
         self._deliver(batch, topic, messages, places)
 
     def close(self) -> None:
@@ -235,7 +242,9 @@ class KafkaHandler(Handler):
 
     def _failure(self, topic: str, error: KafkaError) -> Exception:
         if error.code() in UNKNOWN_TOPIC:
-            return Undelivered(f"there is no topic {topic}, and the brokers make none: create it")
+            return UnfitPlace(f"there is no topic {topic}, and the brokers make none: create it")
+        if error.code() in _NO_RIGHT:
+            return UnfitPlace(f"topic {topic}: {error.str()}: give the user the right to write to it")
         if error.code() in _DOWN or error.retriable() or error.fatal():
             trouble = self._outbox.trouble() if self._outbox is not None else None
             reason = f"{error.str()} ({trouble})" if trouble else error.str()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
@@ -121,10 +122,10 @@ class RedisHandler(Handler):
 
     def _write(self, batch: Batch, states: dict[str, KeyState]) -> None:
         held: dict[str, bytes | None] = {}
-        if self._options.value == "json":
-            unfinished = to_complete(states)
+        if self._options.value == "json" and (unfinished := to_complete(states)):
             # No other batch of these rows runs meanwhile: what is read now is what is there then.
-            held = dict(zip(unfinished, self._target.values(unfinished), strict=True)) if unfinished else {}
+            with _told_of(batch, [states[key].at for key in unfinished]):
+                held = dict(zip(unfinished, self._target.values(unfinished), strict=True))
         commands: list[Command] = []
         places: list[int] = []
         for key, state in states.items():
@@ -138,11 +139,8 @@ class RedisHandler(Handler):
                 raise Rejected(_told(batch, state.at, error), at=state.at) from None
             commands += ours
             places += [state.at] * len(ours)
-        try:
+        with _told_of(batch, places):
             self._target.transaction(commands)
-        except CommandRefused as error:
-            at = places[error.place]
-            raise Rejected(_told(batch, at, error), at=at) from None
 
     def _empty(self, name: TableName) -> None:
         table = str(name)
@@ -157,6 +155,16 @@ class RedisHandler(Handler):
 def _whole_tables(log: BoundLogger, handles: Callable[[str], bool]) -> WholeTables:
     # The option `truncate` is about DROP TABLE, too, and is looked at when the table's keys are known.
     return WholeTables(True, True, "keys of a renamed table stay under its former name", handles, log)
+
+
+@contextmanager
+def _told_of(batch: Batch, places: Sequence[int]) -> Iterator[None]:
+    """Raises Rejected where one of these commands is refused; `places`: of their changes."""
+    try:
+        yield
+    except CommandRefused as error:
+        at = places[error.place]
+        raise Rejected(_told(batch, at, error), at=at) from None
 
 
 def _told(batch: Batch, at: int, error: Exception) -> str:

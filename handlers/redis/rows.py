@@ -14,7 +14,7 @@ from handlers.redis.target import Command
 from handlers.rows import ValueUntold, check_told
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(dict).decode
 
 
 class KeyState(msgspec.Struct):
@@ -122,11 +122,11 @@ def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int 
     row = json_row(state.fields)
     if not state.whole and held is not None:
         try:
-            known = _decode(held)
-        except msgspec.DecodeError:  # not written by this handler
-            known = None
-        if isinstance(known, dict) and row is not None:
-            row = {**known, **row}
+            row = {**_decode(held), **(row or {})}
+        except msgspec.DecodeError:
+            raise TypeError(
+                "the row lacks columns, and its key holds no JSON object to take them from"
+            ) from None
     command: Command = ("SET", key, _encode(row))
     return [command if expire_ms is None else (*command, "PX", expire_ms)]
 

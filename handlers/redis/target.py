@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import ClusterDownError, NoPermissionError, TryAgainError
+from redis.exceptions import ClusterDownError, NoPermissionError, OutOfMemoryError, TryAgainError
 from redis.retry import Retry
 
 from handlers.api import TargetUnavailable
@@ -28,8 +28,13 @@ _URLS = "a URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380/0 o
 
 # First words of answers that say nothing about the command: https://redis.io/docs/latest/develop/reference/
 # protocol-spec/#simple-errors and src/server.c, `createSharedObjects`.
-_DOWN = frozenset(("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF"))
-_DOWN_ERRORS = (redis.ReadOnlyError, ClusterDownError, TryAgainError)
+_DOWN = frozenset(
+    ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM", "NOPERM")
+)
+_DOWN_ERRORS = (redis.ReadOnlyError, OutOfMemoryError, ClusterDownError, NoPermissionError, TryAgainError)
+
+
+_OTHER_TYPE = "WRONGTYPE"
 
 
 class CommandRefused(Exception):
@@ -42,7 +47,7 @@ class CommandRefused(Exception):
 
 
 class RefusedByRedis(Exception):
-    """Redis refused all of it; it may take it later (out of memory, a missing permission)."""
+    """Redis refused all of it, for a reason that is not known here."""
 
 
 def check_url(url: str) -> str | None:
@@ -101,16 +106,19 @@ class RedisTarget:
                     f"Redis at {self.name}: {told[-1]} replicas have what was written, the option "
                     f"wait_replicas asks for {self._wait_replicas}"
                 )
-        for place, answer in enumerate(answers):
-            if isinstance(answer, redis.ResponseError):
-                raise CommandRefused(place, _answer(answer)) from None
-        return list(answers)
+        return _carried_out(answers)
 
     def values(self, keys: Sequence[str]) -> list[bytes | None]:
-        """What string keys hold; None for those that are missing or no strings. Raises as `transaction`."""
+        """What string keys hold; None for those that are missing. Raises as `transaction`."""
         with self._used() as client:
-            found: Any = client.mget(keys)
-        return list(found)
+            pipeline = client.pipeline(transaction=False)
+            for key in keys:
+                pipeline.get(key)
+            answers = pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, redis.RedisError) and not _answer(answer).startswith(_OTHER_TYPE):
+                    raise answer
+        return _carried_out(answers)
 
     def remove(self, start: str) -> int:
         """Remove all keys that begin with `start`; how many there were. Raises as `transaction`."""
@@ -195,6 +203,14 @@ class RedisTarget:
         except NoPermissionError as error:
             log.warning("redis_connections_not_ended", server=self.name, error=_answer(error))
         self._abandoned.clear()
+
+
+def _carried_out(answers: Sequence[Any]) -> list[Any]:
+    """Raises CommandRefused for the first that was not."""
+    for place, answer in enumerate(answers):
+        if isinstance(answer, redis.ResponseError):
+            raise CommandRefused(place, _answer(answer)) from None
+    return list(answers)
 
 
 def _answer(error: Exception) -> str:

@@ -33,6 +33,8 @@ class State(msgspec.Struct):
     partition: str
     time: int
     """Of the source, in milliseconds."""
+    leaves: bool = False
+    """Whether it is of the former key of a row that moved: it is written after the row under its new key."""
     of_several: bool = False
     """Whether `row` has values of earlier changes, too: which of them is to blame cannot be told then."""
 
@@ -78,6 +80,7 @@ def last_states(
                 version=version(change),
                 partition=partition_of(batch, change),
                 time=change.source_time_ms,
+                leaves=change.moves_key and change.op != "insert",
             )
         except (MissingValue, TypeError, BeyondVersions, ValueUntold) as error:
             raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from handlers.failures import UnfitPlace
 from handlers.versioned.versions import Topic
 
 _NUMBER = re.compile(r"_(\d+)$")
@@ -21,8 +22,12 @@ _PARTITIONS = 2
 """So many are remembered: the only question is whether there are several."""
 
 
-class Unfit(Exception):
+class Unfit(UnfitPlace):
     """The server, or its table or index, cannot take a table's rows. The message says why, and what to do."""
+
+
+class UnfitColumn(Exception):
+    """The table or index has no place for a column that some rows have. The message says what to do."""
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,6 +41,8 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first that rows have come from."""
     epoch: int = 0
     """The highest option `epoch` that it was written under."""
+    key: tuple[str, ...] = ()
+    """The columns of the rows' primary key; empty: not known yet."""
     number: int = 0
     """Of the revision, and not in its text; 0: there is none."""
 
@@ -70,14 +77,21 @@ def recalled(place: str, texts: Mapping[str, str]) -> Memory:
 
 
 def remembering(
-    memory: Memory, *, table: str, topics: Sequence[Topic], epoch: int, partitions: Iterable[str] = ()
+    memory: Memory,
+    *,
+    table: str,
+    topics: Sequence[Topic],
+    epoch: int,
+    key: Sequence[str] = (),
+    partitions: Iterable[str] = (),
 ) -> Memory:
     """The memory as it has to be before any change of these is written.
 
     >>> remembering(Memory(epoch=2), table="t.t", topics=[], epoch=1, partitions=["cdc[1]", "cdc[0]"])
-    Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2, number=0)
+    Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2, key=(), number=0)
     """
     known = memory.partitions
     if len(known) < _PARTITIONS:
         known = tuple(dict.fromkeys((*known, *sorted(partitions))))[:_PARTITIONS]
-    return Memory(table, tuple(topics), known, max(memory.epoch, epoch), memory.number)
+    ids = memory.key or tuple(key)
+    return Memory(table, tuple(topics), known, max(memory.epoch, epoch), ids, memory.number)

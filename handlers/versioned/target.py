@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,7 +17,7 @@ from handlers.options.templates import place_of
 from handlers.progress.passing_over import PassingOver
 from handlers.versioned.last_states import State, last_states, partition_of
 from handlers.versioned.late_rows import Held, check_late
-from handlers.versioned.memory import Memory, Unfit, remembering
+from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
 
@@ -68,7 +69,7 @@ class Dialect(Protocol[P]):
     def name_of(self, database: str, table: str) -> str:
         """The name of a table's place, for people."""
 
-    def key_of(self, row: Row, key_columns: tuple[str, ...] | None) -> str:
+    def key_of(self, place: P | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
         """The text of a row's key. Raises MissingValue, TypeError."""
 
     def find(self, database: str, table: str) -> P | None:
@@ -120,7 +121,7 @@ class VersionedTarget(Generic[P]):
         )
 
     def handle(self, batch: Batch) -> None:
-        """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, RowMoved, ColumnsChanged."""
+        """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, UnfitColumn, RowMoved, ColumnsChanged."""
 
         def kind(at: int) -> tuple[bool, tuple[str, ...] | None]:
             change = batch.changes[at]
@@ -176,15 +177,16 @@ class VersionedTarget(Generic[P]):
             versions = versions_of(
                 batch, former.topics, base=self._options.epoch, again=self._options.topic_again
             )
+            key = (batch.changes[rows[0]].key_columns if rows else None) or ()
             memory = remembering(
                 former,
                 table=str(named),
                 topics=versions.topics,
                 epoch=self._options.epoch,
+                key=key,
                 partitions={partition_of(batch, batch.changes[at]) for at in rows},
             )
-            states = last_states(batch, versions.of, self._dialect.key_of, rows)
-            key = (batch.changes[rows[0]].key_columns if rows else None) or ()
+            states = last_states(batch, versions.of, partial(self._dialect.key_of, place), rows)
             lacking = self._dialect.lacking(place, states, key)
             if not rows and (place is None or lacking):
                 return None
@@ -240,7 +242,7 @@ class VersionedTarget(Generic[P]):
     def _add(self, place: P, columns: Mapping[str, Any]) -> None:
         if not self._options.create:
             listed = ", ".join(f"{name} ({kind})" for name, kind in sorted(columns.items()))
-            raise Unfit(f"{place.name} lacks {listed}, and create is false: add them")
+            raise UnfitColumn(f"{place.name} lacks {listed}, and create is false: add them")
         self._dialect.add(place, columns)
 
     # ---- statements

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
@@ -23,10 +24,11 @@ from handlers.api import (
     TargetUnavailable,
 )
 from handlers.change_json import line
-from handlers.failures import behind
-from handlers.http.client import HttpClient, is_passing, trusted
+from handlers.failures import UnfitPlace, behind
+from handlers.http.client import HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
 from handlers.options.templates import Template, place_of
+from handlers.rows import borders
 from handlers.webhook.options import WebhookOptions, address, literal_start
 
 _encode = msgspec.json.Encoder().encode
@@ -34,8 +36,8 @@ _encode = msgspec.json.Encoder().encode
 _SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words
 _SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
-_WRONG_ADDRESS = frozenset((401, 403, 404, 405, 407, 410, 411, 421, 426, 431, 451))
-"""Whatever is sent like this is refused: the address, the method or the credentials are wrong."""
+_WRONG_ADDRESS = frozenset((404, 405, 410, 411, 421, 426, 431, 451))
+"""Whatever is sent like this is refused: the address or the method is wrong for this table."""
 
 
 class WebhookHandler(Handler):
@@ -64,10 +66,9 @@ class WebhookHandler(Handler):
                 lines.append(line(change, batch.database, batch.name)[:-1])
             except TypeError as error:
                 raise Rejected(f"{place_of(change, batch.table)}: {error}", at=at) from None
-        for start in range(0, len(lines), self._options.max_changes):
-            end = min(start + self._options.max_changes, len(lines))
+        for parts in self._requests(batch.changes):
             try:
-                by_halves(start, end, lambda first, last: self._send(batch, lines, first, last))
+                by_halves(parts, lambda first, last: self._send(batch, lines, first, last))
             except RowRefused as refused:
                 place = place_of(batch.changes[refused.at], batch.table)
                 raise behind(refused.at, Rejected(f"{place}: {refused}", at=refused.at)) from None
@@ -108,9 +109,16 @@ class WebhookHandler(Handler):
             for one in (text, *_SEPARATORS.split(text)):
                 yield from (one, unquote(one))
 
+    def _requests(self, changes: Sequence[Change]) -> Iterator[Sequence[int]]:
+        """The borders of each request's parts."""
+        parts, start = borders(changes, 0, len(changes)), 0
+        while parts[start] < len(changes):
+            end = max(bisect_right(parts, parts[start] + self._options.max_changes) - 1, start + 1)
+            yield parts[start : end + 1]
+            start = end
+
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
-        """Send changes `start` to `end`. Raises Refused if a part of them may be taken, RowRefused if none,
-        and TargetUnavailable."""
+        """Send changes `start` to `end`. Raises Refused, and TargetUnavailable."""
         assert self._client is not None, "handle comes after open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
@@ -119,16 +127,14 @@ class WebhookHandler(Handler):
             answer = self._client.request(
                 self._options.method, url, content=body, headers=headers, only_status=True
             )
-            if is_passing(answer.status):
+            if is_passing(answer.status) or is_denied(answer.status):
                 raise self._client.unavailable(answer, clock=self.clock)
+            if answer.status in _WRONG_ADDRESS:
+                raise UnfitPlace(self._client.fault(answer))
         except TargetUnavailable as error:
             raise behind(start, error) from None
-        if answer.status < 300:
-            return
-        reason = self._client.fault(answer)
-        if answer.status < 400 or answer.status in _WRONG_ADDRESS:
-            raise RowRefused(start, reason)
-        raise Refused(reason)
+        if not answer.is_success:
+            raise Refused(self._client.fault(answer))
 
     def _body(self, batch: Batch, lines: Sequence[bytes]) -> bytes:
         if self._options.format == "ndjson":

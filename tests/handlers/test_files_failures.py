@@ -16,6 +16,7 @@ import pytest
 from files_lab import batch, finished, offsets, opened, parts
 
 from handlers import Rejected, TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.files import table_file
 from handlers.testing import make_batch
 
@@ -37,7 +38,7 @@ def test_a_batch_that_failed_halfway_leaves_nothing_and_can_be_retried(tmp_path:
         handler.handle(batch(0, 2))
         (part,) = parts(tmp_path)
         size = part.stat().st_size
-        with disk_that_ends_at(size + 50), pytest.raises(OSError, match="File too large"):
+        with disk_that_ends_at(size + 50), pytest.raises(UnfitPlace, match="File too large"):
             handler.handle(batch(2, 50))
         assert part.stat().st_size == size
         handler.handle(batch(2, 50))
@@ -45,7 +46,11 @@ def test_a_batch_that_failed_halfway_leaves_nothing_and_can_be_retried(tmp_path:
 
 
 def test_a_first_batch_that_failed_leaves_no_file(tmp_path: Path) -> None:
-    with opened(tmp_path) as handler, disk_that_ends_at(50), pytest.raises(OSError, match="File too large"):
+    with (
+        opened(tmp_path) as handler,
+        disk_that_ends_at(50),
+        pytest.raises(UnfitPlace, match="File too large"),
+    ):
         handler.handle(batch(0, 5))
     assert finished(tmp_path) == parts(tmp_path) == []
 
@@ -90,11 +95,12 @@ def test_a_disk_that_is_full_or_out_of_order_makes_the_batch_wait(
     assert offsets(*finished(tmp_path)) == [0, 1, 2]
 
 
-def test_what_is_in_the_way_is_an_error_like_any_other(tmp_path: Path) -> None:
+def test_what_is_in_the_way_of_a_table_makes_it_wait(tmp_path: Path) -> None:
     with opened(tmp_path) as handler:
         (tmp_path / "lake" / "shop").write_text("in the way")
-        with pytest.raises(NotADirectoryError):
+        with pytest.raises(UnfitPlace, match="Not a directory") as caught:
             handler.handle(batch(0))
+        assert caught.value.others_go_on
 
 
 def test_a_value_without_a_form_is_rejected_with_its_place(tmp_path: Path) -> None:

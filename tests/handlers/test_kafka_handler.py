@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 from kafka_reader import read
 
 from handlers import Batch, HandlerContext, PartialFailure, Rejected, TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.kafka import delivery
-from handlers.kafka.handler import KafkaHandler, Undelivered
+from handlers.kafka.handler import KafkaHandler
 from handlers.testing import make_batch, opened
 from worker.local.broker import Broker
 from worker.local.broker_settings import free_port
@@ -251,7 +252,7 @@ def test_a_message_without_a_key_is_refused_by_a_compacted_topic(
 def test_a_topic_that_is_not_there_is_named_until_somebody_makes_it(broker: Broker, topic: str) -> None:
     missing = f"{topic}-missing"
     with opened(handler_of(broker, missing, timeout="2s")) as handler:
-        with pytest.raises(Undelivered, match=f"there is no topic {missing}"):
+        with pytest.raises(UnfitPlace, match=f"there is no topic {missing}"):
             handler.handle(orders({"id": 1}))
         broker.create_topic(missing)
         handler.handle(orders({"id": 1}))

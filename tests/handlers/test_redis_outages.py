@@ -137,16 +137,31 @@ def refuses_for_now(server: RedisNode, told: str, **options: str) -> None:
         handler.handle(batch)
 
 
-def test_a_server_without_memory_refuses_without_telling_the_row(own_redis: Callable[[], RedisNode]) -> None:
+def test_a_server_without_memory_is_waited_for_and_tells_no_row(own_redis: Callable[[], RedisNode]) -> None:
     server = own_redis()
     with redis.Redis.from_url(server.url) as client:
         client.config_set("maxmemory", "1mb")
         with opened(RedisHandler(url=server.url)) as handler:
             batch = make_batch("shop.orders", [{"id": 1, "card": "4111-1111"}], key="id")
-            with pytest.raises(RefusedByRedis, match="maxmemory") as caught:
+            with pytest.raises(TargetUnavailable, match="maxmemory") as caught:
                 handler.handle(batch)
             assert "4111" not in str(caught.value)
             client.config_set("maxmemory", "0")
+            handler.handle(batch)
+        assert client.hget("shop:orders:1", "card") == b"4111-1111"
+
+
+def test_a_user_without_a_right_is_waited_for(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL SETUSER narrow on >p ~other:* +@all")
+        url = f"redis://narrow:p@{server.url.rpartition('@')[2]}"
+        with opened(RedisHandler(url=url)) as handler:
+            batch = make_batch("shop.orders", [{"id": 1, "card": "4111-1111"}], key="id")
+            with pytest.raises(TargetUnavailable, match="no permissions") as caught:
+                handler.handle(batch)
+            assert "4111" not in str(caught.value)
+            client.execute_command("ACL SETUSER narrow ~shop:*")
             handler.handle(batch)
         assert client.hget("shop:orders:1", "card") == b"4111-1111"
 

@@ -14,6 +14,8 @@ from redis_lab import RedisLab, orders
 from servers.redis_node import RedisNode
 from structlog.testing import capture_logs
 
+from handlers import Rejected
+
 TYPES = {"id": "bigint", "name": "varchar(60)", "note": "text"}
 
 
@@ -166,6 +168,21 @@ def test_a_key_of_another_kind_is_written_over(lab: RedisLab) -> None:
 
 
 # ---- columns, expiry, truncate
+
+
+@pytest.mark.parametrize("held", ["no object", "[1]", {"id": "1", "doc": "long"}])
+def test_an_update_that_lacks_columns_is_rejected_where_they_cannot_be_read(lab: RedisLab, held: Any) -> None:
+    """As after `value: hash` was changed to `json`: the column that does not come would be lost."""
+    if isinstance(held, str):
+        lab.client.set("shop:orders:1", held)
+    else:
+        lab.client.hset("shop:orders:1", mapping=held)
+    update = {"op": "update", "before": None, "after": {"id": 1, "name": "b"}, "lacks": frozenset({"doc"})}
+    with pytest.raises(Rejected, match=r"WRONGTYPE|no JSON object") as caught:
+        lab.apply(orders({"id": 2}, update), value="json")
+    assert caught.value.at == 1
+    found = lab.client.get if isinstance(held, str) else lab.client.hgetall
+    assert found("shop:orders:1") == held
 
 
 def test_only_chosen_columns_are_kept(lab: RedisLab) -> None:

@@ -201,14 +201,17 @@ def test_a_refused_first_change_leaves_nothing_done(hook: HookServer) -> None:
     assert hook.received == []
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 407, 304])
-def test_an_answer_that_is_not_about_the_changes_rejects_the_first_without_looking_further(
-    hook: HookServer, status: int
+@pytest.mark.parametrize(
+    ("status", "others_go_on"),
+    [(401, False), (403, False), (404, True), (405, True), (407, False), (410, True), (304, False)],
+)
+def test_an_answer_that_is_not_about_the_changes_is_waited_for(
+    hook: HookServer, status: int, others_go_on: bool
 ) -> None:
     hook.answer = lambda request: Answer(status)
-    with pytest.raises(Rejected, match=f"answers {status}") as caught:
+    with pytest.raises(TargetUnavailable, match=f"answers {status}") as caught:
         send(hook, orders(20))
-    assert caught.value.at == 0
+    assert caught.value.others_go_on is others_go_on
     assert len(hook.refused) == 1
 
 
@@ -221,7 +224,7 @@ def test_an_answer_that_is_not_about_the_changes_rejects_the_first_without_looki
 )
 def test_a_redirect_is_not_followed_but_told(hook: HookServer, location: str, told: str) -> None:
     hook.answer = lambda request: Answer(307, {"Location": location})
-    with pytest.raises(Rejected, match=told) as caught:
+    with pytest.raises(TargetUnavailable, match=told) as caught:
         send(hook, orders(1))
     assert "token" not in str(caught.value)
     assert len(hook.refused) == 1
@@ -229,7 +232,7 @@ def test_a_redirect_is_not_followed_but_told(hook: HookServer, location: str, to
 
 @pytest.mark.parametrize(
     ("answer", "cause"),
-    [(Answer(503), TargetUnavailable), (Answer(403), Rejected), (Answer(cut=True), TargetUnavailable)],
+    [(Answer(503), TargetUnavailable), (Answer(422), Rejected), (Answer(cut=True), TargetUnavailable)],
 )
 def test_requests_before_the_failed_one_count_as_done(
     hook: HookServer, answer: Answer, cause: type[Exception]

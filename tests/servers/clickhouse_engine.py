@@ -42,7 +42,7 @@ class _Answers(BaseHTTPRequestHandler):
         try:
             with self.one:
                 for name, value in settings.items():
-                    self.session.query(f"SET {name} = {value}")
+                    self.session.query(f"SET {name} = '{value}'")
                 self._send(200, self._run(asked.get("query"), body))
         except RuntimeError as error:
             self._refuse(str(error))

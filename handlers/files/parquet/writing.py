@@ -11,6 +11,7 @@ from typing import Literal
 import pyarrow as pa
 
 from handlers.api import Batch, Change, HandlerContext, Rejected, TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.files.parquet.chain import BrokenFile, Chain, Source, encoded, find, sources_below
 from handlers.files.table_file import check_writable, safe_name
 from handlers.logs import get_logger
@@ -80,17 +81,15 @@ class ParquetFiles:
     def handle(self, batch: Batch) -> None:
         """Returns when all changes of the batch are in files.
 
-        Raises Rejected, TargetUnavailable (for a BrokenFile, too: no change is to blame for it, so none may
-        be skipped or set aside), FormerTopic and FilesError.
+        Raises Rejected, TargetUnavailable, FormerTopic, and UnfitPlace for a BrokenFile and what else a store
+        refuses: no change is to blame for it, so none may be skipped or set aside.
         """
         try:
             self._handle(batch)
-        except BrokenFile as error:
-            raise TargetUnavailable(str(error), others_go_on=True) from error
-        except FilesError as error:
-            if error.is_outage:
+        except (BrokenFile, FilesError) as error:
+            if isinstance(error, FilesError) and error.is_outage:
                 raise TargetUnavailable(str(error)) from error
-            raise
+            raise UnfitPlace(str(error)) from error
 
     def _handle(self, batch: Batch) -> None:
         table = self._table(batch)

@@ -58,6 +58,15 @@ def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
     assert isinstance(answered(status, code), RequestRefused)
 
 
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_page_of_what_stands_before_the_server_is_no_answer(status: int) -> None:
+    """An insert would be taken for done."""
+    with HookServer() as server, opened(ClickHouseHandler(url=server.url)) as it:
+        server.answer = lambda _: Answer(status, {"Content-Type": "text/html; charset=utf-8"}, b"<p>Soon</p>")
+        with pytest.raises(TargetUnavailable, match="Soon"):
+            it.handle(batch())
+
+
 def test_a_wrong_password_is_waited_for(clickhouse: ClickHouseServer) -> None:
     wrong = ClickHouseHandler(**{**clickhouse.options, "password": "wrong-one"})
     with opened(wrong) as it, pytest.raises(TargetUnavailable, match="516") as found:

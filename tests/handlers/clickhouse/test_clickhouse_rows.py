@@ -16,7 +16,7 @@ from handlers.clickhouse.tables import Tables
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 from handlers.versioned.late_rows import RowMoved
-from handlers.versioned.memory import Unfit
+from handlers.versioned.memory import Unfit, UnfitColumn
 from handlers.versioned.target import ColumnsChanged
 
 
@@ -248,6 +248,8 @@ def test_a_row_without_a_key_or_with_a_name_of_ours_is_rejected_alone(
             "holds the rows of o.t",
         ),
         ("({}, name Array(String)) ENGINE = R ORDER BY id", "name is Array"),
+        ("({}, name String) ENGINE = R ORDER BY id PARTITION BY lower(name)", "PARTITION BY of name"),
+        ("({}) ENGINE = R ORDER BY id PARTITION BY _source_time_ms % 7", "PARTITION BY of _source_time_ms"),
     ],
 )
 def test_a_table_of_others_that_cannot_be_written_to_is_a_fault(
@@ -259,7 +261,7 @@ def test_a_table_of_others_that_cannot_be_written_to_is_a_fault(
     text = made.format(own).replace("= R ", "= ReplacingMergeTree(_version, _deleted) ")
     clickhouse.query(f"CREATE DATABASE {database}")
     clickhouse.query(f"CREATE TABLE {database}.t {text}")
-    with handler(clickhouse) as it, pytest.raises(Unfit, match=told):
+    with handler(clickhouse) as it, pytest.raises((Unfit, UnfitColumn), match=told):
         it.handle(batch(database, {"id": 1, "name": "a"}))
 
 

@@ -1,12 +1,17 @@
-"""Rows that a table's sorting key or its partitions are in the way of."""
+"""Tables and users as others have made them, and keys that are one."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
 from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
 
+from handlers import TargetUnavailable
 from handlers.testing import make_batch
 from handlers.versioned.memory import Unfit
 
@@ -40,3 +45,41 @@ def test_a_batch_has_rows_of_more_partitions_than_an_insert_has_by_default(
         assert len(names(clickhouse, database)) == 101
         it.handle(make_batch(f"{database}.t", [truncate], offset=200))
     assert names(clickhouse, database) == {}
+
+
+def test_what_a_users_profile_would_cut_off_is_read_all_the_same(
+    own_clickhouse: Callable[[], ClickHouseServer],
+) -> None:
+    """Whoever explores a database by hand often has these: what is not read of a row would be lost."""
+    server = own_clickhouse()
+    rows = [{"id": number, "name": f"n{number}"} for number in range(20)]
+    lacking = [
+        {"op": "update", "before": None, "after": {"id": row["id"]}, "lacks": {"name"}} for row in rows
+    ]
+    with handler(server) as it:
+        it.handle(make_batch("shop.t", rows, key="id", types=TYPES))
+        server.query("SET limit = 5")
+        it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=100))
+        server.query("SET limit = 0")
+        assert names(server, "shop") == {row["id"]: row["name"] for row in rows}
+        server.query("SET max_execution_time = 0.000001, timeout_overflow_mode = 'break'")
+        with pytest.raises(TargetUnavailable, match="TIMEOUT_EXCEEDED"):
+            it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=200))
+
+
+def test_updates_that_spell_one_key_in_two_ways_are_of_one_row(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    types = {"id": "decimal(10,2)", "a": "int", "b": "int"}
+
+    def update(key: str, told: str, value: int) -> dict[str, Any]:
+        lacks = frozenset({"a", "b"}) - {told}
+        return {"op": "update", "before": None, "after": {"id": Decimal(key), told: value}, "lacks": lacks}
+
+    with handler(clickhouse) as it:
+        it.handle(
+            make_batch(f"{database}.t", [{"id": Decimal("1.00"), "a": 1, "b": 1}], key="id", types=types)
+        )
+        both = [update("1.0", "a", 2), update("1.00", "b", 2), update("1", "a", 3)]
+        it.handle(make_batch(f"{database}.t", both, key="id", types=types, offset=5))
+    assert clickhouse.rows(f"{database}.t") == [{"id": "1.00", "a": 3, "b": 2}]

@@ -23,7 +23,9 @@ SECRET = "never-in-an-error"
 CONTEXT = HandlerContext(worker="w", handler="h", folder=Path())
 ROWS = [{"id": number, "name": "a"} for number in range(3)]
 BATCH = make_batch("shop.orders", ROWS, key="id", types={"id": "int", "name": "text"})
-MEMORY = json.dumps({"table": "shop.orders", "topics": [["test", None]], "partitions": ["test[0]"]})
+MEMORY = json.dumps(
+    {"table": "shop.orders", "topics": [["test", None]], "partitions": ["test[0]"], "key": ["id"]}
+)
 MAPPED = {
     "shop.orders": {
         "mappings": {
@@ -67,7 +69,7 @@ def cluster(
         ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
         ((403, "security_exception"), TargetUnavailable, "security_exception"),
         ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
-        ((400, "index_closed_exception"), RequestRefused, "index_closed"),
+        ((400, "index_closed_exception"), Unfit, "index_closed"),
         ((404, "index_not_found_exception"), RequestRefused, "index_not_found"),
     ],
 )
@@ -144,7 +146,7 @@ def test_a_truncate_waits_for_all_shards(failing: str) -> None:
 
     def answer(request: Received) -> Answer:
         shards = {"_shards": {"total": 2, "successful": 1, "failed": int(failing in request.path)}}
-        return said(200, MAPPED if "_mapping" in request.path else {"hits": {"hits": []}, **shards})
+        return said(200, MAPPED if "filter_path" in request.path else {"hits": {"hits": []}, **shards})
 
     with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
         server.answer = answer
@@ -240,7 +242,7 @@ def test_an_index_made_by_hand_has_a_mapping_that_is_written_to() -> None:
             return said(200, {"has_all_requested": True})
         if "_bulk" in request.path:
             return said(200, {"errors": False, "items": [{"index": {"status": 201}}] * 3})
-        if "_mapping" in request.path:
+        if "filter_path" in request.path:
             return said(200, {"shop.orders": {"mappings": {"properties": properties}}})
         if "_search" in request.path:
             return said(200, {"hits": {"hits": []}})

@@ -15,7 +15,7 @@ from handlers.elasticsearch.client import SearchClient
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.testing import make_batch
-from handlers.versioned.memory import Unfit
+from handlers.versioned.memory import UnfitColumn
 
 ROW = {"id": 1, "name": "a"}
 
@@ -39,7 +39,7 @@ def batch(database: str, row: dict[str, Any], **types: str) -> Batch:
 def test_a_column_that_no_document_can_have_is_told_with_what_to_do(
     search_node: SearchNode, database: str, column: str, because: str
 ) -> None:
-    with handler(search_node) as it, pytest.raises(Unfit, match=f"{because}.*columns: exclude"):
+    with handler(search_node) as it, pytest.raises(UnfitColumn, match=f"{because}.*columns: exclude"):
         it.handle(batch(database, {**ROW, column: "x"}, **{column: "text"}))
 
 

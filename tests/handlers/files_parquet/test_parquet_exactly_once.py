@@ -102,6 +102,19 @@ def _full(path: str) -> OSError:
     return error
 
 
+def test_what_is_in_the_way_of_a_table_makes_it_wait(lake: Lake) -> None:
+    in_the_way = lake.folder / "lake" / "shop" / "orders"
+    with lake.handler() as handler:
+        in_the_way.parent.mkdir(parents=True)
+        in_the_way.write_text("in the way")
+        with pytest.raises(TargetUnavailable, match="orders") as caught:
+            handler.handle(orders(0, 3))
+        assert caught.value.others_go_on
+        in_the_way.unlink()
+        handler.handle(orders(0, 3))
+    assert len(lake.places()) == 3
+
+
 def test_partitions_and_topics_are_apart(lake: Lake) -> None:
     with lake.handler() as handler:
         handler.handle(orders(50, 2, partition=0))

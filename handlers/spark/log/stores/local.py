@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from handlers.failures import OF_THE_DISK
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # What file systems without hard links (CIFS, FUSE, exFAT) answer to link(2).
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
-_OUTAGES = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
-    | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
-)
 _WHAT_TO_DO = {
     errno.ENOSPC: "free space there, or give the table another place",
     errno.EDQUOT: "raise the quota, or free space there",
@@ -199,5 +196,5 @@ def _explained(path: str, what: str) -> Iterator[None]:
         said = error.strerror or str(error)
         told = FilesError(f"cannot {what} {path}: {said}; {advice}")
         told.errno = error.errno
-        told.is_outage = error.errno in _OUTAGES
+        told.is_outage = error.errno in OF_THE_DISK
         raise told from error

@@ -1,0 +1,92 @@
+"""Indexes that others have made, and what a table cannot do with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from elasticsearch_lab import handler
+from servers.search_node import SearchNode
+
+from handlers import Batch, TargetUnavailable
+from handlers.testing import make_batch
+from handlers.versioned.memory import Unfit
+
+TYPES = {"id": "int", "name": "varchar(9)", "note": "text"}
+ROW = {"id": 1, "name": "a", "note": "hello world"}
+
+
+def batch(table: str, *changes: dict[str, Any], offset: int = 0, key: Any = "id") -> Batch:
+    return make_batch(table, changes, key=key, types=TYPES, offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"mappings": {"_routing": {"required": True}}}, "requires a routing"),
+        ({"settings": {"index.default_pipeline": "lost"}}, r"pipeline with id \[lost\] does not exist"),
+        ({"aliases": {"ALIAS": {"filter": {"term": {"name": "a"}}}}}, "an alias with a filter"),
+        ({"aliases": {"ALIAS": {"is_write_index": False}}}, "takes no writes"),
+    ],
+)
+def test_an_index_that_takes_no_row_is_waited_for_and_no_row_is_blamed(
+    search_node: SearchNode, database: str, made: dict[str, Any], told: str
+) -> None:
+    table = f"{database}.t"
+    name = table if "aliases" not in made else f"{database}-real"
+    if "aliases" in made:
+        made = {"aliases": {table: made["aliases"]["ALIAS"]}}
+    search_node.call("PUT", f"/{name}", made)
+    with handler(search_node) as it, pytest.raises(Unfit, match=told) as caught:
+        it.handle(batch(table, ROW))
+    assert isinstance(caught.value, TargetUnavailable)
+    assert caught.value.others_go_on
+    assert search_node.documents(name) == {}
+
+
+def test_a_data_stream_is_no_index(search_node: SearchNode, database: str) -> None:
+    table = f"{database}.t"
+    search_node.call(
+        "PUT", f"/_index_template/{database}", {"index_patterns": [f"{database}.*"], "data_stream": {}}
+    )
+    with handler(search_node) as it:
+        with pytest.raises(Unfit, match="creates data streams only"):
+            it.handle(batch(table, ROW))
+        search_node.call("PUT", f"/_data_stream/{table}")
+        with pytest.raises(Unfit, match="is a data stream"):
+            it.handle(batch(table, ROW))
+
+
+@pytest.mark.parametrize("source", [{"excludes": ["note"]}, {"includes": ["id"]}, {"enabled": False}])
+def test_an_update_that_lacks_columns_is_not_written_where_they_cannot_be_read(
+    search_node: SearchNode, database: str, source: dict[str, Any]
+) -> None:
+    table = f"{database}.t"
+    mapping = {"_source": source, "properties": {"note": {"type": "text"}}}
+    search_node.call("PUT", f"/{table}", {"mappings": mapping})
+    with handler(search_node) as it:
+        it.handle(batch(table, ROW))
+        update = {
+            "op": "update",
+            "before": None,
+            "after": {"id": 1, "name": "b"},
+            "lacks": frozenset({"note"}),
+        }
+        with pytest.raises(Unfit, match="keeps no whole _source"):
+            it.handle(batch(table, update, offset=5))
+    search_node.call("POST", f"/{table}/_refresh")
+    found = search_node.call("POST", f"/{table}/_search", {"query": {"match": {"note": "hello"}}})
+    assert found["hits"]["total"]["value"] == 1
+
+
+def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
+    search_node: SearchNode, database: str
+) -> None:
+    """The row 5 of the former key would be replaced by the row 5 of the new one."""
+    table = f"{database}.t"
+    with handler(search_node) as it:
+        it.handle(batch(table, {**ROW, "id": 5}))
+        with pytest.raises(Unfit, match="have ids of id, and the source's primary key is name"):
+            it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=5))
+        it.handle(batch(table, {"op": "truncate", "sql": None, "before": None}, key=None, offset=6))
+        assert search_node.documents(table) == {}
