@@ -190,11 +190,12 @@ class Applier:
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
         old = Rows(table, own, [[before[column]] for column in key], 1)
-        new = Rows(table, own, [[after[column]] for column in key], 1)
+        row = self._fitting.row(table, after, made)
+        new = Rows(table, own, [[after[column]] for column in key], 1, renewed=row.renewed)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
             if gone.op == "update" and made.op == "insert":
-                self._writer.copy(connection, old, self._fitting.row(table, after, made))
+                self._writer.copy(connection, old, row)
             else:
                 self._writer.move(connection, old, new)
 
