@@ -157,7 +157,9 @@ def _respell(
         respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
     else:
         return
-    renewed = [sa.column(exact(one)) for one in target.renewed(table) if one != name]
+    renewed: list[sa.ColumnClause[Any]] = [
+        sa.column(exact(one)) for one in target.renewed(table) if one != name
+    ]
     held = exact_table(table.schema, table.name, sa.column(exact(name), type_), *renewed)
     column, unchanged = held.c[name], {one.name: one for one in renewed}
     for value in target.connection.scalars(sa.select(column).where(column.is_not(None)).distinct()).all():
