@@ -47,7 +47,7 @@ def check_late(
         if 0 < base <= epoch:  # dead letters have versions without it
             raise RowMoved(
                 f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written under the option "
-                f"epoch, so whether the dead letter is later cannot be told: let the source write the row anew"
+                "epoch, so whether the dead letter is later cannot be told: let the source write the row anew"
             )
         is_late = True  # a replayed dead letter loses against every later epoch
     elif topic_of(held.partition) == topic:

@@ -51,6 +51,11 @@ _MY_RENEWED = sa.text(
     "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
     "AND table_schema = coalesce(:schema, database()) AND extra LIKE '%on update%'"
 )
+_MY_ENGINE = sa.text(
+    "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
+    "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"
+)
+_PG_UNLOGGED = sa.text("SELECT relpersistence = 'u' FROM pg_class WHERE oid = CAST(:name AS regclass)")
 _LITE_ALIKE = sa.text(
     "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
     "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY' AND x.name IS NOT NULL"
@@ -121,6 +126,17 @@ def alike_columns(
     if connection.execute(sa.text(_COLLATES[dialect]), names).first() is not None:
         return {one["name"] for one in found if kind_of(one["type"]) is Kind.TEXT}
     return set(connection.scalars(_LITE_ALIKE, names)) if dialect == "sqlite" else set()
+
+
+def why_unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> str:
+    """Why rows of the table may be lost, or written twice, while the marks are kept; empty: they are not."""
+    if connection.dialect.name == "postgresql":
+        is_unlogged = connection.scalar(_PG_UNLOGGED, {"name": quoted})
+        return "it is UNLOGGED: a crash of the server empties it" if is_unlogged else ""
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return ""
+    engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
+    return f"its engine {engine} has no transactions: use ENGINE=InnoDB" if engine else ""
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:

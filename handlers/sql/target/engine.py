@@ -156,8 +156,8 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
             "SET array_nulls = on",
             "SET standard_conforming_strings = on",
             "SET extra_float_digits = 1",
-            # Else the server loses its last commits, with the marks, when it crashes. What else the server says
-            # of it, as of standbys, is kept.
+            # Else a crash of the server takes its last commits, with the marks. What else it says, as of
+            # standbys, is kept.
             "SELECT set_config('synchronous_commit', 'local', false) "
             "WHERE current_setting('synchronous_commit') = 'off'",
             "SET client_min_messages = 'warning'",
@@ -170,8 +170,8 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         "SET time_zone = '+00:00'",
         # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
-        # As servers have them that nobody has told to guard people from their own statements. SQLAlchemy reads
-        # quoted names.
+        # As servers have them that nobody has told to guard people from their own statements.
+        # SQLAlchemy reads quoted names.
         "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_quote_show_create = 1",
         # Ahead of the driver's own, which ends the session while the server works on. MySQL has no such time
         # for statements that change rows.

@@ -123,6 +123,8 @@ class KnownTable:
     """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
     alike: Sequence[str]
     """Columns of keys, ON CONFLICT's or not, in which values that differ are one to the database."""
+    why_unsafe: str = ""
+    """See `catalogs.why_unsafe`."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
