@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql.base import (
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.types import NullType, TypeEngine
 
-from handlers.sql.types.duckdb_types import UBigInt
+from handlers.sql.types.column_types import UBigInt
 
 _Types = Mapping[str, Callable[[], TypeEngine[Any]]]
 _TYPES: _Types = {

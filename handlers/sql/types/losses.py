@@ -95,7 +95,7 @@ def _of_sqlite(kind: Kind, declared: str) -> Losses | None:
         return Losses(_NUMBERS | {int}, partial(_refuse_rounded, kind=kind))
     if not declared or any(one in declared for one in _LITE_TEXTS):
         return None
-    return Losses(_NUMBERS | {int}, _refuse_number_text)
+    return Losses(_NUMBERS | {int}, partial(_refuse_rounded, kind=Kind.TEXT))
 
 
 def _of_floats(dialect: str, *, is_single: bool) -> Losses | None:
@@ -141,44 +141,35 @@ def _digits(type_: sa.types.TypeEngine[Any]) -> int:
     return precision if isinstance(precision, int) else _MOST_DIGITS
 
 
-def _number(value: Any) -> Decimal | None:
-    """None: it is none, which the database says. Raises UnfitValue for a text that is one to Python alone."""
+def _number(value: Any, *, is_python: bool = False) -> Decimal | None:
+    """None: it is none, which the database says. Raises UnfitValue for a text that is one to Python alone,
+    unless `is_python`."""
     try:
         number = Decimal(str(value))
     except ArithmeticError:
         return None
-    if type(value) is str and ("_" in value or not value.isascii()):
+    if type(value) is str and not is_python and ("_" in value or not value.isascii()):
         raise UnfitValue(f"{value} is no number")
     return number
 
 
 def _refuse_rounded(values: Sequence[Any], kind: Kind) -> None:
-    """SQLite's integers have 64 bits. What else is a number becomes a double."""
+    """SQLite's integers have 64 bits, and what else is a number becomes a double; so does a text that looks
+    like one, also where SQLite does not know the column's type (`kind`: TEXT)."""
     for value in values:
-        if type(value) is int and -(2**63) <= value < 2**63:
+        if type(value) not in _NUMBERS and (type(value) is not int or -(2**63) <= value < 2**63):
             continue
-        try:
-            number = Decimal(str(value)) if type(value) in _NUMBERS or type(value) is int else Decimal(0)
-        except ArithmeticError:  # a text stays what it is, and is refused in a column of integers
+        number = _number(
+            value, is_python=True
+        )  # another text stays what it is, or the column's kind refuses it
+        if number is None or not number.is_finite():
             continue
-        is_kept = number.is_nan() or (abs(number) < 2**63 and number == number.to_integral_value())
-        if not is_kept and (kind is Kind.INTEGER or Decimal(repr(float(number))) != number):
+        is_whole = -(2**63) <= number < 2**63 and number == number.to_integral_value()
+        if not is_whole and (kind is Kind.INTEGER or Decimal(repr(float(number))) != number):
             raise UnfitValue(f"SQLite would round {value}; make it a column of text")
-
-
-def _refuse_number_text(values: Sequence[Any]) -> None:
-    """SQLite makes a number of a text that looks like one, in a column whose type it does not know."""
-    for value in values:
-        if type(value) is not str:
-            _refuse_rounded([value], Kind.DECIMAL)
-            continue
-        try:
-            number = Decimal(value)
-        except ArithmeticError:
-            continue
-        is_whole = number.is_finite() and abs(number) < 2**63 and number == number.to_integral_value()
-        if number.is_finite() and value != (str(int(number)) if is_whole else repr(float(number))):
-            raise UnfitValue(f"SQLite would make a number of the text {value!r}; make it a column of text")
+        kept = str(int(number)) if is_whole else repr(float(number))
+        if kind is Kind.TEXT and type(value) is str and value != kept:
+            raise UnfitValue(f"SQLite would make {kept} of the text {value!r}; make it a column of text")
 
 
 def _refuse_rounded_double(values: Sequence[Any]) -> None:
