@@ -22,6 +22,7 @@ from handlers.versioned.last_states import State
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit, recalled
 from handlers.versioned.new_columns import new_columns
+from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
@@ -132,9 +133,11 @@ class Tables:
         self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {_revision(memory)}")
 
     def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
-        """If all rows come from one partition, none is looked at, and 0 is returned."""
+        """If all rows come from one partition, none is looked at, and 0 is returned; but those for which a
+        dead letter comes that the option `epoch` may make lose."""
         late = 0
-        if len(place.memory.partitions) > 1:
+        least = self._options.epoch << EPOCH_BITS
+        if len(place.memory.partitions) > 1 or any(state.version <= least for state in states):
             for state, held in last_versions(self._client, place, states):
                 check(state, held)
                 late += held.version >= state.version

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import sqlalchemy as sa
 
-from handlers.api import Batch, Change, Row
+from handlers.api import Batch, Change, Row, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.native_types import SchemaTypes
 from handlers.progress.marks import WHOLE
@@ -30,6 +30,8 @@ from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
+TABLE_SECONDS = 3.0
+"""Between two attempts of a table that waits by itself; many such would be a load."""
 UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
 """What is wrong with a change itself."""
 
@@ -190,11 +192,12 @@ class Applier:
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
         old = Rows(table, own, [[before[column]] for column in key], 1)
-        new = Rows(table, own, [[after[column]] for column in key], 1)
+        row = self._fitting.row(table, after, made)
+        new = Rows(table, own, [[after[column]] for column in key], 1, renewed=row.renewed)
         if self._writer.exists(connection, old):
             self._writer.delete(connection, new)
             if gone.op == "update" and made.op == "insert":
-                self._writer.copy(connection, old, self._fitting.row(table, after, made))
+                self._writer.copy(connection, old, row)
             else:
                 self._writer.move(connection, old, new)
 
@@ -234,6 +237,12 @@ class Applier:
         mode = self._options.without_key
         if mode == "refuse":
             raise Unfit("the table has no primary key, and without_key is refuse")
+        if "transactions" in table.why_unsafe:
+            raise TargetUnavailable(
+                f"{table.shown} has no key, and {table.why_unsafe}: rows could be in it twice",
+                retry_after=TABLE_SECONDS,
+                others_go_on=True,
+            )
         for is_new, group in groupby(changes, lambda change: change.before is None):
             if is_new:
                 for block in blocks([change.after or {} for change in group]):

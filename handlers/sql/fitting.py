@@ -43,7 +43,9 @@ class Fitting:
                 values[place] = _without_padding(column, values[place], source_type)
         if not columns:
             raise Unfit("it has no column that the target's table has")
-        return Rows(table, tuple(columns), values, block.count)
+        renewed = self._of_source(table, block.columns, changes) if table.renews else ()
+        kept = tuple(one for one in renewed if one is not None and one.is_renewed)
+        return Rows(table, tuple(columns), values, block.count, renewed=kept)
 
     def _columns(
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
@@ -72,13 +74,17 @@ class Fitting:
 
     def untold(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Columns:
         """The columns that the source's table has, or may have, and the rows do not."""
-        types = changes[0].types or {}
         told = {column.name for name in block.columns if (column := table.column(name)) is not None}
         told.update(table.primary_key)
-        may_have: Iterable[KnownColumn | None] = table.columns.values()
-        if types.keys() >= set(block.columns):  # they name all columns; others are the target's own
-            may_have = map(table.column, types)
+        may_have = self._of_source(table, block.columns, changes)
         return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
+
+    def _of_source(
+        self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
+    ) -> Iterable[KnownColumn | None]:
+        types = changes[0].types or {}
+        # If they name all columns, others are the target's own.
+        return map(table.column, types) if types.keys() >= set(names) else table.columns.values()
 
 
 def _without_padding(column: KnownColumn, values: Sequence[Any], source_type: str) -> Sequence[Any]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from handlers.api import Batch, Change, Handler, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.logs import get_logger
 from handlers.progress.passing_over import PassingOver
-from handlers.sql.applying import UNFIT, Applier
+from handlers.sql.applying import TABLE_SECONDS, UNFIT, Applier
 from handlers.sql.ddl.schemas import SchemaChanged
 from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
@@ -34,9 +34,6 @@ _ROUNDS = 6
 """Of one call: making a table, adding columns, looking at a table anew, a deadlock, row by row."""
 
 _MOST_CONNECTIONS = 32
-_TABLE_SECONDS = 3.0
-"""Between two attempts of a table that waits by itself; many such would be a load."""
-
 _WRITERS: dict[str, type[Writer]] = {
     "postgresql": PostgreSQLWriter,
     "mysql": MySQLWriter,
@@ -243,7 +240,7 @@ class SqlHandler(Handler):
         fault = fault_of(error)
         if fault in (Fault.UNAVAILABLE, Fault.TABLE, Fault.LOCKED):
             reason, others_go_on = f"{self._shown_target()}: {told(error)}", fault is not Fault.UNAVAILABLE
-            patience = _TABLE_SECONDS if others_go_on else None
+            patience = TABLE_SECONDS if others_go_on else None
             raise TargetUnavailable(reason, retry_after=patience, others_go_on=others_go_on) from error
         if fault is Fault.OTHER:
             where = "" if place is None else f", at {_where(batch.changes[place])}"

@@ -31,6 +31,10 @@ _OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
+_NO_SUCH_LOCKS = (1105, 1235)
+"""Codes of clusters that give none."""
+_INTERRUPTED = (1317, 1969, 3024)
+"""... of a wait that somebody's KILL QUERY or the time of a statement ended."""
 _COMMITS_EACH = ("mysql", "mariadb")
 """Dialects whose databases commit at each statement of DDL."""
 
@@ -101,7 +105,7 @@ class Kept:
 
     def owners(self, naming: Naming) -> Owners:
         """Which source table each table of the target is of."""
-        return Owners(self.connection, self.marks, naming, self.own_tables)
+        return Owners(self.connection, self.marks, naming, self.own_tables, self.names)
 
     @contextmanager
     def making(self, name: TableName, naming: Naming) -> Iterator[None]:
@@ -197,9 +201,12 @@ class Kept:
         try:
             found = self.connection.exec_driver_sql(f"SELECT GET_LOCK(%s, {_LOCK_SECONDS})", parameters)
         except sa.exc.DBAPIError as error:
-            if error.connection_invalidated:
+            code = getattr(error.orig, "args", (None,))[0]
+            if code in _INTERRUPTED:
+                raise TargetUnavailable(f"another session {why}") from error
+            if code not in _NO_SUCH_LOCKS:
                 raise
-            yield  # clusters that give no such locks
+            yield
             return
         if not found.scalar():
             raise TargetUnavailable(f"another session {why}")

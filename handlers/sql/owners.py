@@ -6,7 +6,7 @@ that leaves the database or the table out leads several tables into one on purpo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -38,6 +38,8 @@ class Owners:
     marks: sa.Table
     naming: Naming
     own_tables: OwnTables
+    kept: Callable[[], Sequence[str]]
+    """Gives the source tables ("database.table") of which the handler keeps something."""
 
     def claim(self, source: TableName, *, is_there: bool = True) -> str:
         """Why the target's table is not the source table's; empty: it is, from now on. `is_there`: whether
@@ -48,7 +50,7 @@ class Owners:
         former: list[str] = []
         if not is_there:
             self.note_gone(source)
-            former = self._names(target)
+            former = [name for name in self.kept() if self._key(self._target(name)) == self._key(target)]
         known, _ = self._owner(target)
         if known is None:
             owner = msgspec.json.encode([*own, *former]).decode()
@@ -83,8 +85,7 @@ class Owners:
         sentence, or empty."""
         found: dict[TargetName, set[str]] = {}
         for name in sources:
-            target = self.naming.target(*name.split(".", 1))
-            found.setdefault(self.own_tables.folded(target), set()).add(name)
+            found.setdefault(self.own_tables.folded(self._target(name)), set()).add(name)
         for target, names in found.items():
             _, former = self._owner(target)
             for one, other in combinations(sorted(names.difference(former)), 2):
@@ -109,15 +110,8 @@ class Owners:
     def _asked(self, name: str) -> Told:
         return self.naming.asked(*name.split(".", 1))
 
-    def _names(self, target: TargetName) -> list[str]:
-        """The source tables of whose rows something stands in the marks, and that the target keeps there."""
-        columns = self.marks.c
-        known = self.connection.scalars(
-            sa.select(columns.source_table).where(columns.worker != "").distinct()
-        )
-        return [
-            name for name in known if self._key(self.naming.target(*name.split(".", 1))) == self._key(target)
-        ]
+    def _target(self, name: str) -> TargetName:
+        return self.naming.target(*name.split(".", 1))
 
     def _row(self, target: TargetName) -> sa.ColumnElement[bool]:
         columns = self.marks.c

@@ -51,7 +51,7 @@ def _schema_right(connection: sa.Connection, schema: str) -> bool:
 
 
 def _mysql(connection: sa.Connection, options: SqlOptions) -> str | None:
-    if connection.exec_driver_sql("SELECT @@read_only").scalar_one():
+    if connection.exec_driver_sql("SELECT @@read_only").scalar_one() not in (0, "OFF"):  # of MariaDB 12
         return "it is read only"
     role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar_one()
     if role not in (None, "NONE"):

@@ -36,13 +36,19 @@ def check_late(
     """
     if held.version < state.version:
         return
-    epochs_later = (held.version - 1 >> EPOCH_BITS) - (state.version - 1 >> EPOCH_BITS)
+    epoch = held.version - 1 >> EPOCH_BITS
+    epochs_later = epoch - (state.version - 1 >> EPOCH_BITS)
     topic, whose = topic_of(state.partition), f"is of {held.partition}"
     if held.partition is None:
         is_late, whose = False, "was not written by binlane"
     elif epochs_later <= 0:
         is_late = held.partition == state.partition
     elif batch.replay_of is not None:
+        if 0 < base <= epoch:  # dead letters have versions without it
+            raise RowMoved(
+                f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written under the option "
+                "epoch, so whether the dead letter is later cannot be told: let the source write the row anew"
+            )
         is_late = True  # a replayed dead letter loses against every later epoch
     elif topic_of(held.partition) == topic:
         known = topics()  # another worker may have begun the epoch since this batch began

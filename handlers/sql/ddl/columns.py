@@ -20,6 +20,7 @@ from handlers.sql.ddl.postgresql import retype_in_postgresql
 from handlers.sql.ddl.rebuilding import declared_types, rebuild
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
+from handlers.sql.target.known_tables import row_id
 from handlers.sql.types.column_types import sql_type
 
 log = get_logger("handlers.sql")
@@ -98,11 +99,13 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
     if target.family != "sqlite":
         integers = {name for name, type_ in types.items() if isinstance(type_, sa.Integer)}
         expression = formula.sql(target.family, integers)
-        target.run(f"UPDATE {target.ref(table)} SET {own} = {expression} WHERE {own} IS NULL")
+        sets = ", ".join([f"{own} = {expression}", *target.unchanged(table)])
+        target.run(f"UPDATE {target.ref(table)} SET {sets} WHERE {own} IS NULL")
         return
     names = ", ".join(target.quote(name) for name in formula.columns)
+    place = row_id(types, "sqlite")
     rows = target.run(
-        f"SELECT rowid, {names} FROM {target.ref(table)} WHERE {own} IS NULL", is_change=False
+        f"SELECT {place}, {names} FROM {target.ref(table)} WHERE {own} IS NULL", is_change=False
     ).all()
     type_ = sql_type(column.type, "sqlite")
     changed = []
@@ -111,7 +114,7 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
         if value is not None:
             changed.append((target.stored(value, type_), row[0]))
     if changed:
-        update = f"UPDATE {target.ref(table)} SET {own} = ? WHERE rowid = ?"
+        update = f"UPDATE {target.ref(table)} SET {own} = ? WHERE {place} = ?"
         target.connection.exec_driver_sql(update, changed)
 
 
@@ -154,8 +157,12 @@ def _respell(
         respelled = lambda value: f"{Decimal(str(value)):.{scale}f}"  # noqa: E731
     else:
         return
-    held = exact_table(table.schema, table.name, sa.column(exact(name), type_))
-    column = held.c[name]
+    renewed: list[sa.ColumnClause[Any]] = [
+        sa.column(exact(one)) for one in target.renewed(table) if one != name
+    ]
+    held = exact_table(table.schema, table.name, sa.column(exact(name), type_), *renewed)
+    column, unchanged = held.c[name], {one.name: one for one in renewed}
     for value in target.connection.scalars(sa.select(column).where(column.is_not(None)).distinct()).all():
         if respelled(value) != value:
-            target.connection.execute(held.update().where(column == value).values({name: respelled(value)}))
+            new = {name: respelled(value), **unchanged}
+            target.connection.execute(held.update().where(column == value).values(new))

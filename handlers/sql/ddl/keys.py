@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from handlers.logs import get_logger
 from handlers.sql.ddl.rebuilding import rebuild
 from handlers.sql.ddl.target import KEY_INDEX, Target, TargetTable
+from handlers.sql.target.known_tables import row_id
 from handlers.sql.types.mysql_sizes import fitting_types, key_type
 
 log = get_logger("handlers.sql")
@@ -76,13 +77,13 @@ _NUMBERING = {
     "mysql": """
         UPDATE {table} AS t
         JOIN (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers USING ({key})
-        SET t.{column} = numbers.n""",
+        SET t.{column} = numbers.n{unchanged}""",
     **dict.fromkeys(
         ("sqlite", "duckdb"),
         """
         UPDATE {table} AS t SET {column} = numbers.n
-        FROM (SELECT rowid AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
-        WHERE t.rowid = numbers.r""",
+        FROM (SELECT {row_id} AS r, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
+        WHERE t.{row_id} = numbers.r""",
     ),
 }
 
@@ -105,4 +106,7 @@ def number_rows(target: Target, table: TargetTable, column: str) -> None:
         )
         return
     names = {"table": target.ref(table), "column": target.quote(column)}
-    target.run(_NUMBERING[target.family].format(key=", ".join(target.quote(name) for name in key), **names))
+    names["key"] = ", ".join(target.quote(name) for name in key)
+    names["row_id"] = row_id(types, target.family) if target.is_file else ""
+    names["unchanged"] = "".join(f", t.{one}" for one in target.unchanged(table))
+    target.run(_NUMBERING[target.family].format(**names))

@@ -11,6 +11,7 @@ from handlers.api import Rejected
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import NameUnfit, Naming, check_name, check_names
+from handlers.sql.target.catalogs import renewed_columns
 from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.mysql_sizes import fitting_types
@@ -187,7 +188,15 @@ class Target:
             given = "?" if self.family == "sqlite" else f"CAST(? AS {self.spell(type_)})"
             self.connection.exec_driver_sql(f"{verb} = {given}{where}", (self.stored(value, type_),))
         else:
-            self.run(f"{verb} = {self.literal(value, type_)}{where}")
+            sets = ", ".join([f"{verb} = {self.literal(value, type_)}", *self.unchanged(table)])
+            self.run(f"{sets}{where}")
+
+    def unchanged(self, table: TargetTable) -> list[str]:
+        """Assignments that leave columns as they are which an UPDATE would set to the current time."""
+        return [f"{one} = {one}" for one in map(self.quote, self.renewed(table))]
+
+    def renewed(self, table: TargetTable) -> list[str]:
+        return sorted(renewed_columns(self.connection, table.schema, table.name))
 
     def any_row(self, table: TargetTable, where: str) -> bool:
         return (

@@ -23,7 +23,7 @@ from sqlalchemy.dialects.postgresql.base import (
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.types import NullType, TypeEngine
 
-from handlers.sql.types.duckdb_types import UBigInt
+from handlers.sql.types.column_types import UBigInt
 
 _Types = Mapping[str, Callable[[], TypeEngine[Any]]]
 _TYPES: _Types = {
@@ -40,6 +40,8 @@ _TYPES: _Types = {
     "UUID": lambda: postgresql.UUID(as_uuid=False),
     "DATE": sa.DATE,
     "TIME": sa.TIME,
+    "TIME_NS": lambda: postgresql.TIME(precision=9),
+    "TIME WITH TIME ZONE": lambda: sa.TIME(timezone=True),
     "TIMESTAMP": postgresql.TIMESTAMP,
     "TIMESTAMP_NS": lambda: postgresql.TIMESTAMP(precision=9),
     "TIMESTAMP_MS": lambda: postgresql.TIMESTAMP(precision=3),
@@ -47,13 +49,14 @@ _TYPES: _Types = {
     "TIMESTAMP WITH TIME ZONE": lambda: postgresql.TIMESTAMP(timezone=True),
     "INTERVAL": postgresql.INTERVAL,
 }
+_DIMENSIONS = re.compile(r"(\[\d*\])+$")
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
 def declared_type(text: str) -> TypeEngine[Any]:
     """A column's type, as DuckDB names it."""
-    if text.endswith("[]"):
-        return postgresql.ARRAY(declared_type(text[:-2]))
+    if text.endswith("]"):  # of as many dimensions, and of as many items, as it may be
+        return postgresql.ARRAY(declared_type(_DIMENSIONS.sub("", text)))
     if found := _DECIMAL.fullmatch(text):
         return sa.NUMERIC(int(found[1]), int(found[2]))
     if text.startswith("ENUM("):

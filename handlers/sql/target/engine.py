@@ -156,6 +156,10 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
             "SET array_nulls = on",
             "SET standard_conforming_strings = on",
             "SET extra_float_digits = 1",
+            # Else a crash of the server takes its last commits, with the marks. What else it says, as of
+            # standbys, is kept.
+            "SELECT set_config('synchronous_commit', 'local', false) "
+            "WHERE current_setting('synchronous_commit') = 'off'",
             "SET client_min_messages = 'warning'",
             f"SET statement_timeout = {int(timeout * 1000)}",
             # Ahead of it, so that the error tells a lock from a statement that is too slow.
@@ -167,7 +171,8 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         # As servers have them that nobody has told to guard people from their own statements.
-        "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615",
+        # SQLAlchemy reads quoted names.
+        "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_quote_show_create = 1",
         # Ahead of the driver's own, which ends the session while the server works on. MySQL has no such time
         # for statements that change rows.
         f"SET innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {seconds}), "

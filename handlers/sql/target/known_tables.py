@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,20 @@ class UnfitColumn(ValueError):
         self.column = column
 
 
+def row_id(columns: Iterable[str], dialect: str) -> str:
+    """What SQLite or DuckDB tells rows apart by in a table with these columns, which may hide its usual name.
+
+    Raises UnfitColumn.
+    """
+    taken = {name.lower() for name in columns}
+    for name in ("rowid", "_rowid_", "oid") if dialect == "sqlite" else ("rowid",):
+        if name not in taken:
+            return name
+    raise UnfitColumn(
+        "rowid", "its name hides what rows without a key are told apart by; rename or exclude it"
+    )
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownColumn:
     """A column of the target."""
@@ -42,12 +56,14 @@ class KnownColumn:
     is_numbered: bool = False
     """GENERATED ALWAYS AS IDENTITY: no UPDATE sets it."""
     array_type: str = ""
-    """Of PostgreSQL and DuckDB: the array that carries its values."""
+    """Of PostgreSQL and DuckDB: the array that carries its values; of SQLite: its declared type."""
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
 
     null_becomes: str = ""
     """What the database would write for NULL; empty: NULL, or nothing and an error."""
+    is_renewed: bool = False
+    """ON UPDATE CURRENT_TIMESTAMP: an UPDATE that does not set it changes it."""
     exactly: str = ""
     """An expression over a value, {}, that tells values apart which are one to `=`; empty: it does."""
     own: Callable[[Any], Any] | None = None
@@ -107,6 +123,8 @@ class KnownTable:
     """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
     alike: Sequence[str]
     """Columns of keys, ON CONFLICT's or not, in which values that differ are one to the database."""
+    why_unsafe: str = ""
+    """See `catalogs.why_unsafe`."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
@@ -139,6 +157,15 @@ class KnownTable:
     @property
     def numbers_always(self) -> bool:
         return any(column.is_numbered for column in self.columns.values())
+
+    @property
+    def row_id(self) -> str:
+        """See `row_id`. Raises UnfitColumn."""
+        return row_id(self.columns, next(iter(self.columns.values())).dialect)
+
+    @property
+    def renews(self) -> bool:
+        return any(column.is_renewed for column in self.columns.values())
 
     @property
     def shown(self) -> str:

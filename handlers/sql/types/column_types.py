@@ -15,7 +15,6 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from handlers.mysql.types import INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
-from handlers.sql.types.duckdb_types import UBigInt
 from handlers.sql.types.mysql_sizes import key_type
 from handlers.sql.types.postgresql_types import native_type
 
@@ -38,6 +37,12 @@ class Unsigned64(UserDefinedType[int]):
 
     def get_col_spec(self, **_: Any) -> str:
         return "UNSIGNED64_BLOB"
+
+
+class UBigInt(sa.BigInteger):
+    """Of DuckDB: a whole number from 0 to 2^64 - 1."""
+
+    __visit_name__ = "UBIGINT"
 
 
 _ALIASES = {**SYNONYMS, "bool": "tinyint", "double precision": "double", "datetimeoffset": "timestamp"}

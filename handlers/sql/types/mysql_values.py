@@ -29,6 +29,8 @@ def as_kept(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
 
 def _single(value: Any, scale: int | None) -> Any:
     """A column of FLOAT is compared as a double with what a text says."""
+    if "_" in str(value):
+        raise UnfitValue(f"{value} is no number")
     try:
         return single(float(value) if scale is None else round(float(value), scale))
     except (ValueError, TypeError):
@@ -52,10 +54,11 @@ def _number_of_bits(value: Any) -> Any:
     """The server would take the digits for bytes."""
     if isinstance(value, bytes):
         return int.from_bytes(value)
-    try:
-        return int(value, 2) if isinstance(value, str) else value
-    except ValueError:
-        raise UnfitValue("it is no bit string") from None
+    if isinstance(value, str) and value and not value.strip("01"):
+        return int(value, 2)
+    if not isinstance(value, int | float | Decimal) or value < 0 or value % 1:  # the server would round it
+        raise UnfitValue(f"a value of {type(value).__name__} is no bit string")
+    return int(value)
 
 
 def _year(value: Any) -> Any:

@@ -19,6 +19,8 @@ _EXTENSIONS = ("hstore", "citext", "ltree")
 """Types that a database has only with the extension of that name."""
 _TEXT = re.compile(r"([a-z0-9 ]+?)(?:\((\d+)(?:,(-?\d+))?\))?((?:\[\])*)")
 _SIZES = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
+_FIELDS = re.compile(r"interval ([a-z ]+)")
+_SHORT = {"name": 63, '"char"': 1}
 _SRID = 4
 _POINT = struct.Struct("<BIdd")
 
@@ -33,6 +35,15 @@ class _Named(UserDefinedType[Any]):
 
     def get_col_spec(self, **_: Any) -> str:
         return self.name
+
+
+class ShortText(_Named):
+    """PostgreSQL cuts a longer text."""
+
+    def __init__(self, name: str, size: int) -> None:
+        """`size`: bytes."""
+        super().__init__(name)
+        self.size = size
 
 
 _PLAIN: Mapping[str, Callable[[], TypeEngine[Any]]] = {
@@ -171,11 +182,26 @@ def other_text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def within_domain(type_: TypeEngine[Any], text: str) -> TypeEngine[Any]:
-    """SQLAlchemy leaves the sizes of a domain's type out, and the zone behind them. `text`: that type."""
-    if not isinstance(type_, postgresql.DOMAIN):
-        return type_
-    own, sizes = type_.data_type, _SIZES.search(text)
+def innermost_type(type_: TypeEngine[Any], text: str, *, is_array: bool) -> TypeEngine[Any]:
+    """The type that values have within domains, and that an array's items have. SQLAlchemy leaves out the
+    sizes of a domain's type, and the zone behind them. `text`: that type, as PostgreSQL writes it."""
+    own, is_domain = type_, False
+    while isinstance(own, postgresql.DOMAIN | sa.ARRAY):
+        is_domain = is_domain or isinstance(own, postgresql.DOMAIN)
+        own = own.data_type if isinstance(own, postgresql.DOMAIN) else own.item_type
+    if text in _SHORT:
+        own = ShortText(text, _SHORT[text])
+    elif text == "bpchar":
+        own = sa.CHAR()
+    elif is_domain:
+        own = _sized_type(own, text)
+    return postgresql.ARRAY(own) if is_array else own
+
+
+def _sized_type(own: TypeEngine[Any], text: str) -> TypeEngine[Any]:
+    if isinstance(own, postgresql.INTERVAL) and (fields := _FIELDS.match(text)):
+        return postgresql.INTERVAL(fields=fields[1])
+    sizes = _SIZES.search(text)
     if sizes is None:
         return own
     size = int(sizes[1])

@@ -65,13 +65,16 @@ def _whole(value: Any) -> Any:
         return int(value)
     if isinstance(value, str):
         try:
-            return int(value)
+            number = int(value)
         except ValueError:
+            number = None
+        if str(number) != value:  # 007 is another text, perhaps of another row's key
             shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "..."
             raise UnfitValue(
                 f"{shown!r} is no whole number; if the source's column has another type by now, change it in "
                 "the target, too"
-            ) from None
+            )
+        return number
     if isinstance(value, Decimal | float) and value == value // 1:
         return int(value)
     raise UnfitValue("it is no whole number")
@@ -100,9 +103,11 @@ def _date(value: Any) -> Any:
 
 
 def _labels(value: Any) -> Any:
-    if isinstance(value, str):
-        return tuple(value.split(",")) if value else ()
-    return value
+    if not isinstance(value, str):
+        return value
+    if value.startswith("{") and value.endswith("}"):
+        raise UnfitValue("it is the text of an array, of which it is not known where items end: send a list")
+    return tuple(value.split(",")) if value else ()
 
 
 _NUMBERS = frozenset((int, float, Decimal, str))

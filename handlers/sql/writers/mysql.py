@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from handlers.sql.target.known_tables import KnownColumn, KnownTable
-from handlers.sql.writers.writer import Columns, Rows, Writer, names
+from handlers.sql.writers.writer import Columns, Rows, Writer, names, unchanged
 
 _KEYS = 1000
 """In one DELETE."""
@@ -24,7 +24,7 @@ class MySQLWriter(Writer):
             super().upsert(connection, rows, key)
 
     def upsert_sql(self, rows: Rows, key: Columns) -> str:
-        return _upsert(rows.table, rows.columns, key, rows.untold)
+        return _upsert(rows.table, rows.columns, key, rows.untold, rows.renewed)
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         rows = keys.by_row()
@@ -46,10 +46,12 @@ def _same(column: KnownColumn) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
+def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns, renewed: Columns) -> str:
     # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
-    sets = [f"{one.quoted} = {_given(one)}" for one in columns if one not in key]
+    rest = tuple(one for one in columns if one not in key)
+    sets = [f"{one.quoted} = {_given(one)}" for one in rest]
     sets += [f"{one.quoted} = DEFAULT({one.quoted})" for one in untold]
+    sets += unchanged(renewed, rest + untold)
     values = ", ".join(["%s"] * len(columns))
     into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
     return f"{into} ON DUPLICATE KEY UPDATE {', '.join([_own_row(key), *sets])}"

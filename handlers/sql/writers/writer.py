@@ -26,6 +26,8 @@ class Rows:
     count: int
     untold: Columns = ()
     """Columns that get their default where a row is there already."""
+    renewed: Columns = ()
+    """Columns of the source that an UPDATE changes if it does not set them."""
 
     def by_row(self) -> list[tuple[Any, ...]]:
         """All rows as the driver takes them. Raises UnfitColumn."""
@@ -65,7 +67,7 @@ class Writer:
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Set the columns of each row that is there, one by one; insert the others."""
         rest = settable(rows.columns, key)
-        update = _update(rows.table, rest, key, self.placeholder, rows.untold)
+        update = _update(rows.table, rest, key, self.placeholder, rows.untold, renewed=rows.renewed)
         exists = _exists(rows.table, key, self.placeholder)
         set_values = rows.only(key).compared()
         if rest:
@@ -104,7 +106,7 @@ class Writer:
 
     def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
         """Give the row with the one key of `old` that of `new`."""
-        sql = _update(old.table, new.columns, old.columns, self.placeholder)
+        sql = _update(old.table, new.columns, old.columns, self.placeholder, renewed=new.renewed)
         connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0])
 
     def copy(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
@@ -120,14 +122,17 @@ class Writer:
 
     def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
         """Set the columns of one row that equals the one row of `old`; False: there is none."""
-        sets = ", ".join(f"{column.quoted} = {column.given(self.placeholder)}" for column in new.columns)
-        sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {sets}", old.columns)
+        sets = [f"{column.quoted} = {column.given(self.placeholder)}" for column in new.columns]
+        sets += unchanged(new.renewed, new.columns)
+        sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {', '.join(sets)}", old.columns)
         return connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0]).rowcount > 0
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         """`verb` for one row that equals the parameters. As SQLite and DuckDB write it."""
         same = " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
-        return f"{verb} WHERE rowid = (SELECT rowid FROM {table.quoted} WHERE {same} LIMIT 1)"
+        return (
+            f"{verb} WHERE {table.row_id} = (SELECT {table.row_id} FROM {table.quoted} WHERE {same} LIMIT 1)"
+        )
 
     def many(self, connection: sa.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """The statement for each row."""
@@ -175,10 +180,24 @@ def on_conflict(columns: Columns, key: Columns) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _update(table: KnownTable, columns: Columns, key: Columns, placeholder: str, untold: Columns = ()) -> str:
-    given = [f"{column.quoted} = {column.given(placeholder)}" for column in columns]
-    sets = ", ".join([*given, *(f"{column.quoted} = {column.default}" for column in untold)])
-    return f"UPDATE {table.quoted} SET {sets} WHERE {_equal(key, placeholder)}"
+def _update(
+    table: KnownTable,
+    columns: Columns,
+    key: Columns,
+    placeholder: str,
+    untold: Columns = (),
+    *,
+    renewed: Columns = (),
+) -> str:
+    sets = [f"{column.quoted} = {column.given(placeholder)}" for column in columns]
+    sets += [f"{column.quoted} = {column.default}" for column in untold]
+    sets += unchanged(renewed, columns + untold)
+    return f"UPDATE {table.quoted} SET {', '.join(sets)} WHERE {_equal(key, placeholder)}"
+
+
+def unchanged(renewed: Columns, others: Columns) -> list[str]:
+    """Assignments that leave the columns as they are, but for those among `others`, which are set."""
+    return [f"{one.quoted} = {one.quoted}" for one in renewed if one not in others]
 
 
 @lru_cache(maxsize=1000)

@@ -91,6 +91,22 @@ def test_a_replayed_dead_letter_beats_nothing_newer(clickhouse: ClickHouseServer
     assert names(clickhouse, database) == {1: "new", 2: "letter"}
 
 
+def test_a_dead_letter_does_not_lose_unheard_to_the_option_epoch(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """It has no such epoch, so any row that was written under one has the higher version."""
+    with handler(clickhouse, epoch=1) as it:
+        it.handle(batch(database, {"id": 1, "name": "old"}, offset=1))
+        letter = batch(database, {"id": 1, "name": "letter"}, topic="dead", offset=5_000)
+        letter.replay_of = ("cdc", 0, 12)
+        with pytest.raises(RowMoved, match="was written under the option epoch"):
+            it.handle(letter)
+        other = batch(database, {"id": 2, "name": "letter"}, topic="dead", offset=5_001)
+        other.replay_of = ("cdc", 0, 13)
+        it.handle(other)
+    assert names(clickhouse, database) == {1: "old", 2: "letter"}
+
+
 def test_a_row_that_changed_its_partition_is_a_fault_until_an_epoch_is_begun(
     clickhouse: ClickHouseServer, database: str
 ) -> None:

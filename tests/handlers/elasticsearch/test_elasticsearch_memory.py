@@ -57,6 +57,18 @@ def test_an_index_that_has_forgotten_its_topics_is_a_fault_until_an_epoch_is_beg
     assert names(search_node, database) == ["later"]
 
 
+def test_a_dead_letter_does_not_lose_unheard_to_the_option_epoch(
+    search_node: SearchNode, database: str
+) -> None:
+    letter = batch(database, "letter", offset=5_000)
+    letter.replay_of = ("cdc", 0, 12)
+    with handler(search_node, epoch=1) as it:
+        it.handle(batch(database, "old", offset=1))
+        with pytest.raises(RowMoved, match="was written under the option epoch"):
+            it.handle(letter)
+    assert names(search_node, database) == ["old"]
+
+
 def test_an_index_that_remembers_fewer_epochs_than_it_holds_is_a_fault(
     search_node: SearchNode, database: str
 ) -> None:

@@ -245,6 +245,40 @@ def test_a_server_that_gives_no_such_locks_goes_without(make_sql: Callable[[str]
     sql, row = STATEMENTS["drop and rename"]
     filled(lab)
     with lab.handler() as handler:
-        rewrite(handler, ("SELECT GET_LOCK",), "SELECT no_such_function(%s)")
+        rewrite(handler, ("SELECT GET_LOCK",), failing(1235))
         handler.handle(statement(sql, 1))
     assert lab.rows() == [row]
+
+
+def failing(code: int) -> str:
+    return f"SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = %s"
+
+
+def test_a_wait_for_the_lock_that_somebody_ends_gives_no_lock(make_sql: Callable[[str], SqlLab]) -> None:
+    """With KILL QUERY; an error that is not known gives none either."""
+    lab = make_sql("mariadb")
+    sql, _ = STATEMENTS["drop and rename"]
+    filled(lab)
+    before = lab.rows()
+    for code, error in ((1317, TargetUnavailable), (1305, DatabaseError)):
+        with lab.handler() as handler:
+            rewrite(handler, ("SELECT GET_LOCK",), failing(code))
+            with pytest.raises(error):
+                handler.handle(statement(sql, 1))
+    assert lab.rows() == before
+
+
+def test_a_wait_for_the_lock_beyond_the_time_of_a_statement_gives_no_lock(
+    make_sql: Callable[[str], SqlLab],
+) -> None:
+    lab = make_sql("mariadb")
+    sql, _ = STATEMENTS["drop and rename"]
+    filled(lab)
+    before = lab.rows()
+    with lab.handler(timeout="1s") as handler:
+        assert handler._applier is not None
+        marks = handler._applier._marks
+        with lab.engine.connect() as other, marks.kept(other).alone(TableName("shop", "orders")):
+            with pytest.raises(TargetUnavailable, match=r"a statement of shop\.orders"):
+                handler.handle(statement(sql, 1))
+            assert lab.rows() == before

@@ -174,6 +174,12 @@ def test_check_tells_of_tables_that_have_met_before(lab: SqlLab) -> None:
         SqlHandler(url=lab.url).check(context)
 
 
+def test_check_counts_no_table_of_another_handler_as_a_former_owner(lab: SqlLab) -> None:
+    with lab.handler(worker="other", table="beside_{table}") as other:
+        other.handle(orders(ROW, table="shop.orders"))
+    test_check_tells_of_tables_that_have_met_before(lab)
+
+
 def test_what_the_error_says_gives_the_table_to_the_other(lab: SqlLab) -> None:
     with lab.handler() as handler:
         handler.handle(orders(ROW, table="shop.Orders"))

@@ -124,3 +124,21 @@ def test_what_guards_people_s_own_statements_is_not_in_the_way(make_sql: Callabl
     with lab.handler() as handler:
         handler.handle(Batch("shop.orders", changes, database="shop", name="orders"))
     assert len(lab.rows()) == 3
+
+
+def test_names_are_found_where_the_server_quotes_none(make_sql: Callable[[str], SqlLab]) -> None:
+    lab = beginning_with(make_sql("mariadb"), "SET sql_quote_show_create = 0")
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "n": "x"}, types=TYPES))
+        handler.handle(orders({"id": 1, "n": "y"}, types=TYPES, offset=1))
+    assert lab.rows() == [{"id": 1, "n": "y"}]
+
+
+@pytest.mark.parametrize(("given", "kept"), [("off", "local"), ("remote_write", "remote_write")])
+def test_a_commit_is_on_the_disk_when_it_is_answered(set_for_all: SetForAll, given: str, kept: str) -> None:
+    """Else a server that crashes has lost rows that the worker will not read again."""
+    lab = set_for_all("synchronous_commit", given)
+    with lab.handler() as handler:
+        assert handler._engine is not None
+        with handler._engine.connect() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == kept

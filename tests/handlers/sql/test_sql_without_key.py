@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from ddl_lab import DDLLab
 from sql_lab import SqlLab, orders
 
 from handlers import Rejected
@@ -131,3 +133,34 @@ def test_an_old_row_that_is_not_whole_finds_no_row(sql: SqlLab) -> None:
         with pytest.raises(Rejected, match="does not tell the whole old row"):
             handler.handle(orders(update, key=None, types=types))
     assert sql.rows() == [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_column_named_rowid_lets_no_other_row_be_changed(
+    make_sql: Callable[[str], SqlLab], kind: str
+) -> None:
+    """SQLite has other names for a row's own id, and DuckDB has none."""
+    lab = make_sql(kind)
+    lab.make("shop.orders", "rowid int, v varchar(9)")
+    rows = [{"rowid": 1, "v": v} for v in "abc"]
+    gone = {"before": rows[0], "after": None}
+    changed = {"before": rows[1], "after": {"rowid": 1, "v": "d"}}
+    with lab.handler() as handler:
+        handler.handle(orders(*rows, key=None))
+        if kind == "sqlite":
+            handler.handle(orders(gone, changed, key=None, offset=3))
+            assert [one["v"] for one in lab.rows()] == ["c", "d"]
+        else:
+            with pytest.raises(Rejected, match="column rowid: its name hides"):
+                handler.handle(orders(gone, changed, key=None, offset=3))
+            assert [one["v"] for one in lab.rows()] == ["a", "b", "c"]
+
+
+def test_a_statement_that_numbers_rows_heeds_a_column_named_rowid(make_lab: Callable[[str], DDLLab]) -> None:
+    lab = make_lab("sqlite")
+    with lab.engine.begin() as connection:
+        connection.exec_driver_sql('CREATE TABLE "db.t" (id int PRIMARY KEY, rowid int)')
+        connection.exec_driver_sql('INSERT INTO "db.t" VALUES (1, 7), (2, 7)')
+    lab.follow("ALTER TABLE t ADD COLUMN n int AUTO_INCREMENT UNIQUE")
+    lab.follow("ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (id * 2)")
+    assert lab.rows() == [("1", "7", "1", "2"), ("2", "7", "2", "4")]

@@ -1,0 +1,146 @@
+"""What SQLAlchemy does not read of the databases' catalogs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from handlers.sql.types.postgresql_types import innermost_type
+from handlers.sql.types.values import Kind, kind_of
+
+# Each column, the type that PostgreSQL names in a cast (without length, of an array's element too: -1 makes
+# bpchar, not char(1)), whether it is an array, and the innermost type of its domains and arrays, with sizes.
+_PG_TYPES = """
+    WITH RECURSIVE within AS (
+        SELECT a.attname, a.attcollation, format_type(a.atttypid, -1) AS own, false AS is_array,
+            a.atttypid AS id, a.atttypmod AS sizes
+        FROM pg_attribute a
+        WHERE a.attrelid = CAST(:name AS regclass) AND a.attnum > 0 AND NOT a.attisdropped
+      UNION ALL
+        SELECT attname, attcollation, own, is_array OR typcategory = 'A',
+            CASE typtype WHEN 'd' THEN typbasetype ELSE typelem END,
+            CASE typtype WHEN 'd' THEN typtypmod ELSE sizes END
+        FROM within JOIN pg_type t ON t.oid = id WHERE typtype = 'd' OR typcategory = 'A'
+    )
+    SELECT attname, own, is_array, format_type(id, sizes),
+        t.typname = 'citext' OR coalesce(to_jsonb(c) ->> 'collisdeterministic', '') = 'false'
+    FROM within JOIN pg_type t ON t.oid = id LEFT JOIN pg_collation c ON c.oid = attcollation
+    WHERE t.typtype <> 'd' AND t.typcategory <> 'A'
+"""
+
+
+# Those that ON CONFLICT takes, and that find a row by its very values.
+_PG_KEYS = """
+    SELECT array_agg(a.attname::text) FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = CAST(:name AS regclass) AND i.indisunique AND i.indisvalid AND i.indimmediate
+        AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS (
+            SELECT FROM pg_collation c
+            WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
+    GROUP BY i.indexrelid
+"""
+_MY_ALIKE = sa.text(
+    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
+    "AND table_schema = coalesce(:schema, database()) "
+    "AND collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
+)
+_MY_RENEWED = sa.text(
+    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
+    "AND table_schema = coalesce(:schema, database()) AND extra LIKE '%on update%'"
+)
+_MY_ENGINE = sa.text(
+    "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
+    "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"
+)
+_PG_UNLOGGED = sa.text("SELECT relpersistence = 'u' FROM pg_class WHERE oid = CAST(:name AS regclass)")
+_LITE_ALIKE = sa.text(
+    "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
+    "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY' AND x.name IS NOT NULL"
+)
+_LITE_SQL = sa.text("SELECT sql FROM sqlite_master WHERE name = :table")
+_LITE_TYPES = sa.text("SELECT name, type FROM pragma_table_xinfo(:table)")
+_STRICT = re.compile(r"\)[^)]*\bSTRICT\b[^)]*$", re.IGNORECASE)
+_COLLATES = {
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE name = :table AND upper(sql) LIKE '%COLLATE%'",
+    "duckdb": "SELECT 1 FROM duckdb_tables() WHERE schema_name = :schema AND upper(sql) LIKE '%COLLATE%' "
+    "AND lower(table_name) = lower(:table)",
+}
+
+
+def unique_keys(inspector: sa.Inspector, schema: str | None, table: str) -> list[Any]:
+    """The columns of each unique key but the primary one."""
+    constraints = inspector.get_unique_constraints(table, schema=schema)
+    indexes = inspector.get_indexes(table, schema=schema)
+    return [one["column_names"] for one in constraints] + [
+        one["column_names"] for one in indexes if one["unique"] and not _is_partial(dict(one))
+    ]
+
+
+def _is_partial(index: Mapping[str, Any]) -> bool:
+    """Whether the index is of some rows, or of expressions, only: it is no key then."""
+    options: Mapping[str, Any] = index.get("dialect_options", {})
+    return None in index["column_names"] or any(
+        key.endswith("_where") and options[key] is not None for key in options
+    )
+
+
+def of_postgresql(
+    connection: sa.Connection, name: Mapping[str, str], found: Sequence[Any]
+) -> tuple[dict[str, tuple[str, str]], set[str], list[list[str]]]:
+    """Of each column the array that carries its values, and what becomes of its elements; those columns whose
+    `=` takes values for one; the columns of each unique key. A domain in `found` becomes what it is a domain
+    of."""
+    types, alike = {}, set()
+    columns = {one["name"]: one for one in found}
+    for column, type_, is_array, innermost, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+        # Arrays of arrays would be taken apart to their last elements.
+        # And what PostgreSQL reads as money goes by the server's locale.
+        is_money = innermost == "money"
+        carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
+        cast = f"::{type_}" if is_array or is_money else ""
+        types[column] = carried, f"::numeric[]{cast}" if is_array and is_money else cast
+        columns[column]["type"] = innermost_type(columns[column]["type"], innermost, is_array=is_array)
+        if is_alike:
+            alike.add(column)
+    return types, alike, list(connection.scalars(sa.text(_PG_KEYS), name))
+
+
+def declared_types(connection: sa.Connection, table: str) -> dict[str, str]:
+    """Of SQLite: column -> its type, in the table's own words. A STRICT table has ANY for one without a name,
+    as others do."""
+    is_strict = _STRICT.search(connection.scalar(_LITE_SQL, {"table": table}) or "") is not None
+    found = connection.execute(_LITE_TYPES, {"table": table})
+    return {name: "" if is_strict and type_.upper() == "ANY" else type_ for name, type_ in found}
+
+
+def alike_columns(
+    connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]
+) -> set[str]:
+    """Columns whose `=` takes texts for one that differ; of SQLite and DuckDB all texts, if it may be one."""
+    names, dialect = {"table": table, "schema": schema}, connection.dialect.name
+    if dialect not in _COLLATES:
+        return set(connection.scalars(_MY_ALIKE, names))
+    if connection.execute(sa.text(_COLLATES[dialect]), names).first() is not None:
+        return {one["name"] for one in found if kind_of(one["type"]) is Kind.TEXT}
+    return set(connection.scalars(_LITE_ALIKE, names)) if dialect == "sqlite" else set()
+
+
+def why_unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> str:
+    """Why rows of the table may be lost, or written twice, while the marks are kept; empty: they are not."""
+    if connection.dialect.name == "postgresql":
+        is_unlogged = connection.scalar(_PG_UNLOGGED, {"name": quoted})
+        return "it is UNLOGGED: a crash of the server empties it" if is_unlogged else ""
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return ""
+    engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
+    return f"its engine {engine} has no transactions: use ENGINE=InnoDB" if engine else ""
+
+
+def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:
+    """Columns that an UPDATE of MySQL or MariaDB sets to the current time if it does not set them."""
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return set()
+    return set(connection.scalars(_MY_RENEWED, {"table": table, "schema": schema}))
