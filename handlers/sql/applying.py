@@ -138,6 +138,13 @@ class Applier:
                 raise Unfit(f"the target has no table {shown}; make it, or set create: true")
             raise TableMissing(name, wanted_columns(changes), run.key)
         key = run.key or _own_key(table, changes[0])
+        because, waits = table.unsafe
+        if waits == "all" or (waits == "keyless" and not key):
+            raise TargetUnavailable(
+                f"{table.shown}: {because}; rows could be lost, or in it twice",
+                retry_after=TABLE_SECONDS,
+                others_go_on=True,
+            )
         if key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
@@ -237,12 +244,6 @@ class Applier:
         mode = self._options.without_key
         if mode == "refuse":
             raise Unfit("the table has no primary key, and without_key is refuse")
-        if "transactions" in table.why_unsafe:
-            raise TargetUnavailable(
-                f"{table.shown} has no key, and {table.why_unsafe}: rows could be in it twice",
-                retry_after=TABLE_SECONDS,
-                others_go_on=True,
-            )
         for is_new, group in groupby(changes, lambda change: change.before is None):
             if is_new:
                 for block in blocks([change.after or {} for change in group]):

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
 from handlers.sql.types.postgresql_types import innermost_type
 from handlers.sql.types.values import Kind, kind_of
+
+
+class Unsafe(NamedTuple):
+    """Why rows of a table are not safe; empty: they are."""
+
+    because: str = ""
+    waits: Literal["none", "keyless", "all"] = "none"
+    """Which tables wait until it is mended: none, one without a key, each."""
+
 
 # Each column, the type that PostgreSQL names in a cast (without length, of an array's element too: -1 makes
 # bpchar, not char(1)), whether it is an array, and the innermost type of its domains and arrays, with sizes.
@@ -55,7 +64,22 @@ _MY_ENGINE = sa.text(
     "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"
 )
-_PG_UNLOGGED = sa.text("SELECT relpersistence = 'u' FROM pg_class WHERE oid = CAST(:name AS regclass)")
+# Rows are found by SELECT, UPDATE and DELETE. A policy that is true for all rows lets each be found, if no
+# restrictive one takes that back.
+_PG_UNSAFE = sa.text("""
+    WITH ours AS (
+        SELECT polcmd::text AS cmd, polpermissive AS permits,
+            pg_get_expr(polqual, polrelid) = 'true' AS is_all
+        FROM pg_policy WHERE polrelid = CAST(:name AS regclass) AND polcmd <> 'a' AND EXISTS (
+            SELECT FROM unnest(polroles) role WHERE role = 0 OR pg_has_role(role, 'USAGE'))
+    )
+    SELECT row_security_active(oid) AND (
+            EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
+            OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
+                SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
+        relpersistence = 'u'
+    FROM pg_class WHERE oid = CAST(:name AS regclass)
+""")
 _LITE_ALIKE = sa.text(
     "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
     "WHERE l.\"unique\" AND x.key AND x.coll <> 'BINARY' AND x.name IS NOT NULL"
@@ -128,15 +152,21 @@ def alike_columns(
     return set(connection.scalars(_LITE_ALIKE, names)) if dialect == "sqlite" else set()
 
 
-def why_unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> str:
-    """Why rows of the table may be lost, or written twice, while the marks are kept; empty: they are not."""
+def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> Unsafe:
+    """Why rows of the table may be lost, hidden, or written twice, while the marks are kept."""
     if connection.dialect.name == "postgresql":
-        is_unlogged = connection.scalar(_PG_UNLOGGED, {"name": quoted})
-        return "it is UNLOGGED: a crash of the server empties it" if is_unlogged else ""
+        hides, is_unlogged = connection.execute(_PG_UNSAFE, {"name": quoted}).one()
+        if hides:
+            return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
+        return Unsafe("it is UNLOGGED: a crash of the server empties it" if is_unlogged else "")
     if connection.dialect.name not in ("mysql", "mariadb"):
-        return ""
+        return Unsafe()
     engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
-    return f"its engine {engine} has no transactions: use ENGINE=InnoDB" if engine else ""
+    return (
+        Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
+        if engine
+        else Unsafe()
+    )
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from handlers.sql.target.catalogs import Unsafe
 from handlers.sql.types.losses import Losses
 from handlers.sql.types.values import Kind, encode
 
@@ -123,8 +124,7 @@ class KnownTable:
     """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
     alike: Sequence[str]
     """Columns of keys, ON CONFLICT's or not, in which values that differ are one to the database."""
-    why_unsafe: str = ""
-    """See `catalogs.why_unsafe`."""
+    unsafe: Unsafe
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:

@@ -19,7 +19,7 @@ from handlers.sql.target.catalogs import (
     of_postgresql,
     renewed_columns,
     unique_keys,
-    why_unsafe,
+    unsafe,
 )
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.intervals import interval_text
@@ -55,8 +55,8 @@ class KnownTables:
                 self._told.add(name)
             if is_first and table.alike:
                 log.warning("keys_look_alike", table=table.shown, columns=table.alike)
-            if is_first and table.why_unsafe:
-                log.warning("target_table_not_safe", table=table.shown, because=table.why_unsafe)
+            if is_first and table.unsafe.because:
+                log.warning("target_table_not_safe", table=table.shown, because=table.unsafe.because)
         return table
 
     def is_owned(self, name: TableName, owner: object) -> bool:
@@ -150,7 +150,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         primary_key,
         frozenset(frozenset(columns) for columns in uniques if columns),
         sorted(keys & alike),
-        why_unsafe(connection, schema, table, quoted.replace("%%", "%")),
+        unsafe(connection, schema, table, quoted.replace("%%", "%")),
     )
 
 

@@ -124,6 +124,37 @@ def test_a_row_that_row_level_security_does_not_take_is_rejected(make_sql: MakeL
             assert (type(refused.value).__name__, getattr(refused.value, "at", None)) == ("Rejected", 1)
 
 
+HIDING = {
+    "a policy of some rows": ["CREATE POLICY few ON shop.orders USING (n < 5)"],
+    "a policy of reading alone": ["CREATE POLICY readers ON shop.orders FOR SELECT USING (true)"],
+    "a restrictive policy": [
+        "CREATE POLICY whole ON shop.orders USING (true)",
+        "CREATE POLICY few ON shop.orders AS RESTRICTIVE USING (n < 5)",
+    ],
+    "no policy": [],
+}
+
+
+@pytest.mark.parametrize("policies", HIDING.values(), ids=HIDING)
+def test_a_table_of_which_policies_hide_rows_waits_until_they_do_not(
+    make_sql: MakeLab, policies: list[str]
+) -> None:
+    """An update or delete of a hidden row would pass as done."""
+    with ExitStack() as stack:
+        account = Account(make_sql("postgres"), stack)
+        account.admin.run("INSERT INTO shop.orders VALUES (7, 7)")
+        for statement in ("ALTER TABLE shop.orders ENABLE ROW LEVEL SECURITY", *policies):
+            account.admin.run(statement)
+        with account.lab.handler() as handler:
+            gone = orders({"before": row(7), "after": None}, types=TYPES)
+            with pytest.raises(TargetUnavailable, match="BYPASSRLS") as waits:
+                handler.handle(gone)
+            assert waits.value.others_go_on
+            account.admin.run("ALTER ROLE narrow BYPASSRLS")
+            handler.handle(gone)
+    assert numbers(account.admin) == []
+
+
 # ---- locks
 
 
