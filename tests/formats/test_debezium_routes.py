@@ -79,7 +79,8 @@ def test_whitespace_and_order_do_not_matter() -> None:
 
 def test_an_empty_schema_is_no_schema() -> None:
     one = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"id": 7}})
-    two = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"a": 7, "b": 1}})
+    row = envelope(after={"a": 7, "b": 1})
+    two = record({"schema": None, "payload": row}, {"schema": None, "payload": {"a": 7, "b": 1}})
     format_ = Debezium()
     assert fast(one) == routed(one) == ("shop", "orders", False)
     assert change_of(one, format_).key == {"id": 7}
@@ -223,21 +224,22 @@ def test_the_topic_tells_the_schema_of_postgresql() -> None:
 
 def test_a_flattened_row_with_a_schema_has_typed_values() -> None:
     fields = [connect("int32", "time.Date") | {"field": "born"}, connect("string") | {"field": "__op"}]
+    fields.append(connect("int32") | {"field": "id"})
     schema = {"type": "struct", "fields": fields, "name": "my.shop.orders.Value"}
-    one = flat({"schema": schema, "payload": {"born": 0, "__op": "c"}})
+    one = flat({"schema": schema, "payload": {"id": 7, "born": 0, "__op": "c"}})
     change = change_of(one)
     assert str((change.after or {})["born"]) == "1970-01-01"
     assert (change.types or {})["born"] == "date"
 
 
 def test_what_a_flattened_row_tells_of_itself_is_no_column_with_a_schema_either() -> None:
-    columns = [connect("int32", "time.Date") | {"field": "born"}]
+    columns = [connect("int32") | {"field": "id"}, connect("int32", "time.Date") | {"field": "born"}]
     signs = [connect("string") | {"field": name} for name in ("__op", "__deleted", "__table")]
     schema = {"type": "struct", "fields": columns + signs}
-    payload = {"born": 0, "__op": "c", "__deleted": "false", "__table": "orders"}
+    payload = {"id": 7, "born": 0, "__op": "c", "__deleted": "false", "__table": "orders"}
     change = change_of(flat({"schema": schema, "payload": payload}))
-    assert change.types == {"born": "date"}
-    assert (change.after or {}).keys() == {"born"}
+    assert change.types == {"id": "int", "born": "date"}
+    assert (change.after or {}).keys() == {"id", "born"}
 
 
 def test_fields_with_a_prefix_of_their_own_are_no_columns() -> None:
@@ -252,5 +254,5 @@ def test_fields_with_a_prefix_of_their_own_are_no_columns() -> None:
 
 
 def test_columns_that_look_a_little_like_such_fields_are_columns() -> None:
-    row = {"op": "c", "table": "a", "stop": "c", "cdc_op": "x", "cdc_table": "t"}
+    row = {"id": 7, "op": "c", "table": "a", "stop": "c", "cdc_op": "x", "cdc_table": "t"}
     assert change_of(flat({**row, **SIGNS})).after == row

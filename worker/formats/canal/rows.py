@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from handlers.mysql.values import Converter, converter_of
+from worker.formats.images import check_key
 from worker.formats.interface import UndecodableRecord, shortened, wrong_value
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
@@ -80,7 +81,10 @@ class RowShape:
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
-        self.key_columns = spelled(key_columns, types or ()) if key_columns else None
+        self.key_columns = None
+        if key_columns:
+            self.key_columns = tuple(key_columns) if types is None else spelled(key_columns, types)
+            check_key(self.key_columns, types or self.key_columns)
         self.converters: dict[str, Converter] = {}
         for column, type_text in (types or {}).items():
             converter = converter_of(type_text)
@@ -104,11 +108,7 @@ class RowShape:
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
-            key = self.key_columns
-            if key and self.types is None and spelled(key, row) != key:
-                raise UndecodableRecord(
-                    f"no Canal message: the key of `pkNames`, {list(key)}, is spelled otherwise in a row"
-                )
+            check_key(self.key_columns or (), row)
         if self.types:
             self.practice.met(tuple(self.types))
         return message, message.data

@@ -14,7 +14,7 @@ from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.images import image_of
-from worker.formats.debezium.key_changes import of_moved_row
+from worker.formats.debezium.key_changes import of_changed_key, of_moved_row
 from worker.formats.debezium.keys import Keys
 from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
@@ -29,7 +29,7 @@ from worker.formats.debezium.source import (
     log_position,
     refuse_others,
 )
-from worker.formats.images import NOTHING, Image, changes_from, lacking
+from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
@@ -205,7 +205,7 @@ class Debezium:
         record: Record,
         *,
         lacks: frozenset[str] | None = NOTHING,
-    ) -> tuple[Change, ...]:
+    ) -> Sequence[Change]:
         source = message.source
         op = OPERATIONS[message.op]
         before, after = rows
@@ -223,6 +223,7 @@ class Debezium:
             if after is None or shape.postgresql or len(after) < most or len(before or after) < most:
                 image = image_of(Image(op, before, after, lacks), key_columns, shape)
                 _, before, after, lacks, is_whole, _ = image
+            check_key(key_columns or (), before or {} if after is None else after)
         transaction = None if message.transaction is None else message.transaction.id
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
         change = Change(
@@ -241,8 +242,10 @@ class Debezium:
             lacks,
             is_whole,
         )
-        if key_columns is None or op == "update":
+        if key_columns is None:
             return (change,)
+        if op == "update":
+            return (change,) if before is None else of_changed_key(change, shape, record)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:

@@ -8,6 +8,8 @@ none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from handlers import Change
@@ -15,10 +17,32 @@ from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.keys import plain_object
 from worker.formats.debezium.rows import RowShape
-from worker.formats.images import NOTHING, lacking
+from worker.formats.images import NOTHING, changes_from, lacking, updated
 from worker.formats.interface import Record
 
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[Change]:
+    """What becomes of an update that tells the old row. Debezium makes two records of a changed key; if a
+    transform has made the key of other columns, it comes as one. Raises UndecodableRecord."""
+    before, after, key = change.before or {}, change.after or {}, change.key_columns or ()
+    for name in key:
+        if before.get(name) != after.get(name):
+            break
+    else:
+        return (change,)
+    rows = shape.postgresql
+    if rows is not None and all(rows.is_filler(name, before.get(name)) for name in key):
+        return (change,)  # the old key was not told
+    return changes_from(
+        updated(before, after, key, lacks=change.lacks, before_is_whole=change.before_is_whole),
+        record,
+        key=key,
+        types=change.types,
+        time_ms=change.source_time_ms,
+        transaction=change.transaction,
+    )
 
 
 def of_moved_row(
