@@ -212,9 +212,42 @@ def test_headers_tell_as_much_as_fields() -> None:
     assert (change.op, change.before) == ("delete", {"id": 7, "source": "web", "op": 5, "ddl": None})
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 7, "type": "log", "data": "a"},
+        {"ts_ms": 7},
+        {"id": 7, "aggregate_type": "a", "type": "b", "additional_data": "c"},
+    ],
+    ids=["signal", "heartbeat", "notification"],
+)
+def test_a_row_that_looks_like_a_record_without_one_is_a_row_if_its_headers_say_so(
+    row: dict[str, Any],
+) -> None:
+    headers = (("__op", "c"), ("__db", "shop"), ("__table", "events"))
+    one = record(row, None, topic="any", headers=headers)
+    assert routed(one) == ("shop", "events", False)
+    assert change_of(one).after == row
+    assert isinstance(Debezium().explain(record(row, headers=(("traceparent", "00"),))), Skip)
+
+
 def test_the_topic_tells_the_table_where_nothing_else_does() -> None:
-    one = flat({"id": 7, "__deleted": "false"}, topic="my.shop.order.items")
-    assert routed(one) == ("shop", "order.items", False)
+    one = flat({"id": 7, "__deleted": "false"}, topic="my.shop.orders")
+    assert routed(one) == ("shop", "orders", False)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "table"), [("my", "order.items"), ("prod.my", "orders"), ("prod.my", "order.items")]
+)
+def test_a_topic_with_more_dots_tells_the_table_if_its_prefix_is_known(prefix: str, table: str) -> None:
+    topic = f"{prefix}.shop.{table}"
+    named = flat({"id": 7, "__deleted": "false", "__source_name": prefix}, topic=topic)
+    assert routed(named) == ("shop", table, False)
+    told = flat({"id": 7, "__db": "shop", "__table": table}, topic=topic)
+    assert routed(told) == ("shop", table, False)
+    for signs in ({"__op": "c"}, {"__db": "shop"}, {"__table": table}):
+        with pytest.raises(UndecodableRecord, match=r"does not tell its (table|database): .*add\.fields"):
+            routed(flat({"id": 7, **signs}, topic=topic))
 
 
 def test_the_topic_tells_the_schema_of_postgresql() -> None:

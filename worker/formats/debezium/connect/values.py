@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -75,8 +75,12 @@ class _AnyScale(msgspec.Struct, gc=False):
 
 AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
-# Wide enough for PostgreSQL's longest numbers.
-_EXACT = Context(prec=150_000)
+# Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
+_EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])
+_MOST_BYTES, _MOST_INTEGER_BYTES = 61_300, 64
+"""Of such a number, of an integer."""
+_FEW_BITS = 4_096
+"""Python takes the square of their number to make a Decimal of them."""
 _MOST_PLACES = 1000
 """Digits after the point, of PostgreSQL's numeric."""
 _LONGEST_BITS = 64
@@ -88,18 +92,44 @@ _LENGTH_DIGITS = 10
 
 
 def unscaled(value: bytes) -> int:
-    """A two's complement, big endian: java.math.BigInteger."""
+    """A two's complement, big endian: java.math.BigInteger. Raises ValueError for one beyond any source's."""
+    if len(value) > _MOST_INTEGER_BYTES:
+        raise ValueError("no integer of any source")
     return int.from_bytes(value, "big", signed=True)
 
 
 def scaled(scale: int) -> Callable[[bytes], Decimal]:
     """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
 
-    Raises BeyondBounds for a scale that no source has."""
+    Raises BeyondBounds for a scale that no source has; what it gives does for a number that none has."""
     if not -MOST_ZEROS <= scale <= MOST_FRACTION:
         raise BeyondBounds(f"a decimal with a scale of {scale}")
     times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
-    return lambda value: times(unit, from_bytes(value, "big", signed=True))
+
+    def read(value: bytes) -> Decimal:
+        if len(value) > _MOST_BYTES:
+            raise BeyondBounds(f"a decimal of {len(value)} bytes")
+        number = from_bytes(value, "big", signed=True)
+        return times(
+            unit,
+            number if len(value) <= _FEW_BITS // 8 else _long(number, 1 << number.bit_length().bit_length()),
+        )
+
+    return read
+
+
+def _long(number: int, bits: int) -> Decimal:
+    """A number of so many bits, which are a power of two: by halves."""
+    if bits <= _FEW_BITS:
+        return Decimal(number)
+    half = bits >> 1
+    low = _long(number & ((1 << half) - 1), half)
+    return _EXACT.add(_EXACT.multiply(_long(number >> half, half), _power_of_two(half)), low)
+
+
+@cache
+def _power_of_two(bits: int) -> Decimal:
+    return _EXACT.power(2, bits)
 
 
 def _any_scale(value: _AnyScale) -> Decimal:
@@ -127,6 +157,8 @@ def digits_of(value: Any) -> str:
 
 
 def _bits(value: bytes) -> int:
+    if len(value) > _LONGEST_BITS // 8:
+        raise ValueError(f"more than {_LONGEST_BITS} bits")
     return int.from_bytes(value, "little")
 
 
