@@ -397,6 +397,20 @@ def test_an_answer_that_repeats_what_was_sent_brings_no_secret_into_an_error(
         assert "dTpodW50ZXIyMg==" not in str(found.value)
 
 
+@pytest.mark.parametrize("password", ["error_code", "40403", "schema", "1"])
+def test_a_password_that_is_a_word_of_the_api_hides_no_answer(
+    registry: SchemaRegistry, password: str
+) -> None:
+    """Else an id that the registry does not know would be asked for without end."""
+    told = {"error_code": 40403, "message": "Schema 1 not found"}
+    registry.answer = lambda _: (404, told)  # type: ignore[method-assign]
+    keys = {"url": registry.url, "basic_auth": {"username": "u", "password": password}}
+    client = Client(SchemaRegistrySettings.model_validate(keys), Path())
+    with pytest.raises(UnknownSchema) as found:
+        client.schema(SchemaId("number", "1"))
+    assert password not in str(found.value)
+
+
 def test_the_proxies_of_the_environment_are_used_as_targets_use_them(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
