@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,9 @@ from handlers.mysql.values import compact_json, single
 from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
+    FINER,
+    FINER_TEXT,
+    ZONED,
     Beyond,
     as_told,
     date_of,
@@ -45,6 +48,8 @@ class Reader(NamedTuple):
 
     def read(self, value: Any) -> Any:
         """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
+        if self.json_type is ZONED and type(value) is str and FINER_TEXT.search(value):
+            raise ValueError(FINER)  # it would be rounded
         try:
             value = msgspec.convert(value, self.json_type)
         except msgspec.ValidationError:
@@ -86,6 +91,7 @@ _MOST_PLACES = 1000
 _LONGEST_BITS = 64
 """That are one number; longer ones are bytes, the last first."""
 _LENGTH_DIGITS = 10
+_HAS_SRID = 0x20000000
 
 
 # ---- numbers
@@ -198,11 +204,16 @@ def set_of(labels: Sequence[str]) -> Reader:
 
 
 def _geometry(value: _Geometry) -> bytes | None:
-    """As MySQL keeps it: the SRID, then the WKB."""
+    """As MySQL keeps it: the SRID, then the WKB, in which PostGIS has the SRID once more."""
     if value.wkb is None:
         return None
+    wkb = value.wkb
+    order: Literal["little", "big"] = "little" if wkb[:1] == b"\1" else "big"
+    kind = int.from_bytes(wkb[1:5], order)
+    if kind & _HAS_SRID:
+        wkb = wkb[:1] + (kind ^ _HAS_SRID).to_bytes(4, order) + wkb[9:]
     try:
-        return (value.srid or 0).to_bytes(4, "little") + value.wkb
+        return (value.srid or 0).to_bytes(4, "little") + wkb
     except OverflowError:
         raise ValueError(f"no geometry: SRID {value.srid}") from None
 
@@ -262,14 +273,13 @@ def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
     day = Reader(int, date_of(beyond), temporal_text("date"))
     millis = Reader(int, moment_of(_MILLI, beyond), temporal_text("datetime(6)"))
     micros = moment_of(_MICRO, beyond)
-    zoned = Annotated[datetime, msgspec.Meta(tz=True)]
     return {
         "io.debezium.time.Date": day,
         "io.debezium.time.Timestamp": millis,
         "io.debezium.time.MicroTimestamp": Reader(int, micros, temporal_text("datetime(6)")),
         "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(micros)),
         "io.debezium.time.ZonedTimestamp": Reader(
-            zoned, in_utc(beyond), lambda value: beyond(far_moment, value)
+            ZONED, in_utc(beyond), lambda value: beyond(far_moment, value)
         ),
         "org.apache.kafka.connect.data.Date": day,
         "org.apache.kafka.connect.data.Timestamp": millis,
