@@ -9,15 +9,15 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from decimal import Decimal
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
-from handlers.mysql.values import compact_json, single
+from handlers.mysql.values import Converter, compact_json, converter_of, single
 from worker.formats.debezium.connect.meanings import DECIMAL
+from worker.formats.debezium.connect.numbers import EXACT, digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
     FINER,
@@ -80,12 +80,6 @@ class _AnyScale(msgspec.Struct, gc=False):
 
 AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
-# Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
-_EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])
-_MOST_BYTES, _MOST_INTEGER_BYTES = 61_300, 64
-"""Of such a number, of an integer."""
-_FEW_BITS = 4_096
-"""Python takes the square of their number to make a Decimal of them."""
 _MOST_PLACES = 1000
 """Digits after the point, of PostgreSQL's numeric."""
 _LONGEST_BITS = 64
@@ -97,47 +91,6 @@ _HAS_SRID = 0x20000000
 # ---- numbers
 
 
-def unscaled(value: bytes) -> int:
-    """A two's complement, big endian: java.math.BigInteger. Raises ValueError for one beyond any source's."""
-    if len(value) > _MOST_INTEGER_BYTES:
-        raise ValueError("no integer of any source")
-    return int.from_bytes(value, "big", signed=True)
-
-
-def scaled(scale: int) -> Callable[[bytes], Decimal]:
-    """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
-
-    Raises BeyondBounds for a scale that no source has; what it gives does for a number that none has."""
-    if not -MOST_ZEROS <= scale <= MOST_FRACTION:
-        raise BeyondBounds(f"a decimal with a scale of {scale}")
-    times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
-
-    def read(value: bytes) -> Decimal:
-        if len(value) > _MOST_BYTES:
-            raise BeyondBounds(f"a decimal of {len(value)} bytes")
-        number = from_bytes(value, "big", signed=True)
-        return times(
-            unit,
-            number if len(value) <= _FEW_BITS // 8 else _long(number, 1 << number.bit_length().bit_length()),
-        )
-
-    return read
-
-
-def _long(number: int, bits: int) -> Decimal:
-    """A number of so many bits, which are a power of two: by halves."""
-    if bits <= _FEW_BITS:
-        return Decimal(number)
-    half = bits >> 1
-    low = _long(number & ((1 << half) - 1), half)
-    return _EXACT.add(_EXACT.multiply(_long(number >> half, half), _power_of_two(half)), low)
-
-
-@cache
-def _power_of_two(bits: int) -> Decimal:
-    return _EXACT.power(2, bits)
-
-
 def _any_scale(value: _AnyScale) -> Decimal:
     return scaled(value.scale)(value.value)
 
@@ -147,19 +100,11 @@ def _decimal(field: Field) -> Reader:
     scale = field.parameter("scale") or "0"
     places = int(scale) if scale.removeprefix("-").isdecimal() else 0
     if places <= _MOST_PLACES:
-        return Reader(bytes, scaled(places), lambda value: Decimal(digits_of(value)))
+        from_text = cast(Converter, converter_of(f"decimal({_MOST_PLACES},{places})")).read
+        return Reader(bytes, scaled(places), lambda value: from_text(digits_of(value)))
     # PostgreSQL counts scales in eleven bits, of which the connector forgets the sign: 2046 is -2.
     from_bytes, whole = scaled(places), Decimal(1)
-    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=_EXACT))
-
-
-def digits_of(value: Any) -> str:
-    """A JSON number's own digits, as plain JSON gives it. Raises ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError("no number")  # noqa: TRY004 - as for any value of the wrong type here
-    if isinstance(value, Decimal):
-        return str(bounded(value))
-    return repr(value) if isinstance(value, float) else str(value)
+    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=EXACT))
 
 
 def _bits(value: bytes) -> int:
