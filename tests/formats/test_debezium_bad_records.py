@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from handlers import Change
 from worker.formats.debezium.format import Debezium
+from worker.formats.decoding import source_time
 from worker.formats.interface import Skip, UndecodableRecord
 
 
@@ -184,4 +185,4 @@ def test_garbage_raises_only_what_says_so(value: bytes, key: bytes | None, topic
             assert changes or isinstance(explained, Skip)
         format_.log_position(one)
         format_.learn(one)
-        format_.source_time_ms(one)
+        source_time(format_, one)

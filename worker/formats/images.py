@@ -39,31 +39,14 @@ def changes_from(
     """The changes of a record, one for each image; the arguments are fields of `Change`.
 
     Raises UndecodableRecord for a row without a column of its key."""
-    topic, partition, offset = record.topic(), record.partition(), record.offset()
+    place = record.topic(), record.partition(), record.offset()
     changes = []
     for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index):
         row = before if after is None else after
         if key and row is not None:
             check_key(key, row)
-        changes.append(
-            Change(
-                op,
-                before,
-                after,
-                key,
-                sql,
-                time_ms,
-                topic,
-                partition,
-                offset,
-                index,
-                transaction,
-                types,
-                lacks,
-                is_whole,
-                moves,
-            )
-        )
+        told = before, after, key, sql, time_ms
+        changes.append(Change(op, *told, *place, index, transaction, types, lacks, is_whole, moves))
     return changes
 
 

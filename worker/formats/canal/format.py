@@ -123,10 +123,7 @@ class Canal:
         value = record.value() or b""
         if value and value[0] in _PACKET:
             return self._packets.source_time_ms(value)
-        try:
-            return _read_time(value).es
-        except DECODE_ERRORS:
-            return None
+        return _read_time(value).es
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append one change for each row of the message (two where its key changed), or one for a DDL
@@ -182,22 +179,9 @@ class Canal:
                     and not message.is_ddl
                     and message.tidb is None
                 ):
-                    into.append(
-                        Change(
-                            "insert",
-                            None,
-                            rows[0],
-                            shape.key_columns,
-                            None,
-                            message.es,
-                            record.topic(),
-                            record.partition(),
-                            record.offset(),
-                            0,
-                            message.gtid or None,
-                            shape.types,
-                        )
-                    )
+                    told = None, rows[0], shape.key_columns, None, message.es
+                    place = record.topic(), record.partition(), record.offset()
+                    into.append(Change("insert", *told, *place, 0, message.gtid or None, shape.types))
                 else:
                     into.extend(changes_of(rows, message, shape, record))
             except Exception:  # `decode` says what is the matter

@@ -225,23 +225,12 @@ class Debezium:
                 _, before, after, lacks, is_whole, _ = image
             check_key(key_columns or (), before or {} if after is None else after)
         transaction = None if message.transaction is None else message.transaction.id
+        if transaction is None:
+            transaction = source.gtid
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
-        change = Change(
-            op,
-            before,
-            after,
-            key_columns,
-            None,
-            kafka_time(record) if time_ms is None else time_ms,
-            record.topic(),
-            record.partition(),
-            record.offset(),
-            0,
-            source.gtid if transaction is None else transaction,
-            types,
-            lacks,
-            is_whole,
-        )
+        told = before, after, key_columns, None, kafka_time(record) if time_ms is None else time_ms
+        place = record.topic(), record.partition(), record.offset()
+        change = Change(op, *told, *place, 0, transaction, types, lacks, is_whole)
         if key_columns is None:
             return (change,)
         if op == "update":

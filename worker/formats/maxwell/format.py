@@ -106,10 +106,7 @@ class Maxwell:
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the binlog event, `ts`."""
-        try:
-            return _time_ms(_read_header(record.value() or b""))
-        except READ_ERRORS:
-            return None
+        return _time_ms(_read_header(record.value() or b""))
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the change of a row (two where the row's key changed), or one for a DDL statement."""

@@ -83,12 +83,9 @@ class Packets:
         return explain(value)
 
     def source_time_ms(self, value: bytes) -> int | None:
-        """When the packet's first entry happened; None if it has none, or is broken."""
-        try:
-            entries = read_content(value).entries
-            return read_entry(entries[0]).header.execute_time if entries else None
-        except UndecodableRecord:
-            return None
+        """When the packet's first entry happened; None if it has none. Raises UndecodableRecord."""
+        entries = read_content(value).entries
+        return read_entry(entries[0]).header.execute_time if entries else None
 
     def changes(self, value: bytes, record: Record) -> list[Change]:
         """Of a packet whose changes are all of one table, in order. Raises UndecodableRecord."""
