@@ -13,10 +13,8 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
-from worker.formats.debezium.images import image_of
-from worker.formats.debezium.key_changes import of_changed_key, of_moved_row
+from worker.formats.debezium.images import image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.keys import Keys
-from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
@@ -27,6 +25,9 @@ from worker.formats.debezium.source import (
     Row,
     Source,
     log_position,
+    part,
+    read_logged,
+    read_placed,
     refuse_others,
 )
 from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
