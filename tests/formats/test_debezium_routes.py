@@ -255,6 +255,13 @@ def test_the_topic_tells_the_schema_of_postgresql() -> None:
     assert routed(flat({"id": 7}, topic="my.sales.orders", headers=headers)) == ("sales", "orders", False)
 
 
+@pytest.mark.parametrize("topic", ["any", "prod.my.sales.orders"])
+def test_a_database_of_postgresql_is_no_schema(topic: str) -> None:
+    one = flat({"id": 7, "__db": "shop", "__table": "orders", "__connector": "postgresql"}, topic=topic)
+    with pytest.raises(UndecodableRecord, match=r"does not tell its database: .*of PostgreSQL schema"):
+        routed(one)
+
+
 def test_a_flattened_row_with_a_schema_has_typed_values() -> None:
     fields = [connect("int32", "time.Date") | {"field": "born"}, connect("string") | {"field": "__op"}]
     fields.append(connect("int32") | {"field": "id"})

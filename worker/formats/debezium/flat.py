@@ -74,7 +74,8 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
         raise UndecodableRecord(_unknown(values))
     source = _source(told, record.topic(), settings.source or "")
     refuse_others(source.connector)
-    database, table = source.schema or source.db, source.table
+    is_postgresql = source.connector == POSTGRESQL
+    database, table = source.schema or (None if is_postgresql else source.db), source.table
     if not database or not table:
         missing = "database" if table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
