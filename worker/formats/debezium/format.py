@@ -224,7 +224,8 @@ class Debezium:
             if after is None or shape.postgresql or len(after) < most or len(before or after) < most:
                 image = image_of(Image(op, before, after, lacks), key_columns, shape)
                 _, before, after, lacks, is_whole, _ = image
-            check_key(key_columns or (), before or {} if after is None else after)
+            if key_columns is not None:
+                check_key(key_columns, before or {} if after is None else after)
         transaction = None if message.transaction is None else message.transaction.id
         if transaction is None:
             transaction = source.gtid
@@ -235,7 +236,11 @@ class Debezium:
         if key_columns is None:
             return (change,)
         if op == "update":
-            return (change,) if before is None else of_changed_key(change, shape, record)
+            if before is not None and after is not None:
+                for name in key_columns:
+                    if before.get(name) != after.get(name):
+                        return of_changed_key(change, shape, record)
+            return (change,)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:

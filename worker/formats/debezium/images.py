@@ -61,14 +61,9 @@ _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
 def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[Change]:
-    """What becomes of an update that tells the old row. Debezium makes two records of a changed key; if a
-    transform has made the key of other columns, it comes as one. Raises UndecodableRecord."""
+    """What becomes of an update that tells another old key. Debezium makes two records of it; if a transform
+    has made the key of other columns, it comes as one. Raises UndecodableRecord."""
     before, after, key = change.before or {}, change.after or {}, change.key_columns or ()
-    for name in key:
-        if before.get(name) != after.get(name):
-            break
-    else:
-        return (change,)
     rows = shape.postgresql
     if rows is not None and all(rows.is_filler(name, before.get(name)) for name in key):
         return (change,)  # the old key was not told
