@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ class SearchClient:
             raise self._client.unavailable(answer, "it is no JSON, so somebody else answers")
         if answer.is_success or answer.status in may:
             return Answer(answer.status, body)
-        reason = f"{method} {path.partition('?')[0]}: {told(body) or answer.text}"
+        reason = f"{method} {path.partition('?')[0]}: {told(body, self._client.clean) or answer.text}"
         if is_passing(answer.status) or is_denied(answer.status):
             raise self._client.unavailable(answer, reason)
         raise RequestRefused(self._client.fault(answer, reason))
@@ -87,16 +88,16 @@ def error_type(body: Any) -> str | None:
     return error.get("type") if isinstance(error, dict) else None
 
 
-def told(body: Any) -> str:
-    """What an answer, or the `error` of an item, says is wrong."""
+def told(body: Any, clean: Callable[[str], str] = str) -> str:
+    """What an answer, or the `error` of an item, says is wrong. `clean` takes secrets out of the whole."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
-        return str(error or "")[:_TOLD_CHARACTERS]
+        return clean(str(error or ""))[:_TOLD_CHARACTERS]
     words = [f"{error.get('type', 'error')}: {error.get('reason', '')}"]
     cause = error.get("caused_by")
     if isinstance(cause, dict) and cause.get("reason"):
         words.append(str(cause["reason"]))
-    return ": ".join(words)[:_TOLD_CHARACTERS]
+    return clean(": ".join(words))[:_TOLD_CHARACTERS]
 
 
 def _json(answer: HttpAnswer, form: Any = Any) -> Any:

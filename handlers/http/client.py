@@ -7,11 +7,11 @@ import contextlib
 import math
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -31,12 +31,15 @@ class AnswerTooLarge(Exception):
     """The answer is larger than the caller allows."""
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Answer:
     status: int
     reason: str
     """The words beside the status."""
     headers: Mapping[str, str]
-    content: bytes
+    content: bytes = field(repr=False)
+    """As it came: it may repeat a secret that was sent."""
+    secrets: Sequence[str] = field(repr=False)
 
     @property
     def is_success(self) -> bool:
@@ -44,8 +47,9 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The beginning, in one line."""
-        start = self.content[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
+        """The beginning, in one line, without secrets."""
+        # Before anybody cuts it.
+        start = _cleaned(self.content[:_FAULT_BYTES].decode("utf-8", "replace"), self.secrets)
         return " ".join(start.split())[:_SHOWN_CHARACTERS]
 
 
@@ -107,12 +111,12 @@ class HttpClient:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
                 if answer.is_success and not only_status:
                     body = _whole(answer, most_bytes or _MOST_BYTES, self._timeout)
-                else:  # without secrets before anybody cuts it
-                    body = self.clean(_start(answer, self._timeout)).encode()
+                else:
+                    body = _start(answer, self._timeout)
         except httpx.HTTPError as error:
             reason = f": {self.clean(str(error))}" if str(error) else ""
             raise TargetUnavailable(f"{self._name}: {type(error).__name__}{reason}") from None
-        return Answer(answer.status_code, answer.reason_phrase, answer.headers, body)
+        return Answer(answer.status_code, answer.reason_phrase, answer.headers, body, self._secrets)
 
     def fault(self, answer: Answer, text: str | None = None) -> str:
         """What the server answered, for a message. `text`: what it says; None: how its content begins."""
@@ -133,9 +137,7 @@ class HttpClient:
 
     def clean(self, text: str) -> str:
         """The text without secrets: a server, or a proxy before it, may answer with what it was sent."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return _cleaned(text, self._secrets)
 
     def _moved(self, location: str) -> str:
         try:
@@ -232,7 +234,13 @@ def _whole(answer: httpx.Response, most_bytes: int, timeout: float) -> bytes:
     return bytes(read)
 
 
-def _start(answer: httpx.Response, timeout: float) -> str:
+def _cleaned(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def _start(answer: httpx.Response, timeout: float) -> bytes:
     """The beginning of an answer that its status judges alone. What breaks here does no harm: a connection
     whose answer is not read to its end is closed."""
     read, end = bytearray(), time.monotonic() + timeout
@@ -241,4 +249,4 @@ def _start(answer: httpx.Response, timeout: float) -> str:
             read += part
             if len(read) >= _FAULT_BYTES or time.monotonic() > end:
                 break
-    return read.decode("utf-8", "replace")
+    return bytes(read)

@@ -104,7 +104,8 @@ def with_schema(payload: dict[str, Any], columns: dict[str, dict[str, Any]]) -> 
 
 
 def definition(types: dict[str, Any], key: tuple[str, ...] = ("id",)) -> dict[str, Any]:
-    """`table` of a table change. Types: name, or (name, length, scale), or the labels of an enum or set."""
+    """`table` of a table change. Types: name, or (name, length, scale), or the labels of an enum or set. The
+    key is that of a table that has all its columns."""
     columns = []
     for column, type_ in types.items():
         name, length, scale, labels = type_, None, None, None
@@ -114,7 +115,11 @@ def definition(types: dict[str, Any], key: tuple[str, ...] = ("id",)) -> dict[st
             labels, length = [f"'{label}'" for label in length], 1
         told = {"name": column, "typeName": name, "typeExpression": name, "length": length, "scale": scale}
         columns.append(told | {"jdbcType": 0, "charsetName": None, "position": 1, "enumValues": labels})
-    return {"defaultCharsetName": "utf8mb4", "primaryKeyColumnNames": list(key), "columns": columns}
+    return {
+        "defaultCharsetName": "utf8mb4",
+        "primaryKeyColumnNames": list(key) if types.keys() >= set(key) else None,
+        "columns": columns,
+    }
 
 
 def ddl(

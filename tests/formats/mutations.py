@@ -15,6 +15,7 @@ from handlers.change_json import line
 from handlers.sharding import shard_of
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
+from worker.formats.decoding import source_time
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Apart, Format, SeparateDDL, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
@@ -155,7 +156,7 @@ def try_out(format_: Format, record: CapturedRecord) -> int:
         pass
     try:
         found = format_.explain(record)
-        format_.source_time_ms(record)
+        source_time(format_, record)
         if isinstance(format_, SeparateDDL):
             format_.log_position(record)
         if isinstance(found, Apart):

@@ -25,6 +25,7 @@ from canal_packets import (
 
 from handlers import Change
 from worker.formats.canal.format import Canal
+from worker.formats.decoding import source_time
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 
 ORDER = {"id": "7", "total": "9061.0", "note": None}
@@ -68,7 +69,7 @@ def test_an_insert_is_its_row_with_types_key_and_place() -> None:
         transaction="uuid:5",
         types={"id": "bigint", "total": "decimal(10,2)", "note": "varchar(20)"},
     )
-    assert Canal().source_time_ms(sent(value)) == ES
+    assert source_time(Canal(), sent(value)) == ES
 
 
 def test_before_an_update_the_row_had_other_values_where_columns_are_marked() -> None:

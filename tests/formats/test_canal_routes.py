@@ -7,6 +7,7 @@ from canal_messages import message, sent, without
 from captured import CapturedRecord
 
 from worker.formats.canal.format import Canal
+from worker.formats.decoding import source_time
 from worker.formats.interface import Skip, UndecodableRecord
 
 
@@ -68,6 +69,6 @@ def test_what_routes_nowhere_says_what_is_wrong_and_where(record: CapturedRecord
 
 
 def test_the_time_of_a_record_is_that_of_its_event() -> None:
-    assert Canal().source_time_ms(message()) == 1763000000000
-    assert Canal().source_time_ms(sent(None)) is None
-    assert Canal().source_time_ms(sent(b"broken")) is None
+    assert source_time(Canal(), message()) == 1763000000000
+    assert source_time(Canal(), sent(None)) is None
+    assert source_time(Canal(), sent(b"broken")) is None

@@ -79,7 +79,8 @@ def test_whitespace_and_order_do_not_matter() -> None:
 
 def test_an_empty_schema_is_no_schema() -> None:
     one = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"id": 7}})
-    two = record({"schema": None, "payload": envelope()}, {"schema": None, "payload": {"a": 7, "b": 1}})
+    row = envelope(after={"a": 7, "b": 1})
+    two = record({"schema": None, "payload": row}, {"schema": None, "payload": {"a": 7, "b": 1}})
     format_ = Debezium()
     assert fast(one) == routed(one) == ("shop", "orders", False)
     assert change_of(one, format_).key == {"id": 7}
@@ -211,9 +212,42 @@ def test_headers_tell_as_much_as_fields() -> None:
     assert (change.op, change.before) == ("delete", {"id": 7, "source": "web", "op": 5, "ddl": None})
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 7, "type": "log", "data": "a"},
+        {"ts_ms": 7},
+        {"id": 7, "aggregate_type": "a", "type": "b", "additional_data": "c"},
+    ],
+    ids=["signal", "heartbeat", "notification"],
+)
+def test_a_row_that_looks_like_a_record_without_one_is_a_row_if_its_headers_say_so(
+    row: dict[str, Any],
+) -> None:
+    headers = (("__op", "c"), ("__db", "shop"), ("__table", "events"))
+    one = record(row, None, topic="any", headers=headers)
+    assert routed(one) == ("shop", "events", False)
+    assert change_of(one).after == row
+    assert isinstance(Debezium().explain(record(row, headers=(("traceparent", "00"),))), Skip)
+
+
 def test_the_topic_tells_the_table_where_nothing_else_does() -> None:
-    one = flat({"id": 7, "__deleted": "false"}, topic="my.shop.order.items")
-    assert routed(one) == ("shop", "order.items", False)
+    one = flat({"id": 7, "__deleted": "false"}, topic="my.shop.orders")
+    assert routed(one) == ("shop", "orders", False)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "table"), [("my", "order.items"), ("prod.my", "orders"), ("prod.my", "order.items")]
+)
+def test_a_topic_with_more_dots_tells_the_table_if_its_prefix_is_known(prefix: str, table: str) -> None:
+    topic = f"{prefix}.shop.{table}"
+    named = flat({"id": 7, "__deleted": "false", "__source_name": prefix}, topic=topic)
+    assert routed(named) == ("shop", table, False)
+    told = flat({"id": 7, "__db": "shop", "__table": table}, topic=topic)
+    assert routed(told) == ("shop", table, False)
+    for signs in ({"__op": "c"}, {"__db": "shop"}, {"__table": table}):
+        with pytest.raises(UndecodableRecord, match=r"does not tell its (table|database): .*add\.fields"):
+            routed(flat({"id": 7, **signs}, topic=topic))
 
 
 def test_the_topic_tells_the_schema_of_postgresql() -> None:
@@ -221,23 +255,31 @@ def test_the_topic_tells_the_schema_of_postgresql() -> None:
     assert routed(flat({"id": 7}, topic="my.sales.orders", headers=headers)) == ("sales", "orders", False)
 
 
+@pytest.mark.parametrize("topic", ["any", "prod.my.sales.orders"])
+def test_a_database_of_postgresql_is_no_schema(topic: str) -> None:
+    one = flat({"id": 7, "__db": "shop", "__table": "orders", "__connector": "postgresql"}, topic=topic)
+    with pytest.raises(UndecodableRecord, match=r"does not tell its database: .*of PostgreSQL schema"):
+        routed(one)
+
+
 def test_a_flattened_row_with_a_schema_has_typed_values() -> None:
     fields = [connect("int32", "time.Date") | {"field": "born"}, connect("string") | {"field": "__op"}]
+    fields.append(connect("int32") | {"field": "id"})
     schema = {"type": "struct", "fields": fields, "name": "my.shop.orders.Value"}
-    one = flat({"schema": schema, "payload": {"born": 0, "__op": "c"}})
+    one = flat({"schema": schema, "payload": {"id": 7, "born": 0, "__op": "c"}})
     change = change_of(one)
     assert str((change.after or {})["born"]) == "1970-01-01"
     assert (change.types or {})["born"] == "date"
 
 
 def test_what_a_flattened_row_tells_of_itself_is_no_column_with_a_schema_either() -> None:
-    columns = [connect("int32", "time.Date") | {"field": "born"}]
+    columns = [connect("int32") | {"field": "id"}, connect("int32", "time.Date") | {"field": "born"}]
     signs = [connect("string") | {"field": name} for name in ("__op", "__deleted", "__table")]
     schema = {"type": "struct", "fields": columns + signs}
-    payload = {"born": 0, "__op": "c", "__deleted": "false", "__table": "orders"}
+    payload = {"id": 7, "born": 0, "__op": "c", "__deleted": "false", "__table": "orders"}
     change = change_of(flat({"schema": schema, "payload": payload}))
-    assert change.types == {"born": "date"}
-    assert (change.after or {}).keys() == {"born"}
+    assert change.types == {"id": "int", "born": "date"}
+    assert (change.after or {}).keys() == {"id", "born"}
 
 
 def test_fields_with_a_prefix_of_their_own_are_no_columns() -> None:
@@ -252,5 +294,5 @@ def test_fields_with_a_prefix_of_their_own_are_no_columns() -> None:
 
 
 def test_columns_that_look_a_little_like_such_fields_are_columns() -> None:
-    row = {"op": "c", "table": "a", "stop": "c", "cdc_op": "x", "cdc_table": "t"}
+    row = {"id": 7, "op": "c", "table": "a", "stop": "c", "cdc_op": "x", "cdc_table": "t"}
     assert change_of(flat({**row, **SIGNS})).after == row

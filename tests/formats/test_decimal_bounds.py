@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from decimal import Decimal
+import time
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact
 from typing import Any
 
 import pytest
@@ -90,10 +92,10 @@ def test_json_of_ones_own_refuses_it(number: str, columns: dict[str, str]) -> No
         changes(Json(layout), sent(b'{"row":{"id":1,"x":%s}}' % number.encode()))
 
 
-@pytest.mark.parametrize("time", [Decimal("1e95219019"), "1e95219019", "1e-95219019", 10**40, "NaN"])
-def test_a_time_beyond_all_bounds_is_none(time: Any) -> None:
+@pytest.mark.parametrize("moment", [Decimal("1e95219019"), "1e95219019", "1e-95219019", 10**40, "NaN"])
+def test_a_time_beyond_all_bounds_is_none(moment: Any) -> None:
     with pytest.raises(ValueError, match="no time in s"):
-        reader_of("s")(time)
+        reader_of("s")(moment)
 
 
 @pytest.mark.parametrize("scale", [16_384, -1_001, 999_999_999_999])
@@ -103,6 +105,47 @@ def test_debezium_refuses_a_scale_that_no_source_has(scale: int) -> None:
     row = envelope(after={"id": 1, "x": column})
     with pytest.raises(UndecodableRecord, match=r"type decimal holds .*scale"):
         change_of(debezium(with_schema(row, {"id": connect("int32"), "x": field})))
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        (connect("bytes", "org.apache.kafka.connect.data.Decimal", scale="2"), lambda text: text),
+        (connect("struct", "data.VariableScaleDecimal"), lambda text: {"scale": 2, "value": text}),
+    ],
+    ids=["decimal", "variable"],
+)
+def test_debezium_refuses_a_number_that_no_source_has_before_it_is_made(
+    schema: dict[str, Any], column: Callable[[str], Any]
+) -> None:
+    """Of a record of 1 MB Python would make a Decimal for 100 s, and no other thread would run."""
+
+    def changed(size: int) -> Change:
+        value = column(base64.b64encode(b"\x7f" * size).decode())
+        row = envelope(after={"id": 1, "x": value})
+        return change_of(debezium(with_schema(row, {"id": connect("int32"), "x": schema})))
+
+    begun = time.process_time()
+    with pytest.raises(UndecodableRecord, match=r"type decimal holds .*a decimal of 700000 bytes"):
+        changed(700_000)
+    longest = changed(61_000).after
+    assert time.process_time() - begun < 5
+    assert longest is not None
+    exact = Context(prec=200_000, traps=[Inexact])
+    assert exact.multiply(longest["x"], 100) == int.from_bytes(b"\x7f" * 61_000)
+
+
+def test_an_integer_that_no_source_has_is_refused() -> None:
+    row = envelope(after={"id": 1, "x": base64.b64encode(b"\x7f" * 65).decode()})
+    with pytest.raises(UndecodableRecord, match="no integer of any source"):
+        change_of(debezium(with_schema(row, {"id": connect("int32"), "x": connect("int64")})))
+
+
+def test_more_bits_than_a_number_has_are_refused() -> None:
+    row = envelope(after={"id": 1, "x": base64.b64encode(b"\1" * 9).decode()})
+    bits = connect("bytes", "data.Bits", length="64")
+    with pytest.raises(UndecodableRecord, match="more than 64 bits"):
+        change_of(debezium(with_schema(row, {"id": connect("int32"), "x": bits})))
 
 
 def test_what_sources_hold_stays_as_it_is() -> None:

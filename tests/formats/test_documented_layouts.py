@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +14,7 @@ import yaml
 from json_messages import record
 
 from handlers import Change
-from worker.formats.interface import Skip
+from worker.formats.interface import Skip, UndecodableRecord
 from worker.formats.own_json.format import Json
 from worker.formats.own_json.layout import JsonLayout
 
@@ -38,8 +39,8 @@ def read(format_: Json, value: Any, key: Any = None, **more: Any) -> tuple[str, 
 
 
 SQL_SERVER = {
-    "before": {"id": 7, "total": "10.00", "at": "2026-11-24T10:00:00.1234567+02:00"},
-    "after": {"id": 7, "total": "11.50", "at": "2026-11-24T10:00:00.1234567+02:00"},
+    "before": {"id": 7, "total": "10.00", "at": "2026-11-24T10:00:00.1234560+02:00"},
+    "after": {"id": 7, "total": "11.50", "at": "2026-11-24T10:00:00.1234560+02:00"},
     "source": {
         "version": "3.5.0.Final",
         "connector": "sqlserver",
@@ -66,6 +67,9 @@ def test_debeziums_records_of_sql_server() -> None:
     assert change.after is not None
     assert change.after["total"] == Decimal("11.50")
     assert change.after["at"] == datetime(2026, 11, 24, 8, 0, 0, 123456, UTC)
+    finer = json.loads(json.dumps(SQL_SERVER).replace("1234560", "1234567"))
+    with pytest.raises(UndecodableRecord, match="column 'at' of type"):
+        read(format_, finer, {"id": 7})
     assert change.before is not None
     assert change.before["total"] == Decimal("10.00")
     assert (change.source_time_ms, change.transaction) == (1763978400000, "00000027:00000758:0005")

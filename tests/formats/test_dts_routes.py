@@ -9,6 +9,7 @@ from captured import CapturedRecord
 from dts_records import encode, record_fields, sent, value
 
 from handlers import Change
+from worker.formats.decoding import source_time
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Skip, UndecodableRecord
 
@@ -145,8 +146,8 @@ def test_a_record_without_a_value_is_noise() -> None:
 
 
 def test_the_time_of_a_record_is_that_of_its_source() -> None:
-    assert DTS().source_time_ms(sent()) == 1_763_000_000_000
-    assert DTS().source_time_ms(sent(b"broken")) is None
+    assert source_time(DTS(), sent()) == 1_763_000_000_000
+    assert source_time(DTS(), sent(b"broken")) is None
 
 
 JSON = b'{"database": "shop", "table": "orders", "type": "INSERT", "data": [{"id": "7"}]}'

@@ -8,6 +8,7 @@ import pytest
 from json_messages import decode, reader, record
 
 from handlers import Change
+from worker.formats.decoding import source_time
 from worker.formats.interface import UndecodableRecord
 
 
@@ -137,7 +138,7 @@ def test_a_table_has_its_own_key_and_types_before_those_of_all() -> None:
 def test_the_time_is_counted_in_milliseconds(unit: str, sent: Any, ms: int) -> None:
     one = record({"id": 1, "at": sent})
     (change,) = decode(one, time="at", time_unit=unit)
-    assert change.source_time_ms == ms == reader(time="at", time_unit=unit).source_time_ms(one)
+    assert change.source_time_ms == ms == source_time(reader(time="at", time_unit=unit), one)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +157,4 @@ def test_a_time_that_is_none_is_refused(unit: str, sent: Any) -> None:
     one = record({"id": 1, "at": sent})
     with pytest.raises(UndecodableRecord, match=r"json\.time: at holds .*: no"):
         decode(one, time="at", time_unit=unit)
-    assert reader(time="at", time_unit=unit).source_time_ms(one) is None
+    assert source_time(reader(time="at", time_unit=unit), one) is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from json_messages import decode, reader, record
 
 from handlers import Change
+from worker.formats.decoding import source_time
 from worker.formats.interface import UndecodableRecord
 
 ENVELOPE: dict[str, Any] = {"operation": "op", "before": "before", "after": "after", "key": ["id"]}
@@ -211,7 +212,7 @@ def test_garbage_raises_only_what_says_so(
 ) -> None:
     format_ = reader(**layout)
     one = record(value, key)
-    format_.source_time_ms(one)
+    source_time(format_, one)
     changes: list[Change] = []
     for read in (lambda: format_.explain(one), lambda: format_.decode(one, changes)):
         try:

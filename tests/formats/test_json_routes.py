@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,6 +135,12 @@ def test_the_topics_name_and_a_key_that_is_no_json_are_names() -> None:
 def test_a_record_whose_table_is_not_told_is_refused(table: str, value: Any, said: str) -> None:
     with pytest.raises(UndecodableRecord, match=said):
         reader(table=table).explain(record(value))
+
+
+def test_a_header_that_is_no_utf_8_is_no_name() -> None:
+    one = replace(record(VALUE), headers_=[("t", "订单".encode("gbk"))])
+    with pytest.raises(UndecodableRecord, match="header 't' is no UTF-8"):
+        reader(table="$header.t").explain(one)
 
 
 def test_a_record_to_skip_needs_no_table() -> None:

@@ -121,5 +121,5 @@ def test_a_row_without_its_key_is_refused(times: int) -> None:
     format_ = knowing(ORDERS)
     for _ in range(times):
         decode(row(), format_)
-    with pytest.raises(UndecodableRecord, match="key column 'id' is not in `data`"):
+    with pytest.raises(UndecodableRecord, match="key column 'id' is not in the row"):
         decode(row(data={"total": 1}), format_)

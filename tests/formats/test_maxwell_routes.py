@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from maxwell_messages import ORDERS, PRACTICE, ddl, decode, knowing, raw, row
 
 from handlers import Change
+from worker.formats.decoding import source_time
 from worker.formats.interface import LogPosition, SeparateDDL, Skip, UndecodableRecord
 from worker.formats.maxwell.format import Maxwell
 
@@ -46,10 +47,10 @@ def test_a_row_routes_to_its_table(type_: str) -> None:
 
 def test_the_time_of_a_record_is_that_of_its_event() -> None:
     """In seconds of a row, in milliseconds of DDL."""
-    assert Maxwell().source_time_ms(row()) == 1763000000000
-    assert Maxwell().source_time_ms(ORDERS) == 1763000000999
-    assert Maxwell().source_time_ms(raw(None)) is None
-    assert Maxwell().source_time_ms(raw(b"broken")) is None
+    assert source_time(Maxwell(), row()) == 1763000000000
+    assert source_time(Maxwell(), ORDERS) == 1763000000999
+    assert source_time(Maxwell(), raw(None)) is None
+    assert source_time(Maxwell(), raw(b"broken")) is None
 
 
 def test_a_place_is_the_binlog_files_number_and_the_position_in_it() -> None:
@@ -145,7 +146,7 @@ def test_garbage_raises_only_what_says_so(value: bytes) -> None:
     for _ in range(2):
         record = raw(value, value)
         format_.log_position(record)
-        format_.source_time_ms(record)
+        source_time(format_, record)
         format_.learn(record)
         changes: list[Change] = []
         try:

@@ -16,12 +16,12 @@ from serialized_records import SerializedWriter
 from servers.schema_registry import Registry, SchemaRegistry, schema_registry
 
 from handlers import Change
+from worker.formats import row_struct
 from worker.formats.debezium.connect.schema import Envelopes
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.decoding import decoded, explained
+from worker.formats.decoding import decoded, explained, source_time
 from worker.formats.interface import Format, Route, Skip, UndecodableRecord
-from worker.formats.schema_registry import format as registry_format
 from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
 from worker.formats.schema_registry.headers import debezium_with
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
@@ -57,7 +57,7 @@ def read(format_: Format, record: CapturedRecord) -> tuple[object, ...]:
             decoded(format_, record, changes)
     except UndecodableRecord as fault:
         where = str(fault)
-    return where, changes, format_.source_time_ms(record), routed(format_, record)
+    return where, changes, source_time(format_, record), routed(format_, record)
 
 
 def same(one: object, other: object) -> bool:
@@ -149,7 +149,7 @@ def compare(
     **keys: Any,
 ) -> None:
     """`is_routed`: whether values alone can be routed."""
-    monkeypatch.setattr(registry_format, "_MESSAGES_BEFORE_CODE", 2)
+    monkeypatch.setattr(row_struct, "_MET_BEFORE", 2)
     settings = DebeziumSettings(source=CONNECTORS.get(stream))
     of_json, of_others = Debezium(settings), reader(registry, settings, **keys)
     writer, envelopes, met = writer or AvroWriter(registry), Envelopes(), Counter[object]()
@@ -187,7 +187,7 @@ def is_refused(format_: DebeziumWithRegistry, broken: CapturedRecord) -> bool:
         format_.decode(broken, [])
     except UndecodableRecord:
         refused = True
-    format_.source_time_ms(broken)
+    source_time(format_, broken)
     format_.log_position(broken)
     format_.learn(broken)
     return refused
@@ -196,7 +196,7 @@ def is_refused(format_: DebeziumWithRegistry, broken: CapturedRecord) -> bool:
 def test_broken_bytes_are_decoded_or_refused(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_format, "_MESSAGES_BEFORE_CODE", 1)
+    monkeypatch.setattr(row_struct, "_MET_BEFORE", 1)
     random, writer = Random(7), AvroWriter(registry)
     of_avro = reader(registry, DebeziumSettings())
     whole = [record for stream in WITH_SCHEMAS for record in records(stream) if record.value_]

@@ -17,10 +17,10 @@ from servers.schema_registry import SchemaRegistry, schema_registry
 from structlog.testing import capture_logs
 
 from handlers import Change
+from worker.formats import row_struct
 from worker.formats.debezium.format import Debezium
 from worker.formats.decoding import decoded, explained
 from worker.formats.interface import Skip, UndecodableRecord
-from worker.formats.schema_registry import format as registry_format
 from worker.formats.schema_registry.client import Client, Registered, RegistryUnavailable, UnknownSchema
 from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
 from worker.formats.schema_registry.ids import SchemaId
@@ -397,6 +397,20 @@ def test_an_answer_that_repeats_what_was_sent_brings_no_secret_into_an_error(
         assert "dTpodW50ZXIyMg==" not in str(found.value)
 
 
+@pytest.mark.parametrize("password", ["error_code", "40403", "schema", "1"])
+def test_a_password_that_is_a_word_of_the_api_hides_no_answer(
+    registry: SchemaRegistry, password: str
+) -> None:
+    """Else an id that the registry does not know would be asked for without end."""
+    told = {"error_code": 40403, "message": "Schema 1 not found"}
+    registry.answer = lambda _: (404, told)  # type: ignore[method-assign]
+    keys = {"url": registry.url, "basic_auth": {"username": "u", "password": password}}
+    client = Client(SchemaRegistrySettings.model_validate(keys), Path())
+    with pytest.raises(UnknownSchema) as found:
+        client.schema(SchemaId("number", "1"))
+    assert password not in str(found.value)
+
+
 def test_the_proxies_of_the_environment_are_used_as_targets_use_them(
     registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,7 +534,7 @@ def test_rows_are_read_by_the_schema_that_they_were_written_with(
 def test_one_schema_of_several_tables_gives_each_its_own(
     registry: SchemaRegistry, reader: DebeziumWithRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_format, "_MESSAGES_BEFORE_CODE", 2)
+    monkeypatch.setattr(row_struct, "_MET_BEFORE", 2)
     writer, schema = AvroWriter(registry), json.dumps(envelope()).encode()
     for number in range(12):
         for table in ("orders_1", "orders_2"):
@@ -561,7 +575,7 @@ def test_code_for_a_schema_reads_each_value_as_the_long_way_does(
     ]
     readers = []
     for before_code in (1, 1_000_000):
-        monkeypatch.setattr(registry_format, "_MESSAGES_BEFORE_CODE", before_code)
+        monkeypatch.setattr(row_struct, "_MET_BEFORE", before_code)
         readers.append(DebeziumWithRegistry(None, schemas_of(settings(registry), Path(), patience=10)))
         change(readers[-1], record(writer.written(schema, row({"id": 0, "flag": True}))))
     quick, slow = readers

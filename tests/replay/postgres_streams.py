@@ -10,8 +10,7 @@ from postgres_rows import POSTGRESQL
 
 from handlers import Batch
 from worker.formats.debezium.format import Debezium
-from worker.formats.debezium.settings import DebeziumSettings
-from worker.formats.debezium.source_types import is_known
+from worker.formats.debezium.settings import DebeziumSettings, is_known
 
 __all__ = ["batches_of_postgres", "settings_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from handlers.api import Change, Operation
-from worker.formats.interface import Record
+from worker.formats.interface import Record, UndecodableRecord
 
 Row = dict[str, Any]
 
@@ -36,28 +36,25 @@ def changes_from(
     sql: str | None = None,
     first_index: int = 0,
 ) -> list[Change]:
-    """The changes of a record, one for each image; the arguments are fields of `Change`."""
-    topic, partition, offset = record.topic(), record.partition(), record.offset()
-    return [
-        Change(
-            op,
-            before,
-            after,
-            key,
-            sql,
-            time_ms,
-            topic,
-            partition,
-            offset,
-            index,
-            transaction,
-            types,
-            lacks,
-            is_whole,
-            moves,
-        )
-        for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index)
-    ]
+    """The changes of a record, one for each image; the arguments are fields of `Change`.
+
+    Raises UndecodableRecord for a row without a column of its key."""
+    place = record.topic(), record.partition(), record.offset()
+    changes = []
+    for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index):
+        row = before if after is None else after
+        if key and row is not None:
+            check_key(key, row)
+        told = before, after, key, sql, time_ms
+        changes.append(Change(op, *told, *place, index, transaction, types, lacks, is_whole, moves))
+    return changes
+
+
+def check_key(key: Iterable[str], row: Collection[str]) -> None:
+    """Raises UndecodableRecord where the row lacks a column of its key: all such rows would share one key."""
+    for name in key:
+        if name not in row:
+            raise UndecodableRecord(f"key column {name!r} is not in the row")
 
 
 def statement_from(

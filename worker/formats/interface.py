@@ -121,7 +121,7 @@ class Format(Protocol):
 
     def source_time_ms(self, record: Record) -> int | None:
         """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does
-        not say."""
+        not say. Raises anything for a record that is not of the format (`decoding.source_time`)."""
         ...
 
 

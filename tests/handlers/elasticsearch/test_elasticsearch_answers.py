@@ -122,6 +122,15 @@ def test_what_is_mended_elsewhere_is_waited_for_and_no_secret_is_told(status: in
         assert "***" in str(found.value)
 
 
+def test_no_secret_is_told_in_part_where_an_answer_is_cut() -> None:
+    def bulk(_: Received) -> Answer:
+        return said(503, {"error": {"type": "t", "reason": "x" * 394 + SECRET}})
+
+    with cluster(bulk, api_key=SECRET) as (handler, _), pytest.raises(TargetUnavailable) as found:
+        handler.handle(BATCH)
+    assert SECRET[:3] not in str(found.value)
+
+
 def test_a_document_that_cannot_be_read_now_is_not_taken_for_one_that_is_not_there() -> None:
     """A shard that is away is told of each document, with 200: what the row lacks would be lost."""
     away = {"error": {"type": "no_shard_available_action_exception", "reason": "r"}}

@@ -7,13 +7,13 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import Message, RowShape, TiDB, refuse_statement
+from worker.formats.canal.rows import Message, RowShape, TiDB, refuse_sql, refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Row
 
-_OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
+OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 
 
 def changes_of(
@@ -24,9 +24,11 @@ def changes_of(
         _refuse_part(message.tidb, message.type)
     if message.is_ddl:
         return _statement(message, rows, record)
+    op = OPERATIONS.get(message.type)
     if not rows:
+        if op is not None:
+            refuse_sql("Canal message", message.sql)
         return ()
-    op = _OPERATIONS.get(message.type)
     if op is None:
         raise UndecodableRecord(f"no Canal message: rows, but type {message.type!r}")
     key, types = shape.key_columns, shape.types
@@ -70,6 +72,10 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
         raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
     images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
+        if not old and old is not None and not shape.key_columns:
+            raise UndecodableRecord(
+                "an update that tells no key and no old value: set binlog_row_image=FULL at the source"
+            )
         before = None if old is None else {**row, **old}
         lacks = lacking(types, row)
         images += updated(before, row, shape.key_columns, lacks=lacks, before_is_whole=not lacks)

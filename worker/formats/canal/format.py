@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from handlers import Change
-from worker.formats.canal.changes import changes_of
-from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, read_shape
+from worker.formats.canal.changes import OPERATIONS, changes_of
+from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, read_shape, refuse_sql
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Row, Shapes
@@ -56,6 +56,7 @@ class _Envelope(msgspec.Struct, gc=False):
     database: str | None = None
     table: str | None = None
     is_ddl: bool = msgspec.field(name="isDdl", default=False)
+    sql: str | None = None
 
 
 class _Time(msgspec.Struct, gc=False):
@@ -108,6 +109,8 @@ class Canal:
         if not message.table:
             if hint := hint_at(value, "canal"):
                 raise UndecodableRecord(f"no Canal message{hint}")
+            if message.type in OPERATIONS:
+                refuse_sql("Canal message", message.sql)
             return Skip("database_ddl" if message.is_ddl else "transaction")
         # Of some DDL Canal keeps the database's name as it was written, backticks and all.
         database = (message.database or "").strip("`")
@@ -120,10 +123,7 @@ class Canal:
         value = record.value() or b""
         if value and value[0] in _PACKET:
             return self._packets.source_time_ms(value)
-        try:
-            return _read_time(value).es
-        except DECODE_ERRORS:
-            return None
+        return _read_time(value).es
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append one change for each row of the message (two where its key changed), or one for a DDL
@@ -179,22 +179,9 @@ class Canal:
                     and not message.is_ddl
                     and message.tidb is None
                 ):
-                    into.append(
-                        Change(
-                            "insert",
-                            None,
-                            rows[0],
-                            shape.key_columns,
-                            None,
-                            message.es,
-                            record.topic(),
-                            record.partition(),
-                            record.offset(),
-                            0,
-                            message.gtid or None,
-                            shape.types,
-                        )
-                    )
+                    told = None, rows[0], shape.key_columns, None, message.es
+                    place = record.topic(), record.partition(), record.offset()
+                    into.append(Change("insert", *told, *place, 0, message.gtid or None, shape.types))
                 else:
                     into.extend(changes_of(rows, message, shape, record))
             except Exception:  # `decode` says what is the matter

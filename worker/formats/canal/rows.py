@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from handlers.mysql.values import Converter, converter_of
+from handlers.mysql.values import Converter, compact_json, converter_of
+from worker.formats.images import check_key
 from worker.formats.interface import UndecodableRecord, shortened, wrong_value
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
@@ -80,10 +81,13 @@ class RowShape:
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
-        self.key_columns = spelled(key_columns, types or ()) if key_columns else None
+        self.key_columns = None
+        if key_columns:
+            self.key_columns = tuple(key_columns) if types is None else spelled(key_columns, types)
+            check_key(self.key_columns, types or self.key_columns)
         self.converters: dict[str, Converter] = {}
         for column, type_text in (types or {}).items():
-            converter = converter_of(type_text)
+            converter = converter_for(column, type_text)
             if converter is not None:
                 self.converters[column] = converter
         self.practice = Practice(self._decoder)
@@ -104,11 +108,7 @@ class RowShape:
         message = _read_text(value)
         for row in message.data or ():
             self._read_columns(row)
-            key = self.key_columns
-            if key and self.types is None and spelled(key, row) != key:
-                raise UndecodableRecord(
-                    f"no Canal message: the key of `pkNames`, {list(key)}, is spelled otherwise in a row"
-                )
+            check_key(self.key_columns or (), row)
         if self.types:
             self.practice.met(tuple(self.types))
         return message, message.data
@@ -170,6 +170,36 @@ class RowsDecoder:
     def rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
         """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
         return None if data is None else [self.row(row, text) for row in data]
+
+
+def converter_for(column: str, type_text: str) -> Converter | None:
+    """As `converter_of`. Of a document that was changed in place Canal writes the call of a function."""
+    converter = converter_of(type_text)
+    if converter is None or converter.read is not compact_json:
+        return converter
+
+    def whole(text: str) -> str:
+        if text.startswith("JSON_") or (text == column and not _is_json(text)):
+            raise ValueError("a part of the document: set binlog_row_value_options='' at the source")
+        return compact_json(text)
+
+    return Converter(str, whole, finish=whole)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except DECODE_ERRORS:
+        return False
+    return True
+
+
+def refuse_sql(what: str, sql: str | None) -> None:
+    """Raises UndecodableRecord for the statement of an insert, update or delete, which has no rows."""
+    if sql and sql.strip():
+        raise UndecodableRecord(
+            f"a {what} with a statement instead of its rows: set binlog_format=ROW at the source"
+        )
 
 
 def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:

@@ -28,6 +28,7 @@ _HINT = (
     "delete.tombstone.handling.mode=rewrite-with-tombstone"
 )
 _ADDED = ("table", "db", "schema", "source_ts_ms", "source_table", "source_db", "source_schema", "source_lsn")
+_SIGNS = frozenset(("op", *_ADDED))
 _CONTEXT = "debezium.context."
 _MOST_DIGITS = 20
 _read_any = msgspec.json.Decoder().decode
@@ -43,6 +44,12 @@ class FlatRecord(msgspec.Struct, gc=False):
     database: str
     table: str
     transaction: str | None
+
+
+def names_itself(record: Record, settings: DebeziumSettings) -> bool:
+    """Whether headers of the record say that the transform has made it (`add.headers`)."""
+    names = (name.removeprefix(settings.fields_prefix) for name, _ in record.headers() or ())
+    return any(name.removeprefix("__") in _SIGNS for name in names)
 
 
 def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> FlatRecord:
@@ -67,7 +74,8 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
         raise UndecodableRecord(_unknown(values))
     source = _source(told, record.topic(), settings.source or "")
     refuse_others(source.connector)
-    database, table = source.schema or source.db, source.table
+    is_postgresql = source.connector == POSTGRESQL
+    database, table = source.schema or (None if is_postgresql else source.db), source.table
     if not database or not table:
         missing = "database" if table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
@@ -104,10 +112,15 @@ def _refuse_other_prefix(row: Row) -> None:
 
 
 def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source:
+    own = _text(told, "source_name", "name", f"{_CONTEXT}connectorLogicalName")
     prefix, _, rest = topic.partition(".")
+    if own is not None and topic.startswith(f"{own}."):
+        prefix, rest = own, topic[len(own) + 1 :]
     database, _, table = rest.partition(".")
     if not table:
         prefix = database = table = ""  # a topic that another transform has named
+    elif "." in table and prefix != own:
+        database = table = ""  # dots of the prefix, or of the table's name
     connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
     connector = connector or known_connector
     schema = _text(told, "source_schema", "schema")
@@ -115,7 +128,7 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
         schema = database or None
     return Source(
         connector=connector,
-        name=_text(told, "source_name", "name", f"{_CONTEXT}connectorLogicalName") or prefix,
+        name=own or prefix,
         db=_text(told, "source_db", "db") or database,
         schema=schema,
         table=_text(told, "source_table", "table") or table,

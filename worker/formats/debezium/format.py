@@ -13,10 +13,8 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
-from worker.formats.debezium.images import image_of
-from worker.formats.debezium.key_changes import of_moved_row
+from worker.formats.debezium.images import image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.keys import Keys
-from worker.formats.debezium.placement import part, read_logged, read_placed
 from worker.formats.debezium.postgres.unchanged_toast import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
@@ -27,9 +25,12 @@ from worker.formats.debezium.source import (
     Row,
     Source,
     log_position,
+    part,
+    read_logged,
+    read_placed,
     refuse_others,
 )
-from worker.formats.images import NOTHING, Image, changes_from, lacking
+from worker.formats.images import NOTHING, Image, changes_from, check_key, lacking
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
@@ -205,7 +206,7 @@ class Debezium:
         record: Record,
         *,
         lacks: frozenset[str] | None = NOTHING,
-    ) -> tuple[Change, ...]:
+    ) -> Sequence[Change]:
         source = message.source
         op = OPERATIONS[message.op]
         before, after = rows
@@ -223,25 +224,22 @@ class Debezium:
             if after is None or shape.postgresql or len(after) < most or len(before or after) < most:
                 image = image_of(Image(op, before, after, lacks), key_columns, shape)
                 _, before, after, lacks, is_whole, _ = image
+            if key_columns is not None:
+                check_key(key_columns, before or {} if after is None else after)
         transaction = None if message.transaction is None else message.transaction.id
+        if transaction is None:
+            transaction = source.gtid
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
-        change = Change(
-            op,
-            before,
-            after,
-            key_columns,
-            None,
-            kafka_time(record) if time_ms is None else time_ms,
-            record.topic(),
-            record.partition(),
-            record.offset(),
-            0,
-            source.gtid if transaction is None else transaction,
-            types,
-            lacks,
-            is_whole,
-        )
-        if key_columns is None or op == "update":
+        told = before, after, key_columns, None, kafka_time(record) if time_ms is None else time_ms
+        place = record.topic(), record.partition(), record.offset()
+        change = Change(op, *told, *place, 0, transaction, types, lacks, is_whole)
+        if key_columns is None:
+            return (change,)
+        if op == "update":
+            if before is not None and after is not None:
+                for name in key_columns:
+                    if before.get(name) != after.get(name):
+                        return of_changed_key(change, shape, record)
             return (change,)
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 

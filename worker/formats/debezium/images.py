@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from handlers import Change
+from handlers.api import Operation
+from worker.formats.debezium.connect.schema import Envelopes
+from worker.formats.debezium.keys import plain_object
 from worker.formats.debezium.rows import RowShape
-from worker.formats.images import NOTHING, Image, deleted, lacking, tells_more
+from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, tells_more, updated
+from worker.formats.interface import Record
 
 
 def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
@@ -39,3 +48,65 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
         is_same = all(before.get(name) == after.get(name) for name in key or ())
         is_whole = is_whole and is_same and tells_more(before, key)
     return Image(op, before, after, lacks, is_whole)
+
+
+# ---- changed keys
+
+# A change of a row's key is two records in Debezium: a delete, and an insert. Their headers tell.
+# https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates
+# Of PostgreSQL the insert lacks the large values that stayed as they were (TOAST). They are in the row under
+# the old key. If both records are in one partition, the insert's record becomes both changes, and the
+# delete's none.
+_NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[Change]:
+    """What becomes of an update that tells another old key. Debezium makes two records of it; if a transform
+    has made the key of other columns, it comes as one. Raises UndecodableRecord."""
+    before, after, key = change.before or {}, change.after or {}, change.key_columns or ()
+    rows = shape.postgresql
+    if rows is not None and all(rows.is_filler(name, before.get(name)) for name in key):
+        return (change,)  # the old key was not told
+    return changes_from(
+        updated(before, after, key, lacks=change.lacks, before_is_whole=change.before_is_whole),
+        record,
+        key=key,
+        types=change.types,
+        time_ms=change.source_time_ms,
+        transaction=change.transaction,
+    )
+
+
+def of_moved_row(
+    change: Change, shape: RowShape, record: Record, envelopes: Envelopes, *, is_ordered: bool
+) -> tuple[Change, ...]:
+    """What becomes of a record's change. `is_ordered`: both records are in one partition.
+
+    A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
+    """
+    rows, key, headers = shape.postgresql, change.key_columns, record.headers()
+    # A flattened record without an operation is an update, whatever happened.
+    if not headers or not key or (change.op == "update" and change.before is not None):
+        return (change,)
+    wanted = _NEW_KEY if change.op == "delete" else _OLD_KEY
+    found = plain_object(next((value for name, value in headers if name == wanted), None), envelopes)
+    if found is None:
+        return (change,)
+    after, lacks = change.after, change.lacks or NOTHING
+    if rows is not None and after is not None:
+        after = rows.updated(after)
+        lacks |= lacking((change.after or {}).keys(), after)
+    op: Operation = "delete" if after is None else "insert"
+    change = msgspec.structs.replace(change, op=op, after=after, lacks=lacks, moves_key=True)
+    if rows is None or not is_ordered:
+        return (change,)
+    if change.op == "delete":
+        return (change,) if change.before is None or rows.is_zero(change.before, key) else ()
+    old = shape.typed(found)
+    if old.keys() != set(key) or rows.is_zero(old, key):
+        return (change,)
+    rows.in_calendar(old, key)
+    gone = msgspec.structs.replace(
+        change, op="delete", before=old, after=None, lacks=NOTHING, before_is_whole=False
+    )
+    return gone, msgspec.structs.replace(change, index=1)

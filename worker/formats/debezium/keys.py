@@ -16,6 +16,9 @@ _SHOWN = 40
 _HEADS = (BEGIN, b"\0", b"\1", b"\2", b"\3")
 """How keys begin that have a schema, or name the id of one (see `schema_registry.ids`)."""
 
+_ADDED = "__dbz__"
+"""How a column of a key begins that ByLogicalTableRouter adds, to tell the tables of a topic apart."""
+
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_values = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -56,7 +59,7 @@ class Keys:
             return known.columns
         head, payload = self._envelopes.split(key) if key.startswith(_HEADS) else (None, key)
         try:
-            columns = tuple(_read_names(payload))
+            columns = tuple(name for name in _read_names(payload) if not name.startswith(_ADDED))
         except DECODE_ERRORS:
             if definition is not None and definition.key_columns:
                 return definition.key_columns
@@ -79,7 +82,8 @@ class Keys:
 
     def values(self, key: bytes | None) -> dict[str, Any] | None:
         """The key's columns with plain JSON values; None where there are none."""
-        return plain_object(key, self._envelopes)
+        values = plain_object(key, self._envelopes) or {}
+        return {name: value for name, value in values.items() if not name.startswith(_ADDED)} or None
 
 
 def plain_object(value: bytes | None, envelopes: Envelopes) -> dict[str, Any] | None:

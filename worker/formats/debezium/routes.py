@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
-from worker.formats.debezium.flat import FlatRecord, flat_record
+from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
 from worker.formats.debezium.source import ROWS, Payload, Row, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
@@ -127,13 +127,21 @@ class Router:
             return _envelope_without_row(payload, values)
         if {"status", "id", "event_count", "data_collections"} <= values.keys():
             return Skip("transaction")
-        if record.topic().startswith(_HEARTBEATS) or values.keys() == {"ts_ms"}:
+        if record.topic().startswith(_HEARTBEATS):
             return Skip("heartbeat")
-        if _NOTIFICATION <= values.keys() <= _NOTIFICATION | {"timestamp"} and not record.headers():
-            return Skip("notification")
-        if {"type", "data"} <= values.keys() <= {"id", "type", "data"} and str(values["type"]) in _SIGNALS:
-            return Skip("signal")
-        return flat_record(record, values, self._settings)
+        reason = None if names_itself(record, self._settings) else _reason_of(values)
+        return flat_record(record, values, self._settings) if reason is None else Skip(reason)
+
+
+def _reason_of(values: Row) -> str | None:
+    """Why what no envelope and no header says to be a row is skipped; None: it may be one."""
+    if values.keys() == {"ts_ms"}:
+        return "heartbeat"
+    if _NOTIFICATION <= values.keys() <= _NOTIFICATION | {"timestamp"}:
+        return "notification"
+    if {"type", "data"} <= values.keys() <= {"id", "type", "data"} and str(values["type"]) in _SIGNALS:
+        return "signal"
+    return None
 
 
 def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:

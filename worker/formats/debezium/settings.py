@@ -14,10 +14,17 @@ from handlers.options.values import TablePattern, not_allowed
 _TYPE = "a type in the source's own words, such as numeric(12,2), bytea, timestamptz or varbinary(16)"
 
 
-def _type(value: object) -> str:
-    # Not above: what it reads types with takes its time, and most files name none.
-    from worker.formats.debezium.source_types import is_known  # noqa: PLC0415
+def is_known(text: str) -> bool:
+    """Whether a type of MySQL or PostgreSQL is written so."""
+    # Not above: what reads types takes its time, and most files name none.
+    from handlers.mysql.types import read_type  # noqa: PLC0415
+    from worker.formats.debezium.postgres.types import postgres_type  # noqa: PLC0415
+    from worker.formats.own_json.columns import TYPE_NAMES  # noqa: PLC0415
 
+    return read_type(text).name in TYPE_NAMES or postgres_type(text) is not None
+
+
+def _type(value: object) -> str:
     if not isinstance(value, str) or not is_known(value):
         raise not_allowed(_TYPE)
     return value

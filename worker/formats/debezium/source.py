@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from handlers.api import Operation
+from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.times import Milliseconds
@@ -99,3 +100,40 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
         return int(before[0] or 0) if before else 0, source.lsn
     except (*DECODE_ERRORS, ValueError):
         return 0, source.lsn
+
+
+# ---- what is read of records without their rows
+
+Part = TypeVar("Part")
+
+_NO_DDL = msgspec.Raw()
+
+
+class _Placed(msgspec.Struct, gc=False):
+    """What tells a record's place in the log."""
+
+    source: SourceLogPosition
+    op: str | None = None
+    ddl: msgspec.Raw = _NO_DDL
+
+
+class _Logged(msgspec.Struct, gc=False):
+    """What tells a record's table."""
+
+    source: Source
+    op: str | None = None
+    ts_ms: Milliseconds | None = None
+
+
+read_placed: Callable[[Payload], _Placed] = msgspec.json.Decoder(_Placed).decode
+read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
+
+
+def part(read: Callable[[Payload], Part], value: bytes, envelopes: Envelopes) -> Part:
+    """What `read` reads of the value's payload. Raises one of DECODE_ERRORS."""
+    if not value.startswith(BEGIN):
+        try:
+            return read(value)  # nearly always a value without a schema
+        except DECODE_ERRORS:
+            pass
+    return read(envelopes.split(value).payload)

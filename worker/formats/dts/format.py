@@ -107,10 +107,7 @@ class DTS:
 
     def source_time_ms(self, record: Record) -> int | None:
         """`sourceTimestamp`, which DTS gives in seconds."""
-        try:
-            return _time_ms(read_header(record.value() or b""))
-        except _FAULTS:
-            return None
+        return _time_ms(read_header(record.value() or b""))
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the record's change (two where the row's key changed); nothing for a record without rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
@@ -10,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from handlers.decimals import bounded
-from handlers.mysql.values import compact_json
+from handlers.mysql.values import compact_json, single
 from worker.formats.dts.charsets import text_decoder
 from worker.formats.dts.dates import (
     Parts,
@@ -34,7 +33,6 @@ ABSENT: Any = object()
 """The image of the column was not recorded."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SINGLE = struct.Struct("<f")
 _MOST_DIGITS = 65  # of a DECIMAL of MySQL
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
 
@@ -75,15 +73,6 @@ _EMPTY = {"NULL": None, "NONE": ABSENT}
 
 
 # ---- what a column's kind makes of a class
-
-
-def _single(number: float) -> float:
-    """A FLOAT as the server widens it: the stored value itself."""
-    try:
-        widened: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
-    except OverflowError:
-        raise ValueError("beyond the range of FLOAT") from None
-    return widened
 
 
 def _bits(data: str | bytes) -> int:
@@ -162,7 +151,7 @@ def _texts(finish: _Finish) -> dict[str, _Finish]:
 
 _BY_KIND: Mapping[Kind, Mapping[str, _Finish]] = {
     Kind.PLAIN: {},
-    Kind.SINGLE: {"Float": _single},
+    Kind.SINGLE: {"Float": single},
     Kind.BIT: _texts(_bits),
     Kind.BOOLEAN: {"Integer": lambda text: bool(int(text)), **_texts(_truth)},
     Kind.DATE: {"DateTime": date_of_parts},

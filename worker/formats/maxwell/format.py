@@ -106,10 +106,7 @@ class Maxwell:
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the binlog event, `ts`."""
-        try:
-            return _time_ms(_read_header(record.value() or b""))
-        except READ_ERRORS:
-            return None
+        return _time_ms(_read_header(record.value() or b""))
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the change of a row (two where the row's key changed), or one for a DDL statement."""
@@ -189,11 +186,10 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     if op is None:
         raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
     ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
-    topic, partition, offset = record.topic(), record.partition(), record.offset()
-    if op not in ("update", "delete"):
-        return (Change(op, None, row, key, None, ms, topic, partition, offset, 0, transaction, types),)
     if op == "delete":
         images: tuple[Image, ...] = (deleted(row, key, None if types is None else types.keys()),)
+    elif op != "update":
+        images = (Image(op, None, row),)
     else:
         # Nothing in `old`: nothing changed that can be seen.
         before = {**row, **(shape.read_old(message.old) or {})}

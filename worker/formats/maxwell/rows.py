@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from worker.formats.interface import UndecodableRecord, wrong_value
+from worker.formats.interface import wrong_value
 from worker.formats.json_values import READ_ERRORS, number
 from worker.formats.maxwell.values import UNTYPED, Column, column_of
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
@@ -90,13 +90,10 @@ class RowShape:
     def __init__(
         self, definition: TableDefinition | None, key: Iterable[str], columns: Iterable[str]
     ) -> None:
-        """`key`: the key's columns as the record names them, in any case; `columns`: those of its row.
-
-        Raises UndecodableRecord when a key column is not among the row's.
-        """
+        """`key`: the key's columns as the record names them, in any case; `columns`: those of its row."""
         self.definition = definition
         self.types = None if definition is None else definition.types
-        self.key_columns = _spelled(key, columns)
+        self.key_columns = spelled(key, columns) or None
         self._columns: dict[str, Column] = {}
         self._nested: frozenset[str] = frozenset()
         """Columns without a type that held an object or an array."""
@@ -114,9 +111,6 @@ class RowShape:
                 self.practice.refused()
         message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
         row = self._read_row(message.data)
-        for column in self.key_columns or ():
-            if column not in row:
-                raise UndecodableRecord(f"no Maxwell record: key column {column!r} is not in `data`")
         if self.types is None:
             self._nested |= {name for name, raw in message.data.items() if bytes(raw)[:1] in (b"{", b"[")}
         self.practice.met(tuple((name, name in self._nested) for name in row))
@@ -149,13 +143,3 @@ class RowShape:
         if self.types is None:
             return RowDecoder({name: UNTYPED if is_nested else _SCALAR for name, is_nested in columns})
         return RowDecoder({name: self._column_of(name) for name, _ in columns})
-
-
-def _spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...] | None:
-    """Key columns as the table spells them: in Maxwell's Kafka keys they are in lower case."""
-    names = tuple(columns)
-    found = spelled(key, names)
-    for name in found:
-        if name not in names:
-            raise UndecodableRecord(f"no Maxwell record: key column {name!r} is not in `data`")
-    return found or None

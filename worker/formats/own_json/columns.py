@@ -25,7 +25,7 @@ ValueError or ArithmeticError for what is no value of the type."""
 _TEXTS = frozenset((*TEXTS, "uuid"))
 _INTEGERS = (*INTEGERS, "integer", "bit", "year")
 _OTHERS = ("decimal", "numeric", "float", "double", "date", "datetime", "timestamp", "time", "enum", "set")
-_ZONED = re.compile(r":\d\d(?:\.\d+)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCII)
+_ZONED = re.compile(r":\d\d(?:\.\d{1,6}0*)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCII)
 _read_timestamp = cast(Converter, converter_of("timestamp")).read
 TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted((*_TEXTS, *BYTES, *SHAPES)))
 """What a column type may be, without its size and attributes."""

@@ -72,11 +72,8 @@ class Json:
 
     def source_time_ms(self, record: Record) -> int | None:
         """What `time` names; Kafka's own time without it."""
-        try:
-            value = record.value()
-            return self._time_ms(ABSENT if value is None else _read(value), record)
-        except UndecodableRecord:
-            return None
+        value = record.value()
+        return self._time_ms(ABSENT if value is None else _read(value), record)
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the record's change: none if its operation says so, two where the row's key changed."""

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from worker.formats.interface import Record
+from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import JSON_ERRORS, read_json
 
 ABSENT: Any = object()
@@ -121,7 +121,10 @@ def found_in(source: Source, value: Any, record: Record) -> Any:
         return source.of(record.topic())
     for name, content in reversed(record.headers() or ()):
         if name == source.name and content is not None:
-            return content.decode(errors="replace")
+            try:
+                return content.decode()
+            except UnicodeDecodeError:
+                raise UndecodableRecord(f"the header {name[:40]!r} is no UTF-8") from None
     return ABSENT
 
 

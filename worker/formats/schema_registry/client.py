@@ -191,7 +191,7 @@ class Client:
             return answer
         told = _told_in(answer.content)
         if answer.status == 404 and _says_unknown(told):
-            raise UnknownSchema(self._client.clean(answer.text))
+            raise UnknownSchema(answer.text)
         hint = ""
         if answer.status == 404:
             hint = f"; is schema_registry.url the root of the REST API of {self._settings.api}?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
@@ -13,7 +13,7 @@ from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_va
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
-from worker.formats.row_struct import Shapes
+from worker.formats.row_struct import Practice, Shapes
 from worker.formats.schema_registry.avro.envelopes import Placed, RowsReader
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.schema_registry.client import Client
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\0"
 _FAULTS = (*REFUSALS, *READ_ERRORS)
-_MESSAGES_BEFORE_CODE = 64
-"""Code for a table's rows takes some milliseconds to make."""
 
 Table = tuple[str, str | None, str | None, str | None]
 
@@ -64,15 +62,12 @@ class _RegistryEnvelopes(Envelopes):
         return super().split(value)
 
 
-class _Rows:
+class _Rows(NamedTuple):
     """How the rows of one table with one schema are read."""
 
-    __slots__ = ("left", "read", "shape")
-
-    def __init__(self, shape: RowShape) -> None:
-        self.shape = shape
-        self.left = _MESSAGES_BEFORE_CODE
-        self.read: RowsReader | None = None
+    shape: RowShape
+    practice: Practice[RowsReader]
+    """Code for a table's rows takes some milliseconds to make."""
 
 
 class DebeziumWithRegistry(Debezium):
@@ -115,6 +110,11 @@ class DebeziumWithRegistry(Debezium):
                 ) from None
             raise
 
+    @staticmethod
+    def _whole(record: Record) -> Record:
+        """The record, with what names its schemas before its key and value. Raises UndecodableRecord."""
+        return record
+
     # ---- routes and places
 
     def _route(self, value: bytes | None) -> Route:
@@ -141,32 +141,32 @@ class DebeziumWithRegistry(Debezium):
             return None
 
     def source_time_ms(self, record: Record) -> int | None:
-        try:
-            placed = self._placed(record)
-            if placed is None:
-                return super().source_time_ms(record)
-        except UndecodableRecord:  # its router tells what is wrong with it
-            return None
+        record = self._whole(record)
+        placed = self._placed(record)
+        if placed is None:
+            return super().source_time_ms(record)
         return placed.source.ts_ms if placed.source.ts_ms is not None else placed.ts_ms
 
     def log_position(self, record: Record) -> LogPosition | None:
         try:
+            record = self._whole(record)
             placed = self._placed(record)
             if placed is None:
                 return super().log_position(record)
-        except UndecodableRecord:  # likewise
+        except UndecodableRecord:  # its router tells what is wrong with it
             return None
         return LogPosition(placed.source.name, log_position(placed.source), placed.op == "t")
 
     def learn(self, record: Record) -> None:
         try:
-            super().learn(record)
+            super().learn(self._whole(record))
         except UndecodableRecord:  # likewise
             return
 
     # ---- changes
 
     def decode(self, record: Record, into: list[Change]) -> None:
+        record = self._whole(record)
         value = record.value()
         size = None if value is None else self._sizes.get(value[:1])
         if value is None or size is None:
@@ -174,17 +174,18 @@ class DebeziumWithRegistry(Debezium):
             return
         head = value[:size]
         rows = self._latest.get(head)
-        if rows is not None and rows.read is not None:
+        if rows is not None and (read := rows.practice.decoder) is not None:
             try:
-                message, before, after = rows.read(value, size)
+                message, before, after = read(value, size)
                 source, shape = message.source, rows.shape
                 if not self._is_of(shape, source):
                     found = self._rows.get((head, _table(source)))
-                    if found is None or found.read is None or not self._is_of(found.shape, source):
+                    read = None if found is None else found.practice.decoder
+                    if found is None or read is None or not self._is_of(found.shape, source):
                         raise ValueError("another table's")
                     self._latest[head] = found
                     shape = found.shape
-                    message, before, after = found.read(value, size)
+                    message, before, after = read(value, size)
                 if message.op in OPERATIONS and not (
                     shape.may_lack_values and (AVRO_MARK in value or lacks_values(value))
                 ):
@@ -205,15 +206,20 @@ class DebeziumWithRegistry(Debezium):
         key = head.bytes, _table(source)
         rows = self._rows.get(key)
         if rows is None or rows.shape is not shape:
-            rows = _Rows(shape)
+            rows = _Rows(shape, Practice(lambda _: self._rows_reader(head, shape)))
             if self._rows.add(key, rows, len(shape.types or ())):
                 self._latest.clear()
-        rows.left -= 1
-        if rows.left == 0:
-            envelope = self._schemas.get(head.bytes).envelope
-            rows.read = None if envelope is None else envelope.rows(shape.readers)
-        if rows.read is not None:
+        rows.practice.met(None)
+        if rows.practice.decoder is not None:
             self._latest[head.bytes] = rows
+
+    def _rows_reader(self, head: Head, shape: RowShape) -> RowsReader:
+        """Raises ValueError where no code is made for such rows."""
+        envelope = self._schemas.get(head.bytes).envelope
+        read = None if envelope is None else envelope.rows(shape.readers)
+        if read is None:
+            raise ValueError("rows that are read the way of JSON")
+        return read
 
 
 def _table(source: Source) -> Table:

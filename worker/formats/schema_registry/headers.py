@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from handlers import Change
-from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.format import DebeziumWithRegistry
 from worker.formats.schema_registry.ids import framed
 from worker.formats.schema_registry.schemas import Schemas
@@ -70,27 +69,9 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
             self._explained.add(known)
         return explained
 
-    def source_time_ms(self, record: Record) -> int | None:
-        """See `Format`."""
-        return super().source_time_ms(framed(record))
-
-    def log_position(self, record: Record) -> LogPosition | None:
-        """See `SeparateDDL`."""
-        try:
-            return super().log_position(framed(record))
-        except UndecodableRecord:
-            return None
-
-    def learn(self, record: Record) -> None:
-        """See `SeparateDDL`."""
-        try:
-            super().learn(framed(record))
-        except UndecodableRecord:
-            return
-
-    def decode(self, record: Record, into: list[Change]) -> None:
-        """See `Format`."""
-        super().decode(framed(record), into)
+    @staticmethod
+    def _whole(record: Record) -> Record:
+        return framed(record)
 
 
 def debezium_with(schemas: Schemas, settings: DebeziumSettings | None) -> DebeziumWithRegistry:

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import msgspec
 
 from worker.formats.debezium.connect.schema import Head
-from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import SchemaError
+from worker.formats.schema_registry.avro.weights import FieldBudget
 from worker.formats.schema_registry.client import Registered
 
 _TYPES = {"integer": "int64", "number": "double", "object": "struct", "float32": "float", "float64": "double"}

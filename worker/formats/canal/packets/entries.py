@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from handlers.api import Operation
 from worker.formats.canal.packets.messages import Entry, Messages, Packet, RowChange
+from worker.formats.canal.rows import refuse_sql
 from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
 
 _MESSAGES = 7
@@ -132,7 +133,10 @@ def place_of(entry: Any) -> PlainRoute | Skip:
         raise UndecodableRecord(f"no packet of Canal: an entry of type {entry.entry_type}")
     if event in ROW_EVENTS:
         table = _table_of(header)
-        return Skip("transaction") if table is None else PlainRoute(*table)
+        if table is None:
+            refuse_sql("packet of Canal", row_change(entry).sql)
+            return Skip("transaction")
+        return PlainRoute(*table)
     is_ddl = row_change(entry).is_ddl
     if event == _QUERY and header.table_name and not is_ddl:
         return Skip("query")  # the text of a statement whose rows come by themselves

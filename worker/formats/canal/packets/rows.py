@@ -6,12 +6,11 @@ types, key) is looked up once an entry, and each of its rows is read with what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from handlers.mysql.values import converter_of
 from worker.formats.canal.packets.entries import (
     ROW_EVENTS,
     explain,
@@ -20,8 +19,8 @@ from worker.formats.canal.packets.entries import (
     read_entry,
     row_change,
 )
-from worker.formats.canal.rows import refuse_statement
-from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
+from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import (
     Apart,
     Record,
@@ -51,7 +50,7 @@ class _Shape:
         self.columns: dict[str, tuple[str, Callable[[str], Any] | None]] = {}
         """Name -> the same name, for all rows to share, and what reads its text; None: it stays text."""
         for name, type_text in zip(names, types, strict=True):
-            converter = converter_of(type_text)
+            converter = converter_for(name, type_text)
             self.columns[name] = name, None if converter is None else converter.read
 
     def row(self, columns: Any) -> Row:
@@ -84,12 +83,9 @@ class Packets:
         return explain(value)
 
     def source_time_ms(self, value: bytes) -> int | None:
-        """When the packet's first entry happened; None if it has none, or is broken."""
-        try:
-            entries = read_content(value).entries
-            return read_entry(entries[0]).header.execute_time if entries else None
-        except UndecodableRecord:
-            return None
+        """When the packet's first entry happened; None if it has none. Raises UndecodableRecord."""
+        entries = read_content(value).entries
+        return read_entry(entries[0]).header.execute_time if entries else None
 
     def changes(self, value: bytes, record: Record) -> list[Change]:
         """Of a packet whose changes are all of one table, in order. Raises UndecodableRecord."""
@@ -128,9 +124,11 @@ class Packets:
                 transaction=gtid,
                 index=first_index,
             )
-        if not change.row_datas:
-            return []
         op = ROW_EVENTS.get(change.event_type)
+        if not change.row_datas:
+            if op is not None:
+                refuse_sql("packet of Canal", change.sql)
+            return []
         if op is None:
             raise UndecodableRecord(f"no packet of Canal: rows, but event type {change.event_type}")
         shape = self._shape(change.row_datas[0], op)
@@ -146,6 +144,8 @@ class Packets:
 
     def _shape(self, row: Any, op: Operation) -> _Shape:
         columns = row.before_columns if op == "delete" else row.after_columns
+        if op == "update":
+            columns = [*columns, *_not_in(row.before_columns, {column.name for column in columns})]
         names = tuple([column.name for column in columns])
         types = tuple([column.mysql_type for column in columns])
         key = tuple([column.name for column in columns if column.is_key])
@@ -165,15 +165,23 @@ def _images(op: Operation, rows: Any, shape: _Shape) -> Iterable[Image]:
     return [image for row in rows for image in _update(row, shape)]
 
 
+def _not_in(columns: Any, names: Container[str]) -> list[Any]:
+    return [column for column in columns if column.name not in names]
+
+
 def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     """As of flat messages: of the row before, the columns that changed count; the key, too, when it did: then
     the row of the old key goes, and one of the new key comes."""
     after = shape.row(row.after_columns)
     if not after:
         raise UndecodableRecord("no packet of Canal: an update without the row after it")
-    lacks = lacking(shape.columns.keys(), after)
+    count, kept = len(after), _not_in(row.before_columns, after)
+    after |= shape.row(kept)
+    # Of an image that is not FULL: nobody knows what other columns there are.
+    is_told = len(row.before_columns) in (0, count + len(kept))
+    lacks = lacking(shape.columns.keys(), after) if is_told else None
     if not row.before_columns:  # the source did not log what was there before
         return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])
-    return updated({**after, **old}, after, shape.key_columns, lacks=lacks, before_is_whole=not lacks)
+    return updated({**after, **old}, after, shape.key_columns, lacks=lacks, before_is_whole=lacks == NOTHING)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.debezium.connect.meanings import DECIMAL
+from worker.formats.debezium.connect.numbers import digits_of, unscaled
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
 from worker.formats.debezium.connect.times import as_none, far_moment, in_utc
@@ -24,10 +25,8 @@ from worker.formats.debezium.connect.values import (
     Forms,
     Reader,
     connect_reader,
-    digits_of,
     enum_of,
     set_of,
-    unscaled,
 )
 
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))

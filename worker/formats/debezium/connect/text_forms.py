@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 from handlers.decimals import bounded
-from worker.formats.debezium.connect.values import Reader, digits_of, scaled, unscaled
+from worker.formats.debezium.connect.numbers import digits_of, scaled, unscaled
+from worker.formats.debezium.connect.values import Reader
 
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 _URL_SAFE = str.maketrans("-_", "+/")

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.mysql.values import converter_of
@@ -32,6 +34,11 @@ _INFINITE_DAYS = {
     **dict.fromkeys((-2_147_472_692, *range(-622_191_236, -622_191_231)), _INFINITY),
     **dict.fromkeys((-2_147_472_691, *range(-625_821_275, -625_821_269)), _MINUS_INFINITY),
 }
+
+
+FINER = "finer than microseconds"
+FINER_TEXT = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
+ZONED = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class NoTime(ValueError):
@@ -122,7 +129,15 @@ def length_of(unit: timedelta) -> Callable[[int], timedelta]:
 
 
 def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
-    return lambda value: of_micros(value // 1_000)
+    """Raises ValueError for a time between two microseconds: no source that is read has one."""
+
+    def read(value: int) -> Any:
+        micros, rest = divmod(value, 1_000)
+        if rest:
+            raise ValueError(FINER)
+        return of_micros(micros)
+
+    return read
 
 
 def in_utc(beyond: Beyond) -> Callable[[datetime], Any]:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from datetime import timedelta
+from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
-from handlers.mysql.values import compact_json, single
+from handlers.mysql.values import Converter, compact_json, converter_of, single
 from worker.formats.debezium.connect.meanings import DECIMAL
+from worker.formats.debezium.connect.numbers import EXACT, digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
+    FINER,
+    FINER_TEXT,
+    ZONED,
     Beyond,
     as_told,
     date_of,
@@ -45,6 +48,8 @@ class Reader(NamedTuple):
 
     def read(self, value: Any) -> Any:
         """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
+        if self.json_type is ZONED and type(value) is str and FINER_TEXT.search(value):
+            raise ValueError(FINER)  # it would be rounded
         try:
             value = msgspec.convert(value, self.json_type)
         except msgspec.ValidationError:
@@ -75,31 +80,15 @@ class _AnyScale(msgspec.Struct, gc=False):
 
 AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
-# Wide enough for PostgreSQL's longest numbers.
-_EXACT = Context(prec=150_000)
 _MOST_PLACES = 1000
 """Digits after the point, of PostgreSQL's numeric."""
 _LONGEST_BITS = 64
 """That are one number; longer ones are bytes, the last first."""
 _LENGTH_DIGITS = 10
+_HAS_SRID = 0x20000000
 
 
 # ---- numbers
-
-
-def unscaled(value: bytes) -> int:
-    """A two's complement, big endian: java.math.BigInteger."""
-    return int.from_bytes(value, "big", signed=True)
-
-
-def scaled(scale: int) -> Callable[[bytes], Decimal]:
-    """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
-
-    Raises BeyondBounds for a scale that no source has."""
-    if not -MOST_ZEROS <= scale <= MOST_FRACTION:
-        raise BeyondBounds(f"a decimal with a scale of {scale}")
-    times, from_bytes, unit = _EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
-    return lambda value: times(unit, from_bytes(value, "big", signed=True))
 
 
 def _any_scale(value: _AnyScale) -> Decimal:
@@ -111,22 +100,16 @@ def _decimal(field: Field) -> Reader:
     scale = field.parameter("scale") or "0"
     places = int(scale) if scale.removeprefix("-").isdecimal() else 0
     if places <= _MOST_PLACES:
-        return Reader(bytes, scaled(places), lambda value: Decimal(digits_of(value)))
+        from_text = cast(Converter, converter_of(f"decimal({_MOST_PLACES},{places})")).read
+        return Reader(bytes, scaled(places), lambda value: from_text(digits_of(value)))
     # PostgreSQL counts scales in eleven bits, of which the connector forgets the sign: 2046 is -2.
     from_bytes, whole = scaled(places), Decimal(1)
-    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=_EXACT))
-
-
-def digits_of(value: Any) -> str:
-    """A JSON number's own digits, as plain JSON gives it. Raises ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError("no number")  # noqa: TRY004 - as for any value of the wrong type here
-    if isinstance(value, Decimal):
-        return str(bounded(value))
-    return repr(value) if isinstance(value, float) else str(value)
+    return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=EXACT))
 
 
 def _bits(value: bytes) -> int:
+    if len(value) > _LONGEST_BITS // 8:
+        raise ValueError(f"more than {_LONGEST_BITS} bits")
     return int.from_bytes(value, "little")
 
 
@@ -166,11 +149,16 @@ def set_of(labels: Sequence[str]) -> Reader:
 
 
 def _geometry(value: _Geometry) -> bytes | None:
-    """As MySQL keeps it: the SRID, then the WKB."""
+    """As MySQL keeps it: the SRID, then the WKB, in which PostGIS has the SRID once more."""
     if value.wkb is None:
         return None
+    wkb = value.wkb
+    order: Literal["little", "big"] = "little" if wkb[:1] == b"\1" else "big"
+    kind = int.from_bytes(wkb[1:5], order)
+    if kind & _HAS_SRID:
+        wkb = wkb[:1] + (kind ^ _HAS_SRID).to_bytes(4, order) + wkb[9:]
     try:
-        return (value.srid or 0).to_bytes(4, "little") + value.wkb
+        return (value.srid or 0).to_bytes(4, "little") + wkb
     except OverflowError:
         raise ValueError(f"no geometry: SRID {value.srid}") from None
 
@@ -230,14 +218,13 @@ def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
     day = Reader(int, date_of(beyond), temporal_text("date"))
     millis = Reader(int, moment_of(_MILLI, beyond), temporal_text("datetime(6)"))
     micros = moment_of(_MICRO, beyond)
-    zoned = Annotated[datetime, msgspec.Meta(tz=True)]
     return {
         "io.debezium.time.Date": day,
         "io.debezium.time.Timestamp": millis,
         "io.debezium.time.MicroTimestamp": Reader(int, micros, temporal_text("datetime(6)")),
         "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(micros)),
         "io.debezium.time.ZonedTimestamp": Reader(
-            zoned, in_utc(beyond), lambda value: beyond(far_moment, value)
+            ZONED, in_utc(beyond), lambda value: beyond(far_moment, value)
         ),
         "org.apache.kafka.connect.data.Date": day,
         "org.apache.kafka.connect.data.Timestamp": millis,

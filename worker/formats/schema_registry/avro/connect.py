@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from worker.formats.schema_registry.avro.fields import FieldBudget
 from worker.formats.schema_registry.avro.schema import AvroSchema
+from worker.formats.schema_registry.avro.weights import FieldBudget
 
 _TYPES = {
     "boolean": "boolean",

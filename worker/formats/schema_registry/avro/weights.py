@@ -7,6 +7,8 @@ bound but this one.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -77,3 +79,26 @@ def _enum(schema: AvroSchema) -> int:
 
 def _text(text: str) -> int:
     return len(msgspec.json.encode(text))
+
+
+# ---- the schema that Kafka Connect would have: types that are named again and again multiply
+
+_MOST_FIELDS = 20_000
+"""A row of 5,000 columns stands in an envelope twice."""
+_MOST_OF_SCHEMA = 16 << 20
+
+
+class FieldBudget:
+    """Of one schema."""
+
+    def __init__(self) -> None:
+        self._fields, self._bytes = _MOST_FIELDS, _MOST_OF_SCHEMA
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """`told`: a field without those in it. Raises SchemaError where it is one too many."""
+        self._fields -= 1
+        self._bytes -= len(msgspec.json.encode(told))
+        if self._fields < 0 or self._bytes < 0:
+            raise SchemaError(
+                f"more than {_MOST_FIELDS:,} fields, or {_MOST_OF_SCHEMA >> 20} MiB, with all that it names"
+            )
