@@ -108,10 +108,16 @@ def test_without_a_primary_key_every_update_is_an_update(canal: Canal) -> None:
     assert (change.op, change.before and change.before["id"]) == ("update", 1)
 
 
-def test_an_update_whose_old_row_was_not_logged_has_no_before(canal: Canal) -> None:
-    (change,) = decode(message(type="UPDATE", old=None), format_=canal)
-    (other,) = decode(message(type="UPDATE", old=[None]), format_=canal)
-    assert change.before is other.before is None
+@pytest.mark.parametrize("old", [None, [None], [{}]])
+def test_an_update_whose_old_row_was_not_logged_has_no_before(canal: Canal, old: Any) -> None:
+    (change,) = decode(message(type="UPDATE", old=old), format_=canal)
+    assert change.before is None
+
+
+@pytest.mark.parametrize("old", [None, [None], [{}]])
+def test_an_update_with_neither_a_key_nor_old_values_is_undecodable(canal: Canal, old: Any) -> None:
+    with pytest.raises(UndecodableRecord, match="binlog_row_image"):
+        decode(message(type="UPDATE", pkNames=None, old=old), format_=canal)
 
 
 def test_a_delete_has_its_row_before_and_none_after(canal: Canal) -> None:
