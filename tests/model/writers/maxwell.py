@@ -41,8 +41,8 @@ class Maxwell:
 
     @property
     def moves_keys(self) -> bool:
-        """Of a statement that sets all columns, what it does not say of the old row looks unchanged."""
-        return self.image != "minimal"
+        """What it does not say of the old row looks unchanged."""
+        return self.image == "full"
 
     def format(self, names: Names) -> Format:
         made = Reader()
@@ -51,10 +51,10 @@ class Maxwell:
         return made
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
-        teaches: CapturedRecord | None = None
         for event in events:
             if event.op == "alter":
-                teaches = _definition(names, "alter", event.columns) if self.knows_types else None
+                if self.knows_types:
+                    yield Written([], None, teaches=_definition(names, "alter", event.columns))
                 continue
             if event.op == "truncate" or (event.op == "update" and not event.changed):
                 continue  # it writes nothing of these
@@ -84,8 +84,7 @@ class Maxwell:
             if not names.key:
                 key["_uuid"] = "bd12b7fc-454e-45ab-a703-946c06ec5080"
             told = self._told(names, event, row)
-            yield Written([told], compact(value), compact(key), teaches=teaches)
-            teaches = None
+            yield Written([told], compact(value), compact(key))
 
     def _told(self, names: Names, event: Event, row: Row) -> Told:
         told = told_whole(names, event)
