@@ -120,6 +120,14 @@ def test_an_update_with_neither_a_key_nor_old_values_is_undecodable(canal: Canal
         decode(message(type="UPDATE", pkNames=None, old=old), format_=canal)
 
 
+def test_a_json_document_that_was_logged_in_part_is_undecodable(canal: Canal) -> None:
+    """binlog_row_value_options=PARTIAL_JSON: Canal writes the functions that make the new document."""
+    data = [{"id": "7", "doc": "JSON_REPLACE(`doc`, '$.a', 1)"}]
+    types = {"id": "bigint", "doc": "json"}
+    with pytest.raises(UndecodableRecord, match="PARTIAL_JSON"):
+        decode(message(type="UPDATE", data=data, mysqlType=types, old=[{"doc": '{"a": 0}'}]), format_=canal)
+
+
 def test_a_delete_has_its_row_before_and_none_after(canal: Canal) -> None:
     (change,) = decode(message(type="DELETE"), format_=canal)
     assert (change.op, change.after) == ("delete", None)
