@@ -183,7 +183,7 @@ def kafka_target(broker: Any, *, value: str) -> Iterator[Target]:
                 links_moves=False,
                 truncates=not is_row,
                 holds_parts=not is_row,
-                without_key="refuse" if is_row else "match",
+                without_key="untried" if is_row else "match",
             ),
         )
 
