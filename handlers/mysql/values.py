@@ -184,14 +184,7 @@ _OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
 def compact_json(text: str) -> str:
-    """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is.
-
-    Raises ValueError for a partial update of a document."""
-    if text.startswith("JSON_"):
-        raise ValueError(
-            "a partial update, which does not tell the document: set binlog_row_value_options='' in the "
-            "source database (it has PARTIAL_JSON)"
-        )
+    """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is."""
     if " " not in text and not _OTHER_SPACE.search(text):
         return text
     try:

@@ -97,19 +97,6 @@ def test_an_update_whose_old_row_was_not_logged_has_no_before() -> None:
     assert (change.op, change.before) == ("update", None)
 
 
-def test_an_update_that_logged_the_changed_columns_alone_has_no_key_and_is_undecodable() -> None:
-    changed = rows("orders", row({"total": "2.00"}, {"id": "7"}), event=UPDATE)
-    with pytest.raises(UndecodableRecord, match="binlog_row_image"):
-        decode(packet(changed))
-
-
-def test_of_an_old_row_that_was_logged_in_part_no_value_is_made_up() -> None:
-    """binlog_row_image=NOBLOB: the old row lacks the note, which has another value now."""
-    new = {"id": "7", "total": "2.00", "note": "b"}
-    (change,) = decode(packet(rows("orders", row(new, {"id": "7", "total": "1.00"}), event=UPDATE)))
-    assert (change.before, change.before_is_whole) == ({"id": 7, "total": Decimal("1.00")}, False)
-
-
 def test_statements_stand_alone_with_their_text() -> None:
     value = packet(ddl("orders", "ALTER TABLE orders ADD x INT"))
     assert routed(value) == ("shop", "orders", True)

@@ -32,8 +32,8 @@ WRITERS: dict[str, Sequence[Writer]] = {
     "dts": [dts.DTS()],
 }
 """Tool -> its settings."""
-TOLD = tuple(tool for tool in WRITERS if tool != "canal-noblob")
-"""The tools whose records show what a row lacks; docs/sources.md names the limit of the other."""
+TOLD = tuple(tool for tool in WRITERS if tool not in ("canal-noblob", "canal-minimal"))
+"""The tools whose records show what a row lacks; docs/sources.md names the limit of the others."""
 
 _OFTEN = {"debezium-postgres": 2}
 """Tool -> how many times as often as another."""

@@ -77,8 +77,7 @@ def statement_from(
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:
-    """The table's columns that the row does not have."""
-    # Not `- row.keys()`: that is no frozen set.
+    """The table's columns that the row does not have: a frozen set, which `columns - row.keys()` is not."""
     return NOTHING if columns <= row.keys() else frozenset(columns).difference(row)
 
 

@@ -34,11 +34,14 @@ class _Logged:
     told: Told
 
     @classmethod
-    def of(cls, names: Names, event: Event, image: Image) -> _Logged:
+    def of(cls, names: Names, event: Event, image: Image, *, tells_key: bool) -> _Logged:
         before, after = logged(names, event, image)
         told = told_whole(names, event)
         if image != "full":
             told = cls._told(told, event, image, after or {})
+            if isinstance(told, Untold) and tells_key:
+                row = {**names.of(event.before or {}), **(after or {})}
+                told = Put(told.key, row, replaces=False, in_parts=True, tells_old=False)
         return cls(event.op, _texts(before), _texts(after), told)
 
     @staticmethod
@@ -59,11 +62,13 @@ class _Logged:
         return self.op, frozenset(self.after or self.before or ())
 
 
-def _logged(names: Names, events: Sequence[Event], image: Image) -> Iterator[list[_Logged]]:
+def _logged(
+    names: Names, events: Sequence[Event], image: Image, *, tells_key: bool = False
+) -> Iterator[list[_Logged]]:
     """By statements. MySQL's log lacks an update that changes nothing. Canal reads no snapshot, and its
     filter leaves an ALTER out."""
     rows = [
-        _Logged.of(names, event, image)
+        _Logged.of(names, event, image, tells_key=tells_key)
         for event in events
         if event.op not in ("snapshot", "alter") and (event.op != "update" or event.changed)
     ]
@@ -163,7 +168,8 @@ class Packets:
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         entries, told = [], []
-        for rows in _logged(names, events, self.image):
+        # What an update does not set is in the row before, of which a flat message has what changed.
+        for rows in _logged(names, events, self.image, tells_key=True):
             told += [row.told for row in rows]
             if rows[0].op == "truncate":
                 entries += [

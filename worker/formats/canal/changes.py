@@ -7,7 +7,7 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.rows import Message, RowShape, TiDB, check_row_told, refuse_statement
+from worker.formats.canal.rows import Message, RowShape, TiDB, refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
@@ -63,16 +63,14 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
         olds = shape.read_old(message.old)
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
-    if olds is None:
-        olds = [None] * len(rows)
-    elif len(olds) != len(rows):
-        raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
     types = (shape.types or {}).keys()
+    if olds is None:  # the source did not log what was there before
+        return [Image("update", None, row, lacking(types, row)) for row in rows]
+    if len(olds) != len(rows):
+        raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
     images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
-        if not old:  # the source did not log what was there before
-            check_row_told(shape.key_columns)
-        before = {**row, **old} if old else None
+        before = None if old is None else {**row, **old}
         lacks = lacking(types, row)
         images += updated(before, row, shape.key_columns, lacks=lacks, before_is_whole=not lacks)
     return images

@@ -179,15 +179,6 @@ def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
         raise UndecodableRecord(f"no {what}: `isDdl` is true, and it holds {held}")
 
 
-def check_row_told(key: tuple[str, ...] | None) -> None:
-    """Raise UndecodableRecord for an update without old values, if the record has no key."""
-    if not key:
-        raise UndecodableRecord(
-            "an update that has neither a key nor the old values of its row: which row changed is not told; "
-            "set binlog_row_image=FULL in the source database, and let Canal write all columns"
-        )
-
-
 def _refuse_null(text: bytes) -> None:
     # msgspec reads the text "null", in whichever case, as None where a number or a date is expected.
     if b'"null"' in text.lower():

@@ -195,10 +195,9 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     if op == "delete":
         images: tuple[Image, ...] = (deleted(row, key, None if types is None else types.keys()),)
     else:
-        old = shape.read_old(message.old)
-        # Nothing in `old`: nothing changed that can be seen, or the source did not log it. Without a key the
-        # row can be found by what did not change.
-        before = {**row, **(old or {})} if old or not key else None
+        # Nothing in `old`: nothing changed that can be seen, or it was not logged. A key finds the row.
+        old = shape.read_old(message.old) or {}
+        before = {**row, **old} if old or not key else None
         lacks = None if types is None else lacking(types.keys(), row)
         images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
     return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=transaction)

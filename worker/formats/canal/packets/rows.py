@@ -20,7 +20,7 @@ from worker.formats.canal.packets.entries import (
     read_entry,
     row_change,
 )
-from worker.formats.canal.rows import check_row_told, refuse_statement
+from worker.formats.canal.rows import refuse_statement
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import (
     Apart,
@@ -171,12 +171,9 @@ def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     after = shape.row(row.after_columns)
     if not after:
         raise UndecodableRecord("no packet of Canal: an update without the row after it")
-    key, lacks = shape.key_columns, lacking(shape.columns.keys(), after)
+    lacks = lacking(shape.columns.keys(), after)
+    if not row.before_columns:  # the source did not log what was there before
+        return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])
-    if len(row.before_columns) == len(row.after_columns) and old.keys() == changed:
-        return updated({**after, **old}, after, key, lacks=lacks, before_is_whole=not lacks)
-    check_row_told(key)  # the source did not log all that was there before
-    same = {name: value for name, value in after.items() if name not in changed}
-    before = {**same, **old} if row.before_columns else None
-    return updated(before, after, key, lacks=lacks, before_is_whole=False)
+    return updated({**after, **old}, after, shape.key_columns, lacks=lacks, before_is_whole=not lacks)
