@@ -139,6 +139,15 @@ def _once(key: tuple[str, ...], writer: Writer, rules: Rules, steps: list[Step])
         ),
         pytest.param(
             _once(
+                ("id",),
+                own_json.Changes(partial=True, old="small", all_types=True),
+                Rules(),
+                [Step("put", row={**_ROW, "doc": "long one"}), Step("change", row={"region": "south"})],
+            ),
+            id="a part of a row under another key of the target",
+        ),
+        pytest.param(
+            _once(
                 (),
                 Packets("full"),
                 Rules(filters=True),
@@ -151,6 +160,10 @@ def _once(key: tuple[str, ...], writer: Writer, rules: Rules, steps: list[Step])
 def test_a_change_that_went_wrong_once(
     example: Example, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    for name in ("sqlite", "sqlite-own", "redis", "files") if example.key else ("sqlite", "files"):
+    names = ["sqlite", "files"]
+    if example.key:
+        names += ["sqlite-own", "redis"]
+        names += ["redis-region"] if example.writer.tells_old_rows and example.rules == Rules() else []
+    for name in names:
         with opened_target(name, request.getfixturevalue, tmp_path) as target:
             assert not differences([example], target), name
