@@ -33,7 +33,11 @@ class Maxwell:
     knows_types: bool
     image: Image = "full"
     tells_whole = True
-    tells_gaps = True
+
+    @property
+    def tells_gaps(self) -> bool:
+        """Without definitions nobody knows which columns there are."""
+        return self.knows_types or self.image == "full"
 
     @property
     def tells_old_rows(self) -> bool:

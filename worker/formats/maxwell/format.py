@@ -199,7 +199,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         old = shape.read_old(message.old) or {}
         before = {**row, **old} if old or not key else None
         lacks = None if types is None else lacking(types.keys(), row)
-        images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
+        images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks and before is not None)
     return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=transaction)
 
 
