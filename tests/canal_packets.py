@@ -45,11 +45,11 @@ def row(
     types: Mapping[str, str] = TYPES,
     key: Sequence[str] = ("id",),
 ) -> bytes:
-    """A RowData; of an update, what differs between `before` and `after` is `updated`."""
+    """A RowData; of an update, what `before` has otherwise, or not at all, is `updated`."""
     data = b""
     for number, columns in ((1, before), (2, after)):
         for name, value in (columns or {}).items():
-            updated = number == 2 and (before is None or before.get(name) != value)
+            updated = number == 2 and (before is None or name not in before or before[name] != value)
             data += field(number, column(name, value, types[name], key=name in key, updated=updated))
     return data
 

@@ -244,7 +244,7 @@ class Applier:
         mode = self._options.without_key
         if mode == "refuse":
             raise Unfit("the table has no primary key, and without_key is refuse")
-        for is_new, group in groupby(changes, lambda change: change.before is None):
+        for is_new, group in groupby(changes, lambda change: change.op in ("insert", "snapshot")):
             if is_new:
                 for block in blocks([change.after or {} for change in group]):
                     self._writer.insert(connection, self._fitting.rows(table, block, changes))
@@ -255,7 +255,7 @@ class Applier:
                 self._change_one(connection, table, change)
 
     def _change_one(self, connection: sa.Connection, table: KnownTable, change: Change) -> None:
-        if not change.before_is_whole:
+        if change.before is None or not change.before_is_whole:
             raise Unfit(
                 f"the table has no primary key, and the {change.op} does not tell the whole old row: which "
                 "row it was is not known; let the source send whole old rows, or give the table a key"

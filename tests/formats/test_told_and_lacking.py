@@ -102,10 +102,13 @@ def test_an_old_row_of_mysql_without_its_large_values_is_not_whole(after: Any) -
     assert not change.before_is_whole
 
 
+@pytest.mark.parametrize("more", [{}, {"untyped": "x"}])
 @pytest.mark.parametrize("old", [None, [{"total": "1.0"}]])
-def test_an_update_of_canal_lacks_the_columns_of_its_types_that_it_does_not_have(old: Any) -> None:
+def test_an_update_of_canal_lacks_the_columns_of_its_types_that_it_does_not_have(
+    old: Any, more: dict[str, str]
+) -> None:
     changes: list[Change] = []
-    Canal().decode(message(type="UPDATE", data=[{"id": "7", "total": "2.0"}], old=old), changes)
+    Canal().decode(message(type="UPDATE", data=[{"id": "7", "total": "2.0", **more}], old=old), changes)
     assert [change.lacks for change in changes] == [{"note"}]
 
 

@@ -86,7 +86,8 @@ def _with_fewer_steps(example: Example) -> Iterator[Example]:
 def _plainer(example: Example) -> Iterator[Example]:
     rules = example.rules
     plainer: list[Example] = [
-        replace(example, again=False),
+        replace(example, again=0),
+        replace(example, restarts=False),
         replace(example, read_at_once=1),
         replace(example, batch=1),
         replace(example, rules=Rules()),

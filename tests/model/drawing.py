@@ -14,9 +14,10 @@ from .source import ADDED, KEYS, VALUES, Row, Step
 from .targets.interface import Target
 from .told import Limits
 from .writers import canal, debezium, dts, maxwell, own_json
-from .writers.writing import Writer
+from .writers.writing import Image, Writer
 
 _BOOLS = (True, False)
+_IMAGES: tuple[Image, ...] = ("full", "noblob", "minimal")
 WRITERS: dict[str, Sequence[Writer]] = {
     "json": [own_json.Changes(*one) for one in itertools.product(_BOOLS, own_json.OLD, _BOOLS)],
     "json-upserts": [own_json.Upserts(*one) for one in itertools.product(_BOOLS, _BOOLS)],
@@ -24,17 +25,19 @@ WRITERS: dict[str, Sequence[Writer]] = {
         debezium.PostgreSQL(*one) for one in itertools.product(_BOOLS, debezium.IDENTITIES, _BOOLS)
     ],
     "debezium-mysql": [debezium.MySQL(schemas) for schemas in _BOOLS],
-    "canal": [canal.Flat(without_blobs=False), canal.Packets(without_blobs=False)],
-    "canal-noblob": [canal.Flat(without_blobs=True), canal.Packets(without_blobs=True)],
-    "maxwell": [maxwell.Maxwell(knows_types) for knows_types in _BOOLS],
+    "canal": [canal.Flat("full"), canal.Packets("full")],
+    "canal-noblob": [canal.Flat("noblob"), canal.Packets("noblob")],
+    "canal-minimal": [canal.Flat("minimal"), canal.Packets("minimal")],
+    "maxwell": [maxwell.Maxwell(*one) for one in itertools.product(_BOOLS, _IMAGES)],
     "dts": [dts.DTS()],
 }
 """Tool -> its settings."""
-TOLD = tuple(tool for tool in WRITERS if tool != "canal-noblob")
-"""The tools whose records show what a row lacks; docs/sources.md names the limit of the other."""
+TOLD = tuple(tool for tool in WRITERS if tool not in ("canal-noblob", "canal-minimal"))
+"""The tools whose records show what a row lacks; docs/sources.md names the limit of the others."""
 
 _OFTEN = {"debezium-postgres": 2}
 """Tool -> how many times as often as another."""
+_NEVER_CHANGES = ("put", "add", "snapshot", "truncate")
 _KINDS: dict[Any, int] = {
     "change": 33,
     "put": 16,
@@ -68,14 +71,16 @@ class Drawing:
             for tool in self.tools
             for _ in range(_OFTEN.get(tool, 1))
         ]
+        writer = random.choice(random.choice(list(filter(None, fitting))))
         return Example(
-            key=random.choice(KEYS),
-            writer=random.choice(random.choice(list(filter(None, fitting)))),
+            key=random.choice(_keys(writer, limits)),
+            writer=writer,
             rules=self._rules(random),
-            steps=_steps(random, rows=_ROWS * size, most=_STEPS * size),
+            steps=_steps(random, writer, rows=_ROWS * size, most=_STEPS * size),
             read_at_once=random.randint(1, 4 * size),
             batch=random.choice((1, 3, 100) if size == 1 else (8, 30, 100)),
-            again=random.random() < 0.3,
+            again=random.choice((0, 0, 0, 1, 3, 100)),
+            restarts=random.random() < 0.2,
         )
 
     def _rules(self, random: Random) -> Rules:
@@ -91,11 +96,29 @@ def _fits(writer: Writer, limits: Limits) -> bool:
     return (writer.tells_old_rows or not limits.needs_old_rows) and (writer.tells_gaps or limits.holds_parts)
 
 
-def _steps(random: Random, *, rows: int, most: int) -> list[Step]:
+def _keys(writer: Writer, limits: Limits) -> Sequence[tuple[str, ...]]:
+    """Of the tables that the tool's records can tell, and that the target takes or refuses."""
+    if isinstance(writer, debezium.PostgreSQL) and writer.identity == "index":
+        return KEYS[:1]  # a key with a column of the index looks like a key that is told
+    is_tried = writer.tells_whole and limits.without_key != "untried"
+    return (*KEYS, ()) if is_tried else KEYS
+
+
+def _steps(random: Random, writer: Writer, *, rows: int, most: int) -> list[Step]:
     """A row or two, and what happens to them and to others."""
     count = random.randint(most // 4, most)
-    kinds = ["put", "put", *random.choices(list(_KINDS), list(_KINDS.values()), k=count)]
-    return [_step(random, kind, rows) for kind in kinds]
+    never_changes = isinstance(writer, debezium.PostgreSQL) and writer.identity == "nothing"
+    weights = {
+        kind: weight
+        for kind, weight in _KINDS.items()
+        if (kind != "move" or writer.moves_keys) and (kind in _NEVER_CHANGES or not never_changes)
+    }
+    kinds = ["put", "put", *random.choices(list(weights), list(weights.values()), k=count)]
+    steps = [_step(random, kind, rows) for kind in kinds]
+    if never_changes:
+        for number, step in enumerate(steps):
+            (step.row or {})["id"] = number
+    return steps
 
 
 def _step(random: Random, kind: Any, rows: int) -> Step:

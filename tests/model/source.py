@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -24,6 +25,7 @@ ALL_COLUMNS = COLUMNS | ADDED
 LARGE = "doc"
 """A value that PostgreSQL keeps apart (TOAST): its log lacks the value when an update leaves it as it is."""
 KEYS: tuple[tuple[str, ...], ...] = (("id",), ("id", "region"))
+"""Of tables that have one; () is a table without a key, whose rows may be equal."""
 VALUES: dict[str, tuple[Any, ...]] = {
     "region": ("north", "south"),
     "amount": (None, Decimal("1.50"), Decimal("20.25")),
@@ -44,7 +46,9 @@ class Event:
     before: Row | None = None
     after: Row | None = None
     changed: frozenset[str] = frozenset()
-    """Of an update: the columns that the statement set."""
+    """Of an update: the columns that have another value now."""
+    named: frozenset[str] = frozenset()
+    """Of an insert and an update: the columns that the statement set."""
     columns: tuple[str, ...] = ()
     """Those that the table has."""
 
@@ -71,6 +75,11 @@ class Source:
         self.key = key
         self.columns = list(COLUMNS)
         self.rows: dict[Key, Row] = {}
+        self._numbers = itertools.count()
+
+    def _place(self, row: Row) -> Key:
+        """Of a new row among the others; without a key each has one of its own."""
+        return key_of(row, self.key) if self.key else (next(self._numbers),)
 
     def run(self, step: Step) -> Iterator[Event]:
         for event in self._run(step):
@@ -86,17 +95,19 @@ class Source:
             case "truncate":
                 self.rows.clear()
                 yield Event("truncate")
+            case "snapshot" if not self.key:
+                return  # rows that are there would come to stand twice
             case "snapshot":
                 yield from (Event("snapshot", after=dict(row)) for row in self.rows.values())
             case "sweep":
                 new = {name: value for name, value in row.items() if name not in self.key}
-                for old in list(self.rows.values()):
-                    yield self._update(old, new)
+                for place in list(self.rows):
+                    yield self._update(place, new)
             case "replace":
                 yield from self._run(Step("delete", step.number))
                 yield from self._put(row)
             case _ if self.rows:
-                yield from self._one(step.kind, row, list(self.rows.values())[step.number % len(self.rows)])
+                yield from self._one(step.kind, row, list(self.rows)[step.number % len(self.rows)])
 
     def _add(self) -> Iterator[Event]:
         for name in ADDED:
@@ -108,25 +119,24 @@ class Source:
 
     def _put(self, row: Row) -> Iterator[Event]:
         whole = {**dict.fromkeys(self.columns), **row}
-        old = self.rows.get(key_of(whole, self.key))
-        if old is None:
-            self.rows[key_of(whole, self.key)] = whole
-            yield Event("insert", after=dict(whole))
+        place = self._place(whole)
+        if place in self.rows:
+            yield self._update(place, {name: value for name, value in whole.items() if name not in self.key})
         else:
-            yield self._update(old, whole)
+            self.rows[place] = whole
+            yield Event("insert", after=dict(whole), named=frozenset(row))
 
-    def _one(self, kind: str, row: Row, old: Row) -> Iterator[Event]:
+    def _one(self, kind: str, row: Row, place: Key) -> Iterator[Event]:
         if kind == "delete":
-            del self.rows[key_of(old, self.key)]
-            yield Event("delete", before=dict(old))
+            yield Event("delete", before=self.rows.pop(place))
         elif kind == "change":
-            yield self._update(old, {name: value for name, value in row.items() if name not in self.key})
-        elif key_of({**old, **row}, self.key) not in self.rows:
-            del self.rows[key_of(old, self.key)]
-            yield self._update(old, row)
+            yield self._update(place, {name: value for name, value in row.items() if name not in self.key})
+        elif not self.key or key_of({**self.rows[place], **row}, self.key) not in self.rows:
+            yield self._update(place, row)
 
-    def _update(self, old: Row, new: Row) -> Event:
+    def _update(self, place: Key, new: Row) -> Event:
+        old = self.rows.pop(place)
         after = {**old, **new}
-        self.rows[key_of(after, self.key)] = after
+        self.rows[key_of(after, self.key) if self.key else place] = after
         changed = frozenset(name for name in new if old[name] != after[name])
-        return Event("update", dict(old), dict(after), changed)
+        return Event("update", dict(old), dict(after), changed, frozenset(new))

@@ -3,8 +3,8 @@ product."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from .rules import GONE, Rules
 from .source import ADDED, COLUMNS, LARGE, Row, key_of
@@ -68,7 +68,26 @@ class Empty:
     pass
 
 
-Told = Put | Remove | Move | Empty
+@dataclass(frozen=True)
+class Untold:
+    """A change whose row is not told. It must be in an error."""
+
+    key: Key
+    """Of the row that the source changed."""
+    tells_old: bool = False
+
+
+@dataclass(frozen=True)
+class One:
+    """A change of one row of a table without a key. `before` is None for a new row, `after` for one that is
+    gone. `in_parts`: the record's reader does not know whether the rows have all columns."""
+
+    before: Row | None
+    after: Row | None
+    in_parts: bool = False
+
+
+Told = Put | Remove | Move | Empty | Untold | One
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,8 @@ class Limits:
     """Each update and delete must tell the old row, and rows that are deleted must go."""
     keeps_own: bool = False
     """Its tables have a column of its own."""
+    without_key: Literal["match", "refuse", "untried"] = "refuse"
+    """Of a table without a key it changes the row that equals the old one, or takes no change."""
 
 
 @dataclass
@@ -104,14 +125,19 @@ class Expected:
     _left: set[Key] = field(default_factory=set)
     """Rows that the filter did not take when they were last told. Their old state may stay."""
 
+    def copied(self) -> Expected:
+        rows = {key: row if row is UNKNOWN else dict(row) for key, row in self.rows.items()}
+        return replace(self, rows=rows, _left=set(self._left))
+
     def may_fail(self, told: Told) -> bool:
         """Whether the change may be in an error."""
         if isinstance(told, Empty):
             return self.rules.deletes == "mark" and not self.limits.marks_all
+        assert not isinstance(told, One)
         # A mark of a row that is not told is the key and the mark.
         marks_parts = self.rules.deletes == "mark" and not (told.tells_old or self.limits.holds_parts)
-        if isinstance(told, Remove):
-            return marks_parts
+        if isinstance(told, Remove | Untold):
+            return marks_parts or isinstance(told, Untold)
         if self.rules.takes(told.row) is None:
             return True
         if marks_parts and (isinstance(told, Move) or not self.rules.takes(told.row)):
@@ -132,10 +158,11 @@ class Expected:
         """A change is in an error."""
         if isinstance(told, Move):
             self.rows[told.old] = UNKNOWN
-        if not isinstance(told, Empty):
+        if isinstance(told, Put | Remove | Move | Untold):
             self.rows[told.key] = UNKNOWN
 
     def apply(self, told: Told) -> None:
+        assert not isinstance(told, Untold | One)
         lost = (
             {key for key, row in self.rows.items() if row is UNKNOWN} if self.limits.needs_old_rows else set()
         )
@@ -143,7 +170,7 @@ class Expected:
         # It may still be under the target's key that a change in an error would have given up.
         self.rows |= dict.fromkeys(lost, UNKNOWN)
 
-    def _apply(self, told: Told) -> None:
+    def _apply(self, told: Put | Remove | Move | Empty) -> None:
         match told:
             case Empty():
                 self._empty()

@@ -74,9 +74,8 @@ def statement_from(
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:
-    """The table's columns that the row does not have. A row of as many columns is taken to have them all."""
-    # Not `- row.keys()`: that is no frozen set.
-    return NOTHING if len(columns) <= len(row) else frozenset(columns).difference(row)
+    """The table's columns that the row does not have: a frozen set, which `columns - row.keys()` is not."""
+    return NOTHING if columns <= row.keys() else frozenset(columns).difference(row)
 
 
 def tells_more(row: Row, key: Collection[str] | None) -> bool:

@@ -124,10 +124,11 @@ def test_refuse_takes_nothing(sql: SqlLab) -> None:
     assert not sql.has("shop.orders") or kinds(sql) == []
 
 
-def test_an_old_row_that_is_not_whole_finds_no_row(sql: SqlLab) -> None:
+@pytest.mark.parametrize("told", [{"before": {"a": 1}, "before_is_whole": False}, {"before": None}])
+def test_an_old_row_that_is_not_whole_finds_no_row(sql: SqlLab, told: dict[str, Any]) -> None:
     """More than one row may fit what it tells."""
     types = {"a": "int", "b": "varchar(9)"}
-    update = {"before": {"a": 1}, "after": {"a": 2, "b": "y"}, "before_is_whole": False, "offset": 3}
+    update = {"op": "update", "after": {"a": 2, "b": "y"}, "offset": 3, **told}
     with sql.handler() as handler:
         handler.handle(orders({"a": 1, "b": "x"}, {"a": 1, "b": "y"}, key=None, types=types))
         with pytest.raises(Rejected, match="does not tell the whole old row"):

@@ -21,6 +21,7 @@ from ..source import Row, key_of
 from ..told import Limits
 from ..writers.writing import Names
 from .interface import Target, texts
+from .reopening import reopened
 
 _PLACE = ("topic", "partition", "offset", "index")
 
@@ -31,6 +32,8 @@ def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
     A place that comes again is passed over. An update leaves what its row lacks, and makes no row of a key
     alone. An insert replaces the row; if it follows a delete of its own record, and lacks columns, these are
     in the deleted row."""
+    if not names.key:
+        return _folded_without_key(lines)
     rows: dict[tuple[Any, ...], Row] = {}
     seen: set[tuple[Any, ...]] = set()
     gone: tuple[tuple[Any, ...], Row] = ((0,), {})
@@ -57,6 +60,24 @@ def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
     return list(map(texts, rows.values()))
 
 
+def _folded_without_key(lines: Iterable[Row]) -> list[Row]:
+    """An update and a delete are of one row that equals the old one."""
+    rows: list[Row] = []
+    seen: set[tuple[Any, ...]] = set()
+    for line in lines:
+        place = tuple(line[name] for name in _PLACE)
+        if place in seen:
+            continue
+        seen.add(place)
+        if line["op"] == "truncate":
+            rows.clear()
+        if line["before"] is not None and (old := texts(line["before"])) in rows:
+            rows.remove(old)
+        if line["after"] is not None:
+            rows.append(texts(line["after"]))
+    return rows
+
+
 @contextmanager
 def files_target(folder: Path) -> Iterator[Target]:
     """Each batch is a file."""
@@ -68,8 +89,11 @@ def files_target(folder: Path) -> Iterator[Target]:
     def forget(names: Names) -> None:
         shutil.rmtree(folder / "lines" / names.database, ignore_errors=True)
 
-    with opened(FilesHandler(directory="lines", rotate_bytes=1), folder, worker="w") as handler:
-        yield Target("files", handler, rows, forget, Limits(moves=True, links_moves=False))
+    with reopened(
+        lambda: opened(FilesHandler(directory="lines", rotate_bytes=1), folder, worker="w")
+    ) as handler:
+        limits = Limits(moves=True, links_moves=False, without_key="match")
+        yield Target("files", handler, rows, forget, limits, restart=handler.restart)
 
 
 @contextmanager
@@ -83,8 +107,11 @@ def parquet_target(folder: Path) -> Iterator[Target]:
     def forget(names: Names) -> None:
         shutil.rmtree(folder / "parquet" / names.database, ignore_errors=True)
 
-    with opened(FilesHandler(directory="parquet", format="parquet"), folder, worker="w") as handler:
-        yield Target("files", handler, rows, forget, Limits(shows_gaps=False))
+    with reopened(
+        lambda: opened(FilesHandler(directory="parquet", format="parquet"), folder, worker="w")
+    ) as handler:
+        limits = Limits(shows_gaps=False, without_key="untried")
+        yield Target("files", handler, rows, forget, limits, restart=handler.restart)
 
 
 def lines_of(names: Names, changes: Iterable[Row]) -> Iterator[Row]:
@@ -151,7 +178,13 @@ def kafka_target(broker: Any, *, value: str) -> Iterator[Target]:
             handler,
             rows,
             lambda _: None,
-            Limits(moves=not is_row, links_moves=False, truncates=not is_row, holds_parts=not is_row),
+            Limits(
+                moves=not is_row,
+                links_moves=False,
+                truncates=not is_row,
+                holds_parts=not is_row,
+                without_key="untried" if is_row else "match",
+            ),
         )
 
 

@@ -16,6 +16,7 @@ from ..source import COLUMNS, Row
 from ..told import OWN, Limits
 from ..writers.writing import Names
 from .interface import Target, texts
+from .reopening import reopened
 
 
 class _Database:
@@ -66,13 +67,14 @@ def sql_target(url: str, folder: Path, *, owns: bool = False) -> Iterator[Target
     with ExitStack() as stack:
         database = _Database(url, owns=owns)
         stack.callback(database.engine.dispose)
-        handler = stack.enter_context(opened(SqlHandler(url=url), folder, worker="w"))
+        handler = stack.enter_context(reopened(lambda: opened(SqlHandler(url=url), folder, worker="w")))
         yield Target(
             "sql",
             handler,
             database.rows,
             database.forget,
-            Limits(moves=True, marks_all=True, keeps_own=owns),
+            Limits(moves=True, marks_all=True, keeps_own=owns, without_key="untried" if owns else "match"),
             prepare=database.prepare if owns else None,
             hand_out=database.hand_out if owns else None,
+            restart=handler.restart,
         )

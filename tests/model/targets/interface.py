@@ -32,6 +32,8 @@ class Target:
     """Make the table, with a column of the target's own."""
     hand_out: Callable[[Names, str], None] | None = None
     """Set that column, where it is NULL."""
+    restart: Callable[[], None] | None = None
+    """Close the handler, and go on with another one of the same options."""
     settle: Callable[[], None] | None = None
     """Bring what was handed over into the tables."""
     at_once: int = 1

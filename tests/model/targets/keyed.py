@@ -16,13 +16,14 @@ from ..source import Row
 from ..told import Limits
 from ..writers.writing import Names
 from .interface import Target, texts
+from .reopening import reopened
 
 
 @contextmanager
 def redis_target(url: str, *, key: str = "{database}:{table}:{key}", **options: Any) -> Iterator[Target]:
     with (
         redis.Redis.from_url(url, decode_responses=True) as client,
-        opened(RedisHandler(url=url, key=key, **options)) as handler,
+        reopened(lambda: opened(RedisHandler(url=url, key=key, **options))) as handler,
     ):
         is_json = options.get("value") == "json"
 
@@ -43,6 +44,7 @@ def redis_target(url: str, *, key: str = "{database}:{table}:{key}", **options: 
             lambda _: _flush(client),
             # A truncate leaves rows of tools that do not tell of it, and their keys tell nothing of new ones.
             Limits(needs_old_rows="{region}" in key, truncates="{region}" not in key),
+            restart=handler.restart,
         )
 
 

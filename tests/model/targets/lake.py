@@ -75,7 +75,8 @@ def lake_target(keeper: Any, folder: Path, mode: Mode, *, without_spark: bool = 
             shutil.rmtree(path, ignore_errors=True)
 
     try:
-        limits = Limits(shows_gaps=mode != "changelog")
+        without_key: Any = {"replica": "match", "history": "refuse", "changelog": "untried"}[mode]
+        limits = Limits(shows_gaps=mode != "changelog", without_key=without_key)
         yield Target("spark", handler, rows, forget, limits, settle=handler.settle, at_once=24)
     finally:
         handler.close()

@@ -14,6 +14,7 @@ from handlers.testing import opened
 from ..source import Row
 from ..writers.writing import Names
 from .interface import Target, texts
+from .reopening import reopened
 
 _LIGHT = {"settings": {"number_of_replicas": 0, "refresh_interval": -1, "index.translog.durability": "async"}}
 """An index that costs less."""
@@ -36,8 +37,10 @@ def clickhouse_target(server: Any) -> Iterator[Target]:
     def forget(names: Names) -> None:
         server.query(f"DROP DATABASE IF EXISTS {prefix}_{names.database}")
 
-    with opened(ClickHouseHandler(**server.options, database=f"{prefix}_{{database}}")) as handler:
-        yield Target("clickhouse", handler, rows, forget, size=4)
+    with reopened(
+        lambda: opened(ClickHouseHandler(**server.options, database=f"{prefix}_{{database}}"))
+    ) as handler:
+        yield Target("clickhouse", handler, rows, forget, size=4, restart=handler.restart)
 
 
 @contextmanager
@@ -61,6 +64,8 @@ def elasticsearch_target(node: Any) -> Iterator[Target]:
             node.remove(*left)
             left.clear()
 
-    with opened(ElasticsearchHandler(url=node.url, index=f"{prefix}_{{database}}.{{table}}")) as handler:
-        yield Target("elasticsearch", handler, rows, forget, size=6)
+    with reopened(
+        lambda: opened(ElasticsearchHandler(url=node.url, index=f"{prefix}_{{database}}.{{table}}"))
+    ) as handler:
+        yield Target("elasticsearch", handler, rows, forget, size=6, restart=handler.restart)
         node.remove(*left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import canal_packets
@@ -13,8 +13,8 @@ from worker.formats.canal.format import Canal
 from worker.formats.interface import Format
 
 from ..source import ALL_COLUMNS, LARGE, Event, Row
-from ..told import Move, Put, Told
-from .writing import Names, Written, compact, told_whole
+from ..told import Move, Put, Remove, Told, Untold
+from .writing import Image, Names, Written, compact, logged, told_whole
 
 _TYPES = {"insert": "INSERT", "update": "UPDATE", "delete": "DELETE"}
 _EVENTS = {"insert": canal_packets.INSERT, "update": canal_packets.UPDATE, "delete": canal_packets.DELETE}
@@ -34,17 +34,27 @@ class _Logged:
     told: Told
 
     @classmethod
-    def of(cls, names: Names, event: Event, *, without_blobs: bool) -> _Logged:
-        told, before, after = told_whole(names, event), event.before, event.after
-        if without_blobs and before is not None:
-            before = {name: value for name, value in before.items() if name != LARGE}
-            if after is not None and LARGE not in event.changed:
-                after = {name: value for name, value in after.items() if name != LARGE}
-                if isinstance(told, Put):
-                    told = Put(told.key, after, told.replaces, in_parts=True, tells_old=False)
-                elif isinstance(told, Move):
-                    told = Move(told.old, told.key, after, in_parts=True, tells_old=False)
+    def of(cls, names: Names, event: Event, image: Image, *, tells_key: bool) -> _Logged:
+        before, after = logged(names, event, image)
+        told = told_whole(names, event)
+        if image != "full":
+            told = cls._told(told, event, image, after or {})
+            if isinstance(told, Untold) and tells_key:
+                row = {**names.of(event.before or {}), **(after or {})}
+                told = Put(told.key, row, replaces=False, in_parts=True, tells_old=False)
         return cls(event.op, _texts(before), _texts(after), told)
+
+    @staticmethod
+    def _told(told: Told, event: Event, image: Image, after: Row) -> Told:
+        if isinstance(told, Remove):
+            return replace(told, tells_old=False)
+        if isinstance(told, Put) and event.op != "update":
+            return replace(told, row=after)
+        if image == "minimal" and isinstance(told, Put):
+            return Untold(told.key)  # its key is not in the new row
+        if isinstance(told, Put | Move):
+            return replace(told, row=after, in_parts=LARGE not in after, tells_old=False)
+        return told
 
     @property
     def statement(self) -> tuple[str, frozenset[str]]:
@@ -52,11 +62,13 @@ class _Logged:
         return self.op, frozenset(self.after or self.before or ())
 
 
-def _logged(names: Names, events: Sequence[Event], *, without_blobs: bool) -> Iterator[list[_Logged]]:
+def _logged(
+    names: Names, events: Sequence[Event], image: Image, *, tells_key: bool = False
+) -> Iterator[list[_Logged]]:
     """By statements. MySQL's log lacks an update that changes nothing. Canal reads no snapshot, and its
     filter leaves an ALTER out."""
     rows = [
-        _Logged.of(names, event, without_blobs=without_blobs)
+        _Logged.of(names, event, image, tells_key=tells_key)
         for event in events
         if event.op not in ("snapshot", "alter") and (event.op != "update" or event.changed)
     ]
@@ -65,24 +77,31 @@ def _logged(names: Names, events: Sequence[Event], *, without_blobs: bool) -> It
 
 @dataclass(frozen=True)
 class Flat:
-    """`without_blobs`: binlog_row_image=NOBLOB, else FULL."""
-
-    without_blobs: bool
+    image: Image
 
     @property
     def tells_old_rows(self) -> bool:
         """Not if nothing but a large value changed."""
-        return not self.without_blobs
+        return self.image == "full"
 
     @property
     def tells_gaps(self) -> bool:
-        return not self.without_blobs
+        return self.image != "noblob"
+
+    @property
+    def tells_whole(self) -> bool:
+        return self.image == "full"
+
+    @property
+    def moves_keys(self) -> bool:
+        """A new row of nothing but its key is taken for a whole one."""
+        return self.image != "minimal"
 
     def format(self, names: Names) -> Format:
         return Canal()
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
-        for rows in _logged(names, events, without_blobs=self.without_blobs):
+        for rows in _logged(names, events, self.image):
             if rows[0].op == "truncate":
                 for row in rows:
                     yield Written([row.told], self._message(names, "TRUNCATE", sql=f"TRUNCATE {names.table}"))
@@ -91,10 +110,10 @@ class Flat:
             old = [_old(row) for row in rows] if rows[0].op == "update" else None
             fields: dict[str, Any] = {
                 "data": data,
-                # Canal leaves out what has no old value.
-                "old": None if old is None or not any(old) else old,
+                "old": old,
                 "mysqlType": {name: ALL_COLUMNS[name] for name in data[0] or ()},
-                "pkNames": list(names.key),
+                # Those of the row that Canal writes.
+                "pkNames": [name for name in names.key if name in (data[0] or ())] or None,
             }
             told = [row.told for row in rows]
             yield Written(told, self._message(names, _TYPES[rows[0].op], **fields))
@@ -122,23 +141,35 @@ class Flat:
 
 def _old(row: _Logged) -> dict[str, str | None]:
     before, after = row.before or {}, row.after or {}
-    return {name: old for name, old in before.items() if old != after.get(name)}
+    return {name: old for name, old in before.items() if name in after and old != after[name]}
 
 
 @dataclass(frozen=True)
 class Packets:
     """All that was read at once is one record."""
 
-    without_blobs: bool
-    tells_old_rows = True
+    image: Image
     tells_gaps = True
+
+    @property
+    def tells_old_rows(self) -> bool:
+        return self.image != "minimal"
+
+    @property
+    def tells_whole(self) -> bool:
+        return self.image == "full"
+
+    @property
+    def moves_keys(self) -> bool:
+        return self.image != "minimal"
 
     def format(self, names: Names) -> Format:
         return Canal()
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
         entries, told = [], []
-        for rows in _logged(names, events, without_blobs=self.without_blobs):
+        # What an update does not set is in the row before, of which a flat message has what changed.
+        for rows in _logged(names, events, self.image, tells_key=True):
             told += [row.told for row in rows]
             if rows[0].op == "truncate":
                 entries += [

@@ -13,11 +13,13 @@ from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Format
 
 from ..source import LARGE, Event, Row, key_of
-from ..told import Empty, Move, Put, Remove, Told
+from ..told import Empty, Move, One, Put, Remove, Told, Untold
 from .writing import Names, Written, compact, is_more, moves
 
-Identity = Literal["default", "full"]
-IDENTITIES: tuple[Identity, ...] = ("default", "full")
+Identity = Literal["default", "full", "index", "nothing"]
+IDENTITIES: tuple[Identity, ...] = ("default", "full", "index", "nothing")
+_INDEXED = "region"
+"""The column of the index that is the table's REPLICA IDENTITY."""
 
 TIME_MS = 1_763_000_000_000
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -74,13 +76,15 @@ class _Envelopes:
         }
         row = after or before
         key = None if row is None else self._key(row)
-        named = tuple((name, self._key(old)) for name, old in headers)
+        named = tuple((name, self._key(old) or b"") for name, old in headers)
         return Written(told, compact(self._with_schema(event.columns, payload)), key, named)
 
     def tombstone(self, row: Row) -> Written:
         return Written([], None, self._key(row))
 
-    def _key(self, row: Row) -> bytes:
+    def _key(self, row: Row) -> bytes | None:
+        if not self.names.key:
+            return None
         payload = self.names.of(row)
         if not self.schemas:
             return compact(payload)
@@ -105,12 +109,18 @@ class _Envelopes:
 
 @dataclass(frozen=True)
 class PostgreSQL:
-    """`identity`: the table's REPLICA IDENTITY; `ordered`: of the configuration's section `debezium`."""
+    """`identity`: the table's REPLICA IDENTITY; with `nothing` PostgreSQL refuses updates and deletes.
+    `ordered`: of the configuration's section `debezium`."""
 
     schemas: bool
     identity: Identity
     ordered: bool
     tells_gaps = True
+    moves_keys = True
+
+    @property
+    def tells_whole(self) -> bool:
+        return self.identity in ("full", "nothing")
 
     @property
     def tells_old_rows(self) -> bool:
@@ -128,8 +138,18 @@ class PostgreSQL:
                 continue  # the next row shows it
             if event.op == "truncate":
                 yield made.record(event, "truncate", None, None, [Empty()])
+            elif not names.key:
+                whole = [One(event.before, event.after)]
+                yield made.record(event, event.op, event.before, event.after, whole)
+                if event.after is None:
+                    yield made.tombstone({})
             elif event.op == "delete":
                 assert event.before is not None
+                if self.identity == "index":
+                    old = self._indexed(names, event.before)
+                    yield made.record(event, "delete", old, None, [Untold(key_of(event.before, names.key))])
+                    yield made.tombstone(old)
+                    continue
                 gone = Remove(key_of(event.before, names.key), self._tells(names, event.before))
                 yield made.record(event, "delete", self._old(names, event.before), None, [gone])
                 yield made.tombstone(event.before)
@@ -148,7 +168,16 @@ class PostgreSQL:
             after[LARGE] = _UNAVAILABLE
         row = {name: value for name, value in after.items() if value != _UNAVAILABLE}
         key = key_of(new, names.key)
-        if not moves(names, event):
+        if self.identity == "index" and _INDEXED in event.changed:
+            # What the connector takes for the old key is another one.
+            zero = self._indexed(names, old)
+            whole = Put(key, new, replaces=True, in_parts=row.keys() != new.keys(), half=True)
+            yield made.record(event, "delete", zero, None, [Untold(key_of(old, names.key))], (_NEW_KEY, new))
+            yield made.tombstone(zero)
+            yield made.record(event, "insert", None, after, [whole], (_OLD_KEY, zero))
+            return
+        # Of a key that is in no index of the identity the old one is told to nobody.
+        if self.identity == "index" or not moves(names, event):
             before = old if is_full else None
             in_parts = row.keys() != new.keys()
             told = Put(key, row, replaces=False, in_parts=in_parts, tells_old=self._tells(names, old))
@@ -171,6 +200,11 @@ class PostgreSQL:
         yield made.tombstone(old)
         yield made.record(event, "insert", None, after, [come], (_OLD_KEY, old))
 
+    @staticmethod
+    def _indexed(names: Names, row: Row) -> Row:
+        """Of an old row: the index's column. The connector fills the others: with NULL, or with 0."""
+        return dict.fromkeys(row) | dict.fromkeys(names.key, 0) | {_INDEXED: row[_INDEXED]}
+
     def _tells(self, names: Names, old: Row) -> bool:
         """Whether a record shows that it has all of the old row: a value that is no filler (NULL, '')."""
         return self.identity == "full" and any(value for name, value in old.items() if name not in names.key)
@@ -192,6 +226,8 @@ class MySQL:
     schemas: bool
     tells_old_rows = True
     tells_gaps = True
+    tells_whole = True
+    moves_keys = True
 
     def format(self, names: Names) -> Format:
         types = {} if self.schemas else {f"{names.database}.*": {"amount": "decimal(10,2)"}}
@@ -207,6 +243,11 @@ class MySQL:
                 yield made.record(event, "truncate", None, None, [Empty()])
                 continue
             old, new = event.before, event.after
+            if not names.key:
+                yield made.record(event, event.op, old, new, [One(old, new)])
+                if new is None:
+                    yield made.tombstone({})
+                continue
             if old is not None and (new is None or moves(names, event)):
                 headers = () if new is None else ((_NEW_KEY, new),)
                 gone = Remove(key_of(old, names.key), is_more(names, old))

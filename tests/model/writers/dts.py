@@ -26,6 +26,8 @@ class DTS:
 
     tells_old_rows = True
     tells_gaps = True
+    tells_whole = True
+    moves_keys = True
 
     def format(self, names: Names) -> Format:
         return READER()
@@ -36,8 +38,10 @@ class DTS:
                 continue
             fields: dict[str, Any] = {
                 "objectName": f"{names.database}.{names.table}",
-                "tags": {"metaVersion": "1", "pk_uk_info": json.dumps({"PRIMARY": list(names.key)})},
+                "tags": {"metaVersion": "1"},
             }
+            if names.key:
+                fields["tags"]["pk_uk_info"] = json.dumps({"PRIMARY": list(names.key)})
             if event.op == "truncate":
                 fields |= {"operation": "DDL", "objectName": names.database, "fields": None}
                 fields |= {"beforeImages": None, "afterImages": f"TRUNCATE TABLE {names.table}"}

@@ -14,8 +14,8 @@ from worker.formats.interface import Format
 from worker.formats.maxwell.format import Maxwell as Reader
 
 from ..source import ALL_COLUMNS, COLUMNS, Event, Row
-from ..told import Move, Put
-from .writing import Names, Written, compact, told_whole
+from ..told import Move, One, Put, Remove, Told
+from .writing import Image, Names, Written, compact, logged, told_whole
 
 _TYPES = {"insert": "insert", "update": "update", "delete": "delete", "snapshot": "bootstrap-insert"}
 _SIMPLE = {"id": "bigint", "region": "varchar", "amount": "decimal", "note": "varchar", "doc": "text"}
@@ -28,11 +28,25 @@ def _numbers(row: Row) -> Row:
 
 @dataclass(frozen=True)
 class Maxwell:
-    """With whole rows. `knows_types`: by its topic of statements."""
+    """`knows_types`: by its topic of statements."""
 
     knows_types: bool
-    tells_old_rows = True
-    tells_gaps = True
+    image: Image = "full"
+    tells_whole = True
+
+    @property
+    def tells_gaps(self) -> bool:
+        """Without definitions nobody knows which columns there are."""
+        return self.knows_types or self.image == "full"
+
+    @property
+    def tells_old_rows(self) -> bool:
+        return self.image == "full"
+
+    @property
+    def moves_keys(self) -> bool:
+        """What it does not say of the old row looks unchanged."""
+        return self.image == "full"
 
     def format(self, names: Names) -> Format:
         made = Reader()
@@ -41,14 +55,20 @@ class Maxwell:
         return made
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:
-        teaches: CapturedRecord | None = None
         for event in events:
             if event.op == "alter":
-                teaches = _definition(names, "alter", event.columns) if self.knows_types else None
+                if self.knows_types:
+                    yield Written([], None, teaches=_definition(names, "alter", event.columns))
                 continue
             if event.op == "truncate" or (event.op == "update" and not event.changed):
                 continue  # it writes nothing of these
-            row = event.after or event.before or {}
+            before, after = event.before, event.after
+            if event.op != "snapshot":
+                before, after = logged(names, event, self.image)
+            # What the old row has alone is in the new one.
+            row = after or before or {}
+            row = {**(before or {}), **row}
+            row = {name: row[name] for name in event.columns if name in row}
             value: dict[str, Any] = {
                 "database": names.database,
                 "table": names.table,
@@ -61,16 +81,29 @@ class Maxwell:
                 "data": _numbers(row),
             }
             if event.op == "update":
-                old = event.before or {}
-                value["old"] = _numbers({name: old[name] for name in event.columns if name in event.changed})
+                old = {name: value for name, value in (before or {}).items() if name in event.changed}
+                value["old"] = _numbers(old)
             key = {"database": names.database, "table": names.table}
             key |= {f"pk.{name}": row[name] for name in names.key}
-            told = told_whole(names, event)
-            if isinstance(told, Move | Put) and event.op == "update":
-                # Whether the row is whole is not known without the table's definition.
-                told = replace(told, in_parts=not self.knows_types)
-            yield Written([told], compact(value), compact(key), teaches=teaches)
-            teaches = None
+            if not names.key:
+                key["_uuid"] = "bd12b7fc-454e-45ab-a703-946c06ec5080"
+            told = self._told(names, event, row)
+            yield Written([told], compact(value), compact(key))
+
+    def _told(self, names: Names, event: Event, row: Row) -> Told:
+        told = told_whole(names, event)
+        tells_old = self.image == "full"
+        if isinstance(told, Remove):
+            return replace(told, tells_old=told.tells_old and tells_old)
+        if isinstance(told, One):
+            return replace(told, in_parts=event.op in ("update", "delete") and not self.knows_types)
+        if isinstance(told, Put) and event.op != "update":
+            return replace(told, row=row)
+        if isinstance(told, Move | Put):
+            # Whether the row is whole is not known without the table's definition.
+            in_parts = not self.knows_types or row.keys() != set(event.columns)
+            return replace(told, row=row, in_parts=in_parts, tells_old=told.tells_old and tells_old)
+        return told
 
 
 def _position(columns: Sequence[str], after: int) -> str:

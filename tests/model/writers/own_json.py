@@ -31,6 +31,8 @@ class Upserts:
     all_types: bool
     tells_old_rows = False
     tells_gaps = True
+    tells_whole = False
+    moves_keys = True
 
     def format(self, names: Names) -> Format:
         layout = {"database": f"={names.database}", "table": f"={names.table}", "key": "$key"}
@@ -61,10 +63,15 @@ class Changes:
     partial: bool
     old: Old
     all_types: bool
+    moves_keys = True
 
     @property
     def tells_old_rows(self) -> bool:
         return self.old != "key"
+
+    @property
+    def tells_whole(self) -> bool:
+        return self.old == "all" and not self.partial
 
     @property
     def tells_gaps(self) -> bool:
@@ -77,10 +84,11 @@ class Changes:
             "operation": "op",
             "before": "before",
             "after": "after",
-            "key": list(names.key),
             "columns": _typed(self.all_types),
             "updates": "partial" if self.partial else "whole",
         }
+        if names.key:
+            layout["key"] = list(names.key)
         return Json(JsonLayout.model_validate(layout))
 
     def write(self, names: Names, events: Sequence[Event]) -> Iterator[Written]:

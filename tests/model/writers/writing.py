@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from worker.formats.interface import Format, Record
 
-from ..source import Event, Row, key_of
-from ..told import Empty, Move, Put, Remove, Told
+from ..source import LARGE, Event, Row, key_of
+from ..told import Empty, Move, One, Put, Remove, Told
+
+Image = Literal["full", "noblob", "minimal"]
+"""MySQL's binlog_row_image."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,16 @@ class Writer(Protocol):
         """Whether its records show which columns a row lacks."""
         ...
 
+    @property
+    def tells_whole(self) -> bool:
+        """Whether each update and delete of a table without a key tells all of the old row."""
+        ...
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether its records show that a row's key changed."""
+        ...
+
     def format(self, names: Names) -> Format:
         """A reader of its records."""
         ...
@@ -66,6 +79,25 @@ def compact(value: Any) -> bytes:
 def _text(value: Any) -> str:
     assert isinstance(value, Decimal)
     return str(value)
+
+
+def logged(names: Names, event: Event, image: Image) -> tuple[Row | None, Row | None]:
+    """What MySQL logs of the old row and of the new one.
+    https://dev.mysql.com/doc/refman/8.4/en/replication-options-binary-log.html#sysvar_binlog_row_image
+
+    A table without a key has the whole old row."""
+    before, after = event.before, event.after
+    if image == "full":
+        return before, after
+    if before is not None and names.key:
+        before = names.of(before) if image == "minimal" else {n: v for n, v in before.items() if n != LARGE}
+    if after is not None:
+        after = {
+            name: value
+            for name, value in after.items()
+            if name in event.named or (image == "noblob" and name != LARGE)
+        }
+    return before, after
 
 
 def moves(names: Names, event: Event) -> bool:
@@ -85,6 +117,8 @@ def told_whole(names: Names, event: Event, *, tells_old: bool = True) -> Told:
     tells_old = tells_old and (event.before is None or is_more(names, event.before))
     if event.op == "truncate":
         return Empty()
+    if not names.key:
+        return One(event.before, event.after)
     if event.after is None:
         return Remove(key_of(event.before or {}, names.key), tells_old)
     key = key_of(event.after, names.key)

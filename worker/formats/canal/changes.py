@@ -76,7 +76,7 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
             raise UndecodableRecord(
                 "an update that tells no key and no old value: set binlog_row_image=FULL at the source"
             )
-        before = None if old is None else {**row, **old}
+        before = {**row, **old} if old else None
         lacks = lacking(types, row)
         images += updated(before, row, shape.key_columns, lacks=lacks, before_is_whole=not lacks)
     return images

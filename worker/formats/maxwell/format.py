@@ -191,10 +191,11 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     elif op != "update":
         images = (Image(op, None, row),)
     else:
-        # Nothing in `old`: nothing changed that can be seen.
-        before = {**row, **(shape.read_old(message.old) or {})}
+        # Nothing in `old`: nothing changed that can be seen, or it was not logged. A key finds the row.
+        old = shape.read_old(message.old) or {}
+        before = {**row, **old} if old or not key else None
         lacks = None if types is None else lacking(types.keys(), row)
-        images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks)
+        images = updated(before, row, key, lacks=lacks, before_is_whole=not lacks and before is not None)
     return changes_from(images, record, key=key, types=types, time_ms=ms, transaction=transaction)
 
 
