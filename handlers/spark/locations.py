@@ -7,6 +7,7 @@ lake/_binlane/shop/orders/pending/       its segments
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from string import Formatter
 
@@ -18,6 +19,8 @@ from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 LOGS = "_binlane"
 """The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
 PENDING = "pending"
+_CATALOG = "!catalog"
+"""In the folder of all logs, and no database's: see `path_safe`."""
 
 
 class Locations:
@@ -47,7 +50,7 @@ class Locations:
         """The table of a source table."""
         app = app_id(database, table)
         if self._catalog is not None:
-            parts = (part.format(database=database, table=table) for part in self._catalog.split("."))
+            parts = self._in_catalog(database, table)
             log = f"{self.logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
             return TableRef(".".join(map(quoted, parts)), None, log, app)
         path = self._path.format(database=path_safe(database), table=path_safe(table))
@@ -55,6 +58,11 @@ class Locations:
             return TableRef(f"parquet.{quoted(path)}", path, path, app)
         log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
         return TableRef(f"delta.{quoted(path)}", path, log, app)
+
+    def _in_catalog(self, database: str, table: str) -> Sequence[str]:
+        """The parts of a table's name in the catalog; none with a path."""
+        parts = (self._catalog or "").split(".")
+        return [part.format(database=database, table=table) for part in parts]
 
     def ref_to_write(self, database: str, table: str) -> TableRef:
         """The same. Raises Rejected for a table that would be among the logs."""
@@ -67,12 +75,17 @@ class Locations:
             )
         return ref
 
-    def signed_folder(self, ref: TableRef) -> str:
-        """The log's folder as `sign` takes it; of a table that is its own log, where another's would be: in
-        it there are plain Parquet files alone."""
-        if not self._is_log or ref.path is None:
-            return ref.log_folder
-        return f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}"
+    def signed_folders(self, database: str, table: str) -> tuple[str, ...]:
+        """Where `sign` is to write down whose the table of a source table is, its log's folder first; of a
+        table that is its own log, where another's would be: in it there are plain Parquet files alone. Of a
+        catalog's table, also by its name there, which knows no case and need not tell the database."""
+        ref = self.ref(database, table)
+        if self._catalog is not None:
+            own = [path_safe(part.lower()) for part in self._in_catalog(database, table)]
+            return ref.log_folder, "/".join([self.logs, _CATALOG, *own[own[0] == "spark_catalog" :]])
+        if self._is_log and ref.path is not None:
+            return (f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}",)
+        return (ref.log_folder,)
 
 
 def location(path: str, folder: Path) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
+from handlers.spark.read.current import newest_frame
 from handlers.spark.read.inspection import columns_of, head_of
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.newest import newest_frame
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row

@@ -21,7 +21,7 @@ from handlers.mysql.ddl.reach import Reach
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
-from handlers.spark.ddl.kept_steps import KeptSteps
+from handlers.spark.ddl.progress import KeptSteps
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.retyping import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, truncate_table

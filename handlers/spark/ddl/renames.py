@@ -10,6 +10,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import ANY_DATABASE, TableName
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.replacing import clustering, overwriting
+from handlers.spark.ddl.retyping import check_none_generated
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
 from handlers.spark.delta.statements import literal
@@ -35,6 +36,8 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
             # The source would not have done it: it is a table that the target had by itself.
             log.warning("ddl_table_not_renamed", table=str(old), to=str(new), because="it exists")
             return False
+        if old.path is None and schema_of(old) != schema_of(new):
+            check_none_generated(target, old, f"{old} cannot become {new}: it has to be copied")
     target.around.settle(table)
     target.around.settle(to)
     target.around.leaving(table)

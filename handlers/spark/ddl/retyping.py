@@ -130,15 +130,21 @@ def _checked(
                 f"{str(found[f'example{number}'])[:60]!r}"
             )
     changed = [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
-    there = look(target.session, ref) if changed else None
+    if changed:
+        what = f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}"
+        check_none_generated(target, ref, f"{what}: the table has to be written anew")
+    return changed
+
+
+def check_none_generated(target: Target, ref: TableRef, what: str) -> None:
+    """Raises Rejected for a table with a column that a copy would not have Delta fill any more."""
+    there = look(target.session, ref)
     for field in () if there is None else there.columns.fields:
         if any(key.startswith(_GENERATED) for key in field.metadata or ()):
             raise Rejected(
-                f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}: "
-                f"the table has to be written anew, and {field.name} would be GENERATED no more. Change the "
-                f"type by hand, or make {field.name} a plain column"
+                f"{what}, and {field.name} would be GENERATED no more. Do it by hand, or make {field.name} a "
+                f"plain column"
             )
-    return changed
 
 
 def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], step: str) -> None:

@@ -11,6 +11,8 @@ from pyspark.sql.types import StructType
 
 from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.evolving import schema
+from handlers.spark.delta.log_files import metadata_in_files
+from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.java_classes import java_class
 from handlers.spark.table_ref import TableRef
 
@@ -53,5 +55,16 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
     if columns is None:
         return None
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
+    columns = _with_notes(session, detail.location) or columns
     partitions, features = tuple(detail.partitionColumns), frozenset(detail.tableFeatures)
     return TableState(columns, partitions, detail.properties, detail.sizeInBytes, features)
+
+
+def _with_notes(session: SparkSession, location: str) -> StructType | None:
+    """The columns with what Delta notes of them (how one is generated), which Spark's own schema leaves out;
+    None: the catalog lets nobody read the folder."""
+    try:
+        found = metadata_in_files(files_for(location, AnySpark(session)), location)
+    except OSError:
+        return None
+    return None if found is None else StructType.fromJson(json.loads(found.schema_string))

@@ -14,7 +14,7 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
-from handlers.spark.delta import applier_for
+from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.owners import Owners
 from handlers.spark.engine.packs import Packs
@@ -167,8 +167,9 @@ class Tables:
     def _sign(self, sink: TableSink) -> None:
         """Write down whose log it is, and see to it that this handler can read it."""
         files, folder = self.world.files, sink.log_folder
-        locations = self.world.locations
-        signed = locations.signed_folder(locations.ref(sink.database, sink.table))
+        signed, *others = self.world.locations.signed_folders(sink.database, sink.table)
+        for other in others:
+            sign(files, other, _whose[sink])
         found = sign(files, signed, _whose[sink])
         # Not before: a log without an owner's name is forgotten.
         self._look_at(folder, _whose[sink] if found is None else found)

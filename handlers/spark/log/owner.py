@@ -142,8 +142,8 @@ def _shared(path: str, found: Owner, own: Owner) -> str:
     advice = (
         "Set it back, or remove the table with its log and read the source anew"
         if (found.database, found.table, found.mode) == (own.database, own.table, own.mode)
-        else "Give one of them a path of its own, with {database} and {table} in it; or, if the first is not "
-        "kept any more, remove its table and log, and read the source anew"
+        else "Give one of them a place of its own, with {database} and {table} in it; or, if the first is "
+        "not kept any more, remove its table, its log and this file, and read the source anew"
     )
     return (
         f"{path} says that this is the place of {_told(found, own)}; it cannot be that of "

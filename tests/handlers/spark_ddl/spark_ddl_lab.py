@@ -14,7 +14,8 @@ from delta_reading import column_types, read_delta
 from handlers import Change
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.spark.ddl import DDLResult, Surroundings, follow
+from handlers.spark.ddl.follow import DDLResult, follow
+from handlers.spark.ddl.target import Surroundings
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef, path_safe

@@ -11,8 +11,7 @@ import pytest
 
 from handlers import Change
 from handlers.mysql.ddl import TableName
-from handlers.spark.ddl.kept_steps import KeptSteps
-from handlers.spark.ddl.progress import Progress
+from handlers.spark.ddl.progress import KeptSteps, Progress
 from handlers.spark.ddl.renames import rename_table
 from handlers.spark.ddl.tables import drop_table
 from handlers.spark.ddl.target import Surroundings, Target

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 from delta_reading import column_types, read_delta
 
-from handlers.spark.delta import Bringing, applier_for
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.held_segments import held_by
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Segment

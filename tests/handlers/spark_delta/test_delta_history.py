@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
-from handlers.spark.delta.modes.history import KeyNeeded
-
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 
@@ -113,13 +111,6 @@ def test_what_an_update_does_not_carry_is_as_before(make_table: MakeTable) -> No
         (1, "c", None, 5, 6),
         (2, None, 7, 6, None),
     ]
-
-
-def test_rows_without_a_key_have_no_history(make_table: MakeTable) -> None:
-    table = make_table(mode="history")
-    table.put(shape((), a=pa.int32()), change("insert", 1, a=1))
-    with pytest.raises(KeyNeeded, match="no primary key"):
-        table.merge()
 
 
 @pytest.mark.parametrize(("seed", "merges"), [(1, 2), pytest.param(2, 8, marks=pytest.mark.soak)])

@@ -20,6 +20,17 @@ def test_a_commit_tells_what_it_brought_back() -> None:
     assert restore(7, "WRITE", {"mode": "Append"}) is None
 
 
+@pytest.mark.parametrize(
+    "operation", ["CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE", "CREATE TABLE", "CLONE"]
+)
+def test_a_commit_tells_that_it_makes_another_table(operation: str) -> None:
+    assert restore(7, operation, {}) == Restore(7, -1, is_other=True)
+    assert restore(7, operation, {}, is_own=True) is None
+    with pytest.raises(LostCommit, match="t was replaced by another table by its version 7"):
+        check_restores("t", 5, [Restore(7, -1, is_other=True)])
+    check_restores("t", 5, [Restore(8, 6), Restore(7, -1, is_other=True)])
+
+
 def test_rows_are_missed_unless_they_were_brought_back() -> None:
     check_restores("t", 5, [])
     check_restores("t", 5, [Restore(7, 5)])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.spark.delta import Bringing
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions

@@ -231,7 +231,7 @@ def test_a_query_that_fails_holds_its_table_back_and_goes_on_where_it_was(make_l
             sink.merge()
         assert sink.faults == attempt
     assert "parquet" in lake.status()["error"]
-    with pytest.raises(SparkFailure, match=r"^shop\.orders, .*parquet") as held:
+    with pytest.raises(TargetUnavailable, match=r"^shop\.orders, .*parquet") as held:
         lake.take(change(2, {"id": 3, "name": "c"}))
     told(held.value)
     go_on(lake)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from spark_lake import MakeLake, change
 
-from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.engine.table.merge_size import FOLDER, MergeSize
 from handlers.spark.log.stores.local import LocalFiles

@@ -22,8 +22,8 @@ from handlers.asking_again import AskAgain
 from handlers.logs import get_logger
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
-from handlers.spark.delta import applier_for
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork

@@ -15,7 +15,7 @@ from verify_lab import Stage, url
 from view_lab import HandMade, shape
 
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.newest import newest_frame
+from handlers.spark.read.current import newest_frame
 from handlers.spark.rows.conversions import text
 
 ID = "00000000-0000-0000-0000-0000000000aa"

@@ -134,11 +134,17 @@ def _note(commit: bytes) -> dict[str, Any] | None:
 
 
 def _restores(version: int, commit: bytes) -> list[Restore]:
-    infos = [action.commit_info for action in _actions(commit, b'"RESTORE"')]
+    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
     found = [
-        restore(version, info.operation, info.operation_parameters) for info in infos if info is not None
+        restore(version, info.operation, info.operation_parameters, is_own=_is_own(info))
+        for info in infos
+        if info is not None
     ]
     return [each for each in found if each is not None]
+
+
+def _is_own(info: _CommitInfo) -> bool:
+    return read_note(info.user_metadata) is not None
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:

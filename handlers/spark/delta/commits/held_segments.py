@@ -158,10 +158,11 @@ def _notes(
     limit = "" if last is None else f" LIMIT {last}"
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}")
     for row in history.select("version", "operation", "operationParameters", "userMetadata").collect():
-        found = restore(row.version, row.operation, row.operationParameters)
+        note = read_note(row.userMetadata)
+        found = restore(row.version, row.operation, row.operationParameters, is_own=note is not None)
         if found is not None and restores is not None:
             restores.append(found)
-        if (note := read_note(row.userMetadata)) is not None:
+        if note is not None:
             yield row.version, note
 
 

@@ -1,9 +1,14 @@
-"""Tables that lost rows of their log: what Delta's RESTORE took back."""
+"""Tables that lost rows of their log: what a RESTORE took back, or another table in their place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+_MAKES = re.compile("CREATE|REPLACE|CLONE")
+"""Begin the names of Delta's operations by which a folder gets another table: the log goes on, and with it
+the transaction identifiers."""
 
 
 class LostCommit(RuntimeError):
@@ -11,26 +16,33 @@ class LostCommit(RuntimeError):
 
 
 class Restore(NamedTuple):
-    """A commit of RESTORE."""
+    """A commit of another writer that takes rows of earlier commits away."""
 
     version: int
     """The commit's own."""
     to: int
-    """Which version it brought back; -1: it was named by its time, and may be any."""
+    """The rows are those of this version; -1: a RESTORE to a time, or another table."""
+    is_other: bool = False
+    """Whether it made another table in this one's place."""
 
 
-def restore(version: int, operation: str | None, parameters: Mapping[str, object] | None) -> Restore | None:
-    """None: the commit is another one. `parameters`: as its log has them, numbers as text."""
-    if operation != "RESTORE":
-        return None
-    to = (parameters or {}).get("version")
-    return Restore(version, -1 if to is None else int(str(to)))
+def restore(
+    version: int, operation: str | None, parameters: Mapping[str, object] | None, *, is_own: bool = False
+) -> Restore | None:
+    """None: the commit is no such one. `parameters`: as its log has them, numbers as text. `is_own`: it is
+    binlane's."""
+    if operation == "RESTORE":
+        to = (parameters or {}).get("version")
+        return Restore(version, -1 if to is None else int(str(to)))
+    if not is_own and _MAKES.match(operation or ""):
+        return Restore(version, -1, is_other=True)
+    return None
 
 
 def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None:
     """See to it that the table still has the rows of version `merged`, which brought its newest segments.
 
-    `restores`: those after it, the newest first. Delta's transaction identifiers outlive a RESTORE: by them
+    `restores`: those after it, the newest first. Delta's transaction identifiers outlive them: by these
     the table holds what is gone. Raises LostCommit.
     """
     seen = None  # of the versions before a RESTORE those up to the one that it brought back count
@@ -39,9 +51,10 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
             continue
         seen = each.to
         if seen < merged:
-            earlier = f"version {seen}" if seen >= 0 else "an earlier time"
+            earlier = f"restored to version {seen}" if seen >= 0 else "restored to an earlier time"
+            what = "replaced by another table" if each.is_other else earlier
             raise LostCommit(
-                f"{table} was restored to {earlier} by its version {each.version}, but version {merged} had "
+                f"{table} was {what} by its version {each.version}, but version {merged} had "
                 f"newer rows of its log, which would be lost. Bring them back (RESTORE TABLE "
                 f"delta.`...` TO VERSION AS OF {each.version - 1}); or remove the table with its log, and "
                 f"read the source anew"

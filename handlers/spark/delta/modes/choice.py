@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.exactly_once import fenced
-from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.modes.changelog import Changelog
+from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.modes.history import History
 from handlers.spark.delta.modes.keyless import KeylessReplica
 from handlers.spark.delta.modes.replica import Replica
+from handlers.spark.delta.saving import save
 from handlers.spark.options import SparkOptions
 
 
-class _Mode(Protocol):
-    def bring(self, session: SparkSession, what: Bringing) -> None:
-        """In one commit."""
-
-
+@dataclass(frozen=True, slots=True)
 class Applier:
     """Brings consecutive segments of one shape into their table."""
 
-    def __init__(self, keyed: _Mode, keyless: _Mode) -> None:
-        """For tables with, and without, a primary key."""
-        self._keyed = keyed
-        self._keyless = keyless
+    options: SparkOptions
 
     def apply(self, session: SparkSession, what: Bringing) -> None:
-        """In one commit that says so. Raises what `fenced` and Spark raise; KeyNeeded."""
+        """In one commit that says so; the table is made if there is none. Raises what `fenced` and Spark
+        raise."""
+        options = self.options
         with fenced(session, what.ref, what.note, after=what.after):
-            (self._keyed if what.shape.key else self._keyless).bring(session, what)
+            if options.mode == "changelog":
+                save(what.rows(session, "changelog", options.prefix).drop(NUMBER), what.ref, options)
+            elif options.mode == "history":
+                History(options).bring(session, what)
+            elif what.shape.key:
+                Replica(options).bring(session, what)
+            else:
+                KeylessReplica(options).bring(session, what)
 
 
 def applier_for(options: SparkOptions) -> Applier | None:
     """None: the segments are the table themselves."""
-    if options.format == "parquet":
-        return None
-    if options.mode == "replica":
-        return Applier(Replica(options), KeylessReplica(options))
-    mode = Changelog(options) if options.mode == "changelog" else History(options)
-    return Applier(mode, mode)
+    return None if options.format == "parquet" else Applier(options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.commits.held_segments import exists
@@ -19,10 +21,7 @@ _FROM = "_binlane_from"
 _UNTIL = "_binlane_until"
 
 
-class KeyNeeded(RuntimeError):
-    """The rows of a table without a primary key have no history: nobody can tell which row became which."""
-
-
+@dataclass(frozen=True, slots=True)
 class History:
     """Brings changes into a table of versions.
 
@@ -39,18 +38,12 @@ class History:
     - A delete of a row that is not there changes nothing.
     """
 
-    def __init__(self, options: SparkOptions) -> None:
-        self._options = options
+    options: SparkOptions
 
     def bring(self, session: SparkSession, what: Bringing) -> None:
-        """The table is made if there is none. Raises KeyNeeded, and what Spark raises."""
+        """The table is made if there is none. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
-        if not shape.key:
-            raise KeyNeeded(
-                f"{ref}: the source table has no primary key, so nobody can tell which row became which: "
-                f"use mode changelog or replica for it"
-            )
-        what.rows(session, "history", self._options.prefix).createOrReplaceTempView(_CHANGES)
+        what.rows(session, "history", self.options.prefix).createOrReplaceTempView(_CHANGES)
         is_there = exists(session, ref)
         versions = session.sql(self._versions(ref if is_there else None, shape, partial=what.is_partial))
         if is_there:
@@ -127,7 +120,7 @@ class History:
         rows = versions.selectExpr(
             *(f"{value} AS {column}" for column, value in zip(columns, values, strict=True))
         )
-        save(rows, ref, self._options)
+        save(rows, ref, self.options)
 
     def _row(self, shape: Shape, alias: str) -> tuple[list[str], list[str]]:
         """The table's columns, and what they get of a version."""
@@ -138,4 +131,4 @@ class History:
         return columns, [alias + value for value in values]
 
     def _added(self, name: str) -> str:
-        return quoted(self._options.prefix + name)
+        return quoted(self.options.prefix + name)

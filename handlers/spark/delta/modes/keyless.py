@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ _MISSING = "_binlane_missing"
 _log = get_logger("spark")
 
 
+@dataclass(frozen=True, slots=True)
 class KeylessReplica:
     """Applies inserts and deletes of whole rows.
 
@@ -30,13 +32,12 @@ class KeylessReplica:
     the same segments; where there is none, that is logged and passed over.
     """
 
-    def __init__(self, options: SparkOptions) -> None:
-        self._options = options
+    options: SparkOptions
 
     def bring(self, session: SparkSession, what: Bringing) -> None:
         """The table is made if there is none. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
-        what.rows(session, "replica", self._options.prefix).createOrReplaceTempView(_CHANGES)
+        what.rows(session, "replica", self.options.prefix).createOrReplaceTempView(_CHANGES)
         table = schema(session, ref)
         own = shape.schema.names
         columns = own if table is None else table.names
@@ -47,7 +48,7 @@ class KeylessReplica:
                 _log.warning("delta_rows_not_there", table=str(ref), rows=missing, segment=what.note.segment)
             if table is None:
                 added = staged.where(f"{_KIND} = 'add'").select(*map(quoted, own))
-                save(added, ref, self._options)
+                save(added, ref, self.options)
             else:
                 staged.createOrReplaceTempView(_STAGED)
                 session.sql(_merge(ref, own, columns))
@@ -56,7 +57,7 @@ class KeylessReplica:
 
     def _staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
         """Rows to `add`; and of rows that there will be fewer of, one to `take` them all away: as many as
-        stay are added again, for MERGE cannot tell equal rows apart.
+        stay are put `back`, for MERGE cannot tell equal rows apart.
 
         `own`: the source's columns; `columns`: the table's.
         """
@@ -73,7 +74,7 @@ class KeylessReplica:
         ]
         if ref is not None:
             chosen.append(
-                f"SELECT {listed(columns, 'h')}, 'add' AS {_KIND}, 0 AS {_MISSING} FROM held AS h "
+                f"SELECT {listed(columns, 'h')}, 'back' AS {_KIND}, 0 AS {_MISSING} FROM held AS h "
                 f"JOIN net AS n ON {equal(own, 'h', 'n', null_safe=True)} AND {first} "
                 f"WHERE h._binlane_nth <= h._binlane_held + n._binlane_more AND n._binlane_more < 0"
             )
@@ -85,7 +86,7 @@ class KeylessReplica:
         The sum of the steps walks up with inserts and down with deletes. Where it would go below zero, there
         is nothing to be deleted: so it ends higher than its steps come to, by as much as was missing.
         """
-        op, row = (quoted(self._options.prefix + name) for name in ("op", "row"))
+        op, row = (quoted(self.options.prefix + name) for name in ("op", "row"))
         group = f"PARTITION BY {listed(own)}"
         order = f"ORDER BY {NUMBER}, {row}"
         parts = [
@@ -117,9 +118,11 @@ class KeylessReplica:
 
 
 def _merge(ref: TableRef, own: Sequence[str], columns: Sequence[str]) -> str:
+    """What only the table has is left to it in new rows: a default, a generated value."""
     return (
         f"MERGE INTO {ref.sql} AS t USING {_STAGED} AS s "
         f"ON s.{_KIND} = 'take' AND {equal(own, 't', 's', null_safe=True)} "
         f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{_KIND} = 'add' "
+        f"THEN INSERT ({listed(own)}) VALUES ({listed(own, 's')}) WHEN NOT MATCHED AND s.{_KIND} = 'back' "
         f"THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 's')})"
     )

@@ -78,7 +78,7 @@ class LogEnd:
             return
         self.flush()
         if not self.show() and not (is_free and self._unmerged.waiting().bytes <= most):
-            self._catch_up()
+            self.catch_up()
         if self._work.merges and not self._log.is_behind:
             is_new = is_other or not self.is_fitted
             # Segments of one schema wait together, those with rows that lack columns alone: what waits can
@@ -224,8 +224,9 @@ class LogEnd:
         self.is_fitted = False
         self._merges.seen = None
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Wait until the statements are followed, and all is merged. Raises as `put`."""
+        self.flush()
         self._merges.merge()
         if not self.show():
             raise SegmentTaken(self._log.folder)  # somebody else has taken the table over: look anew

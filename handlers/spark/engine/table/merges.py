@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from handlers.api import Rejected, TargetUnavailable
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.restored import LostCommit
-from handlers.spark.engine.table.failures import LogFailure
+from handlers.spark.engine.table.failures import LogFailure, SparkFailure
 from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.waiting import Unmerged
 from handlers.spark.engine.table.work import TableWork
@@ -141,6 +141,8 @@ class Merges:
             yield
         except Exception as error:
             told = self._work.explained(error, self._received())
+            if isinstance(told, SparkFailure):  # whatever it is: what comes next has done nothing wrong
+                told = LogFailure(str(told))
             self.faults += 1
             self.own_faults += not isinstance(told, TargetUnavailable)
             self.fault = str(told)

@@ -215,7 +215,7 @@ class TableSink:
                 self.merges.merge()  # raises what is wrong, if it still is
             seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
-            for piece in self._work.pieces(changes, self._end.shape):
+            for piece in self._work.pieces(changes, self._end.shape, self._end.catch_up):
                 seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
                 if isinstance(piece, RowPiece):
                     self._end.put(piece.table(), piece.shape, seen, partial=piece.partial)
@@ -264,7 +264,9 @@ class TableSink:
         if batch.replay_of is None and self._end.put_statement(change, names, marks):
             return  # a letter's is followed at once: it is told whether it failed again
         self._end.settle()
-        key = None if self._end.shape is None else self._end.shape.key
+        before = self._end.shape
+        key = None if before is None else before.key
+        own = self._work.own_columns(before)
         self._end.forget_table()
         with self._work.ddl_lock.statement(self.name):
             # What is done of it is noted by its place, and so was a statement of a former topic.
@@ -273,7 +275,7 @@ class TableSink:
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
-        self._end.put_mark(self._work.shape(result.key or ()), marks)
+        self._end.put_mark(self._work.shape(result.key or (), own), marks)
 
     def settle(self) -> None:
         """Bring all that waits into the table, and leave a segment without rows.

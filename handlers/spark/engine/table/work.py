@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -12,16 +12,14 @@ from pyspark.sql.types import StructType
 
 from handlers.api import Change, Rejected
 from handlers.mysql.ddl import TableName
-from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
-from handlers.spark.delta import Bringing
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
 from handlers.spark.delta.log_files import metadata_in_files
-from handlers.spark.delta.refused_rows import first_refused
+from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import optimize, vacuum
@@ -29,13 +27,15 @@ from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
+from handlers.spark.engine.table.judging import Judging
 from handlers.spark.engine.table.merge_size import MergeSize
 from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
+from handlers.spark.log.segments import SegmentTaken
 from handlers.spark.log.statement import REPLACE
-from handlers.spark.rows.added import log_schema, shape_of_log
+from handlers.spark.rows.added import HISTORY, log_schema, shape_of_log
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import Shape
@@ -57,6 +57,7 @@ class TableWork:
         self.told_held = ToldHeld(world.files, self.ref.log_folder)
         self.upkeep_times = UpkeepTimes(world.files, self.ref.log_folder)
         self.following = Following(database, table, self.ref, world)
+        self._judging = Judging(f"{database}.{table}", self.ref, world)
         self._world = world
         self._declared: Declared | None = None  # as it was last seen, by whichever thread
 
@@ -98,8 +99,11 @@ class TableWork:
         """Others may change the table: look again before the next rows."""
         self._declared = None
 
-    def pieces(self, changes: Sequence[Change], known: Shape | None) -> Iterator[Piece]:
-        """The changes cut and typed for the log, and judged by what the table declares."""
+    def pieces(
+        self, changes: Sequence[Change], known: Shape | None, catch_up: Callable[[], None]
+    ) -> Iterator[Piece]:
+        """The changes cut and typed for the log, and judged by what the table declares. `catch_up` brings all
+        that is put into the table. Raises SegmentTaken where the table declares something else then."""
         declared = self.declared()
         for piece in pieces(
             changes,
@@ -111,35 +115,10 @@ class TableWork:
             declared=declared,
         ):
             if isinstance(piece, RowPiece):
-                if not piece.shape.key:
-                    self._check_keyless(piece)
-                if declared.conditions:
-                    self._check_conditions(piece, declared.conditions)
+                self._judging.check(piece, declared, catch_up)
+                if self.declared() != declared:
+                    raise SegmentTaken(self.ref.log_folder)
             yield piece
-
-    def _check_conditions(self, piece: RowPiece, conditions: Mapping[str, str]) -> None:
-        with self._world.spark.slots, self._world.session() as session:
-            found = first_refused(session, piece.rows, conditions, self.options.prefix)
-        if found is not None:
-            row, what = found
-            place = piece.places[row]
-            where = place_of(piece.changes[place], f"{self.database}.{self.table}")
-            raise Rejected(
-                f"{where}: the row does not meet what the table declares: {what}", at=piece.start + place
-            )
-
-    def _check_keyless(self, piece: RowPiece) -> None:
-        mode, allowed = self.options.mode, self.options.without_key
-        if mode == "history" or (mode == "replica" and allowed == "refuse"):
-            where = place_of(piece.changes[0], f"{self.database}.{self.table}")
-            advice = (
-                "keep its changelog" if mode == "history" else "set without_key: match, or keep its changelog"
-            )
-            raise Rejected(
-                f"{where}: the table has no primary key, without which there is no {mode}: give it one, or "
-                f"{advice}",
-                at=piece.start,
-            )
 
     def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
         """What statements lead to. `fixed`: see Foreseen."""
@@ -219,9 +198,21 @@ class TableWork:
                 raise Rejected(str(error)) from error
             table = look(session, self.ref)
         self._declared = self._declared_by(table)
-        if (why := self._declared.unfit_for(shape, self.options.mode)) is not None:
+        why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
+        if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
         return None if self.keeps_ddl else self._seen(table, shape)
+
+    def _unlike(self, table: TableState | None) -> str | None:
+        """Why a table that is there is no history; None: it is one, or need not be."""
+        if table is None or self.options.mode != "history":
+            return None
+        names = {name.lower() for name in table.columns.names}
+        lacking = [name for name in HISTORY if f"{self.options.prefix}{name}".lower() not in names]
+        if not lacking:
+            return None
+        column = f"{self.options.prefix}{lacking[0]}"
+        return f"it has no column {column}, so another made it: give the handler another table"
 
     def _seen(self, table: TableState | None, shape: Shape) -> SeenTable | None:
         of = self.options
@@ -231,13 +222,25 @@ class TableWork:
         """The table's columns that come from the log."""
         return self.no_rows(shape).schema if self.keeps_ddl else shape.schema
 
-    def shape(self, key: tuple[str, ...]) -> Shape:
-        """The shape of the table as it is now, without the columns that binlane adds; none: no columns."""
+    def own_columns(self, shape: Shape | None) -> frozenset[str]:
+        """Columns of the table, in lower case, that rows of this shape do not have; none without a table."""
+        with self._world.session() as session:
+            found = schema(session, self.ref)
+        told = () if shape is None else shape.schema.names
+        return frozenset(map(str.lower, () if found is None else found.names)).difference(
+            map(str.lower, told)
+        )
+
+    def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
+        """The shape of the table as it is now, without the columns that binlane adds, and its `own` (in lower
+        case), which the source does not have; none: no columns."""
         with self._world.session() as session:
             found = schema(session, self.ref)
         if found is None:
             return Shape(pa.schema([]), ())
-        arrow = to_arrow_schema(found, timezone="UTC")
+        arrow = to_arrow_schema(
+            StructType([each for each in found.fields if each.name.lower() not in own]), timezone="UTC"
+        )
         whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))

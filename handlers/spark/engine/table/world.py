@@ -14,7 +14,7 @@ from handlers.api import HandlerContext
 from handlers.mysql.ddl import TableName
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
-from handlers.spark.delta import Applier
+from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.packs import Packs
 from handlers.spark.locations import Locations
