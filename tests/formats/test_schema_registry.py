@@ -146,13 +146,13 @@ def memory_of(count: int, registry: SchemaRegistry, number: int) -> str:
 
 def test_what_is_in_use_stays_ready_when_more_schemas_come(registry: SchemaRegistry) -> None:
     numbers = [
-        registry.register({"type": "fixed", "name": f"n{size}", "size": size}) for size in range(10, 15)
+        registry.register({"type": "fixed", "name": f"n{size}", "size": size}) for size in range(10, 31)
     ]
-    asked = settings(registry, max_memory=memory_of(3, registry, numbers[0]))
+    asked = settings(registry, max_memory=memory_of(20, registry, numbers[0]))
     schemas = schemas_of(asked, Path(), patience=10)
-    first = [schemas.get(framed(number, b"")) for number in numbers[:3]]
-    schemas.get(framed(numbers[3], b""))
-    again = [schemas.get(framed(number, b"")) for number in numbers[:3]]
+    first = [schemas.get(framed(number, b"")) for number in numbers[:20]]
+    schemas.get(framed(numbers[20], b""))
+    again = [schemas.get(framed(number, b"")) for number in numbers[:20]]
     assert sum(one is other for one, other in zip(first, again, strict=True)) >= 1
 
 
