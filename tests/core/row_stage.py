@@ -13,6 +13,7 @@ from row_building import Routed
 from row_model import RULES, TABLES, Model
 from stepping import Doing, SteppedProcessor, SteppedWithdrawal, nobody_sleeps_while_there_is_work
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
@@ -38,7 +39,8 @@ class RowStage(RuleBasedStateMachine):
         self.clock = Clock()
         self.stealing = stealing
         self.lanes = Lanes(
-            LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing, clock=self.clock
+            LanesRule(count=LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing),
+            self.clock,
         )
         self.routed = Routed(*RULES, order_by=self.order_by, lanes=LANES)
         self.units = [self.routed.unit(name) for name in TABLES]

@@ -46,7 +46,8 @@ class LanesMachine(RuleBasedStateMachine):
         self.clock = Clock()
         self.stealing = stealing
         self.lanes = Lanes(
-            LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing, clock=self.clock
+            LanesRule(count=LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing),
+            self.clock,
         )
         self.units = [unit(f"t{n}", lane=n % LANES, batch=rule) for n, rule in enumerate(RULES)]
         self.processors = [SteppedProcessor(self.lanes, number, self.clock) for number in range(LANES)]

@@ -9,6 +9,7 @@ import pytest
 from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets, taken
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 
 
@@ -43,7 +44,7 @@ def test_withdrawing_tells_which_tables_still_run_of_the_partition(clock: Clock)
 
 
 def test_withdrawing_waits_until_running_batches_end() -> None:
-    lanes = Lanes(1, max_records=BIG, max_bytes=BIG, work_stealing=True, clock=time.monotonic)
+    lanes = Lanes(LanesRule(count=1, max_records=BIG, max_bytes=BIG, work_stealing=True), time.monotonic)
     source = Source(lanes)
     table = unit("a")
     source.offer((table, 1))

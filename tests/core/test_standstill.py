@@ -60,7 +60,9 @@ class Watched:
         )
         self.components = Components(settings, clock=self.clock, fail=pytest.fail, stop=threading.Event())
         self.consumer = self.components.consumer
-        self.watch = self.components.fetcher.standstill
+        self.watch = self.components.standstill
+        self.hindered = False
+        self.watch._is_hindered = lambda: self.hindered
         start = Start(0, (), "kafka", "")
         self.assignments = [
             Assignment(TopicPartition(topic, number), 1, start, get("canal")) for number in range(2)
@@ -86,7 +88,7 @@ class Watched:
                 assignment.consumed += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 assignment.tracker.reach(offset)
-                self.watch.read_to_end(assignment, offset)
+                self.watch.ended(assignment, offset)
             else:
                 self.watch.refused(assignment, error, offset)
 
@@ -107,12 +109,14 @@ class Watched:
         """So many seconds pass; returns what was logged in them."""
         with capture_logs() as logged:
             for _ in range(seconds):
-                self.watch.look(self.clock.now, hindered=True)
+                self.hindered = True
+                self.watch.between_polls(self.clock.now)
+                self.hindered = False
                 self.clock.now += self.held
-                self.watch.look(self.clock.now)
+                self.watch.between_polls(self.clock.now)
                 self.clock.now += 1 - self.held
                 meanwhile()
-                self.watch.look(self.clock.now)
+                self.watch.between_polls(self.clock.now)
         self.logged = logged
         return [line["event"] for line in logged if line["log_level"] != "debug"]
 
@@ -246,7 +250,7 @@ def test_a_partition_that_is_not_read_for_a_reason_is_no_standstill(
         if reason == "the lanes are full":
             watched.held = 1
         elif reason == "it is ahead of others":
-            watched.components.fetcher.pauses.single("ddl_topics", [watched.assignments[1]])
+            watched.components.pauses.single("ddl_topics", [watched.assignments[1]])
         else:
             watched.watch.refused(watched.assignments[1], NO_LEADER)
 
@@ -387,7 +391,7 @@ def test_an_end_of_a_log_that_was_cut_off_since_hides_nothing_and_is_no_place_to
     watched = Watched(mock_servers, topic, tmp_path)
     watched.read_all(3)
     one = watched.assignments[1]
-    watched.watch.read_to_end(one, 5)  # of what is no more
+    watched.watch.ended(one, 5)  # of what is no more
     watched.wait(1)
     one.restart_at(1)
     watched.components.refetching.restart(one, 1)
@@ -503,8 +507,8 @@ def test_a_worker_with_such_a_partition_is_not_healthy(mock_servers: str, tmp_pa
     worker._start_threads()
     try:
         assert worker.health() is None
-        worker.components.fetcher.standstill.look = lambda now, **_: None  # type: ignore[method-assign]
-        worker.components.fetcher.standstill.reason = "t[1] has not been read for 95 s"
+        worker.components.standstill.between_polls = lambda now: None  # type: ignore[method-assign]
+        worker.components.standstill.reason = "t[1] has not been read for 95 s"
         assert worker.health() == "t[1] has not been read for 95 s"
     finally:
         worker.stop()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
+from worker.configuration import Configuration
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
+from worker.units.stage import Stage
 from worker.units.unit import Unit
 
 
-class Backlog:
+class Backlog(Stage):
     """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`
     and `parts`."""
 
@@ -43,6 +46,9 @@ class Backlog:
         """What waits, and for which table. Any thread."""
         return [part for delivery in tuple(self._waiting) for part in delivery.parts]
 
+    def adopt(self, now: Configuration) -> None:
+        self.bound(now.lanes.max_records, now.lanes.max_bytes)
+
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other bounds from now on, and tables have other home lanes: what is held is cut to fit, and offered
         at once."""
@@ -53,9 +59,8 @@ class Backlog:
         self._waiting = deque(piece for each in held for piece in each.pieces(max_records, max_bytes))
         self.offer()
 
-    def leave(self, gone: set[Assignment]) -> None:
-        """Forget what belongs to partitions that left."""
-        self._waiting = deque(rest for each in self._waiting if (rest := each.without(gone)).parts)
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        self._waiting = deque(rest for each in self._waiting if (rest := each.without(set(gone))).parts)
 
     def clear(self) -> None:
         """Forget everything."""

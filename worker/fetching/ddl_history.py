@@ -59,7 +59,7 @@ class DDLHistory:
         self.reason: str | None = None
         """Which partitions bring nothing although Kafka answers; None: none. Any thread."""
 
-    def read(self, alive: Callable[[], None]) -> int:
+    def read(self, alive: Callable[[], object]) -> int:
         """Let the formats learn; returns how many records there were. Goes on until Kafka answers or the
         worker stops; `alive` is called while it goes on."""
         consumer = Consumer(self._settings, logger=client_logger())
@@ -74,7 +74,7 @@ class DDLHistory:
             log.info("ddl_history_read", partitions=len(self._ends), records=records)
         return records
 
-    def _look(self, consumer: Consumer, alive: Callable[[], None]) -> dict[Place, tuple[int, int]]:
+    def _look(self, consumer: Consumer, alive: Callable[[], object]) -> dict[Place, tuple[int, int]]:
         """(topic, partition) -> (first offset, end) of all that holds something."""
         found = {}
         for name, topic in consumer.list_topics(timeout=_LOOKUP_SECONDS).topics.items():
@@ -88,7 +88,7 @@ class DDLHistory:
                     found[name, number] = first, end
         return found
 
-    def _begin(self, consumer: Consumer, alive: Callable[[], None], places: Iterable[Place] | None) -> None:
+    def _begin(self, consumer: Consumer, alive: Callable[[], object], places: Iterable[Place] | None) -> None:
         """Fetch these (None: all) by their offsets as they are now: retention deletes records, and a topic
         may be deleted or made anew, while it is read."""
         self._ends = until_answered(lambda: self._look(consumer, alive), alive=alive, stopping=self._stopping)
@@ -102,7 +102,7 @@ class DDLHistory:
         self._unread = left
         consumer.assign([confluent_kafka.TopicPartition(*place, begin) for place, begin in left.items()])
 
-    def _learn(self, consumer: Consumer, alive: Callable[[], None]) -> int:
+    def _learn(self, consumer: Consumer, alive: Callable[[], object]) -> int:
         self._unread = {}
         self._begin(consumer, alive, None)
         count, quiet, look_at = 0, 0.0, _LOOK_SECONDS  # seconds in which Kafka could have brought something
@@ -155,7 +155,7 @@ class DDLHistory:
         log.error("ddl_batch_passed_over", partition=str(TopicPartition(*place)), first=offset, end=end)
         return True
 
-    def _await_schema(self, format_: Format, record: Record, alive: Callable[[], None]) -> None:
+    def _await_schema(self, format_: Format, record: Record, alive: Callable[[], object]) -> None:
         """Until the schema of the record is known. Raises Stopping."""
         while isinstance(format_, NamesSchemas) and not format_.ready([record]):
             alive()

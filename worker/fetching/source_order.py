@@ -16,16 +16,19 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
 from handlers.logs import get_logger
+from worker.configuration import Configuration
 from worker.formats.decoding import learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
+from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
+from worker.units.stage import Run, Stage
 
 log = get_logger("source_order")
 
@@ -33,7 +36,6 @@ GRACE_SECONDS = 0.1
 
 Key = tuple[tuple[int, ...], int]
 """(place in the log, Kafka's timestamp in ms): the timestamp decides where the records tell no place."""
-Run = tuple[Assignment, list[Record]]
 
 _BEFORE_ALL: Key = ((), -1)
 
@@ -67,7 +69,7 @@ class _Input:
     """The broker's end of it at that moment: when it has grown, something is under way."""
 
 
-class SourceOrder:
+class SourceOrder(Stage):
     """Holds records back until their turn comes. The fetcher's own: one thread."""
 
     def __init__(
@@ -75,15 +77,19 @@ class SourceOrder:
         has_ddl: Callable[[str], bool],
         *,
         high: Callable[[Assignment], int | None],
+        pauses: Pauses,
+        is_damaged: Callable[[Assignment], bool],
         max_bytes: int,
         clock: Callable[[], float],
         grace: float = GRACE_SECONDS,
     ) -> None:
         """`has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
-        `max_bytes`: what the lanes may hold (see `bound`)."""
+        `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: what the lanes may hold."""
         self._has_ddl = has_ddl
         self._high = high
-        self.bound(max_bytes)
+        self._pauses = pauses
+        self._is_damaged = is_damaged
+        self._bound(max_bytes)
         self._clock = clock
         self._grace = grace
         self._inputs: dict[Assignment, _Input] = {}
@@ -94,32 +100,44 @@ class SourceOrder:
         return any(each.held for each in self._inputs.values())
 
     def holds(self, assignment: Assignment) -> bool:
-        """Whether records of it are held back."""
         one = self._inputs.get(assignment)
         return one is not None and bool(one.held)
 
-    def with_ddl(self) -> list[Assignment]:
-        """The partitions whose topic carries DDL."""
-        return [assignment for assignment, one in self._inputs.items() if one.has_ddl]
+    def adopt(self, now: Configuration) -> None:
+        self._bound(now.lanes.max_bytes)
 
-    def bound(self, max_bytes: int) -> None:
+    def _bound(self, max_bytes: int) -> None:
         """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
         to pause; with half of it nothing waits any longer for a partition that tells nothing."""
         self._max_bytes = max_bytes // 4
 
-    def watch(self, assignments: Iterable[Assignment]) -> None:
-        """These partitions came."""
-        for assignment in assignments:
+    def assigned(self, added: Collection[Assignment]) -> None:
+        for assignment in added:
             if isinstance(assignment.format, SeparateDDL):
                 has_ddl = self._has_ddl(assignment.partition.topic)
                 self._inputs[assignment] = _Input(
                     assignment, assignment.format, has_ddl, number=next(self._numbers)
                 )
 
-    def forget(self, gone: Iterable[Assignment]) -> None:
-        """These partitions left; what is held of them was never registered and comes again elsewhere."""
+    def revoked(self, gone: Collection[Assignment]) -> None:
         for assignment in gone:
             self._inputs.pop(assignment, None)
+
+    def replaced(self, old: Assignment, new: Assignment) -> None:
+        self.revoked([old])
+        self.assigned([new])
+
+    def records(self, runs: Iterable[Run]) -> Iterable[Run]:
+        for assignment, own in runs:
+            yield from self.add(assignment, own)
+        if self:
+            # A partition that is paused tells nothing. And behind DDL that cannot be read nothing goes on
+            # until a person says so.
+            yield from self.due(
+                patient=bool(self._pauses.of("max_ahead") or self._pauses.of("held"))
+                or any(self._is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
+            )
+        self._pauses.single("ddl_topics", self.ahead())
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns what need not wait: all of a format without DDL
@@ -143,9 +161,7 @@ class SourceOrder:
         one.next_offset = messages[-1].offset() + 1
         return []
 
-    def at_end(self, assignment: Assignment, offset: int) -> bool:
-        """The partition is read to its end, the next record will have `offset`. False: records before it are
-        held back still, so it must not count as reached."""
+    def ended(self, assignment: Assignment, offset: int) -> bool:
         one = self._inputs.get(assignment)
         if one is None:
             return True
@@ -180,8 +196,8 @@ class SourceOrder:
             ready = self._first_of_all()
         return list(_in_order(ready))
 
-    def let_go(self, assignment: Assignment) -> list[Run]:
-        """All that is held of one partition, at once: its offsets may begin anew."""
+    def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
+        """All of it, at once: the partition's offsets may begin anew."""
         one = self._inputs.get(assignment)
         if one is None:
             return []
@@ -194,7 +210,6 @@ class SourceOrder:
         return [assignment for assignment, one in self._inputs.items() if one.bytes > share]
 
     def ends(self) -> list[tuple[Assignment, int]]:
-        """Partitions of which nothing is held any more and that are read to their end, with that offset."""
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
     def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import confluent_kafka
@@ -15,6 +16,7 @@ from worker.observing.status import PartitionError
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
 from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.stage import Failure, Stage
 
 log = get_logger("standstill")
 
@@ -77,21 +79,28 @@ class _Watched:
         self.quiet, self.since, self.said = 0.0, None, False
 
 
-class Standstill:
+class Standstill(Stage):
     """Says so after a minute and begins to fetch the partition anew; `/healthz` fails if that does not help.
 
     Time counts while Kafka answers, the lanes have room and the worker itself has not paused the partition:
     an outage, a blocked table and a transaction that stays open are no standstill. What Kafka tells of a
-    partition is kept until it is over. The fetcher's own; `reason`, `seconds` and `error` any thread.
+    partition is kept until it is over. `reason`, `seconds` and `error`: any thread.
     """
 
     def __init__(
-        self, consumer: Consumer, assignments: Assignments, pauses: Pauses, refetching: Refetching
+        self,
+        consumer: Consumer,
+        assignments: Assignments,
+        pauses: Pauses,
+        refetching: Refetching,
+        is_hindered: Callable[[], bool],
     ) -> None:
+        """`is_hindered`: whether the worker takes nothing now, as while its lanes are full."""
         self._consumer = consumer
         self._assignments = assignments
         self._pauses = pauses
         self._refetching = refetching
+        self._is_hindered = is_hindered
         self._watched: dict[Assignment, _Watched] = {}
         self._silent: dict[Assignment, None] = {}
         """Those that Kafka did not answer for when they were asked last, the longest ago first."""
@@ -107,14 +116,25 @@ class Standstill:
         watched = self._watched.get(assignment)
         return 0.0 if watched is None else watched.seconds
 
+    def is_damaged(self, assignment: Assignment) -> bool:
+        """Whether a batch of it cannot be read."""
+        error = self.error(assignment)
+        return error is not None and error.unreadable
+
     def error(self, assignment: Assignment) -> PartitionError | None:
         """Why it is not read, as far as Kafka tells."""
         watched = self._watched.get(assignment)
         return None if watched is None or watched.error is None else watched.error.told()
 
-    def read_to_end(self, assignment: Assignment, offset: int) -> None:
+    def ended(self, assignment: Assignment, offset: int) -> bool:
         """The broker told that this is the partition's end, and that it is reached."""
+        assignment.end = offset
         self._of(assignment).read_to = offset
+        return True
+
+    def failed(self, failure: Failure) -> None:
+        if failure.assignment is not None and not failure.out_of_range:
+            self.refused(failure.assignment, failure.error, failure.offset)
 
     def refused(self, assignment: Assignment, error: KafkaError, offset: int | None = None) -> None:
         """An error of this partition, which is logged. `offset`: of the batch that it is about."""
@@ -136,12 +156,11 @@ class Standstill:
                 if moved and fetched.rxmsgs == before.rxmsgs:
                     watched.passed_over = fetched.next_offset
 
-    def look(self, now: float, *, hindered: bool = False) -> None:
-        """To be called often; looks once a second. `hindered`: the worker takes nothing until the next call,
-        as while its lanes are full."""
+    def between_polls(self, now: float) -> None:
+        """Looks once a second."""
         if self._hindered_since is not None:
             self._hindered += now - self._hindered_since
-        self._hindered_since = now if hindered else None
+        self._hindered_since = now if self._is_hindered() else None
         if self._looked is not None and now < self._looked + _LOOK_SECONDS:
             return
         passed = 0.0 if self._looked is None else min(now - self._looked - self._hindered, _LONGEST_SECONDS)
@@ -274,8 +293,6 @@ class Standstill:
             )
         except KafkaException as error:  # as in the middle of a rebalance
             log.error("standstill_not_mended", partition=str(assignment.partition), error=str(error))
-        finally:
-            self._pauses.came(self._assignments.current())
 
     def _of(self, assignment: Assignment) -> _Watched:
         watched = self._watched.get(assignment)

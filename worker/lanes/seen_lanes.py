@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from worker.formats.decoding import SMALL
 from worker.lanes.lane import Lane, Room
@@ -17,6 +18,9 @@ from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
+if TYPE_CHECKING:
+    from worker.configuration import LanesRule
+
 _MOSTLY = 0.9
 """Of the latest batches. If more than a tenth are slow, and take 50 ms, batches wait for a free lane rather
 than for the interpreter."""
@@ -25,25 +29,17 @@ than for the interpreter."""
 class SeenLanes:
     """The state of `Lanes`, as any thread may look at it. Nothing here begins or ends a batch."""
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        max_records: int,
-        max_bytes: int,
-        work_stealing: bool,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, rule: LanesRule, clock: Callable[[], float]) -> None:
         # Guards every lane, every unit's queue and state, the schedule, and what stands below. Held for
         # microseconds: handlers never run under it.
         self._lock = threading.Lock()
-        self.lanes = [Lane(number, self._lock) for number in range(count)]
+        self.lanes = [Lane(number, self._lock) for number in range(rule.count)]
         self._space = threading.Condition(self._lock)  # told when the refused delivery fits
         self._settled = threading.Condition(self._lock)  # told when a batch ends while partitions leave
-        self._room = Room(self.lanes, max_records, max_bytes)
-        self._stealing = work_stealing
+        self._room = Room(self.lanes, rule.max_records, rule.max_bytes)
+        self._stealing = rule.work_stealing
         self._clock = clock
-        self._schedule = Schedule(self.lanes, self._room, stealing=work_stealing)
+        self._schedule = Schedule(self.lanes, self._room, stealing=rule.work_stealing)
         self._refused: Delivery | None = None  # the delivery that did not fit
         self._halted: dict[Unit, None] = {}  # those that halted, until somebody asks: some went on since
         self._quick_share = 0.0  # of the latest batches

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from handlers.logs import get_logger
+from worker.configuration import Configuration
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment
+from worker.units.stage import Run, Stage
 
 log = get_logger("fetcher")
 
@@ -15,49 +17,58 @@ _SLACK = 10
 pause."""
 
 
-class MaxAhead:
+class MaxAhead(Stage):
     """Pauses a partition while so many of its records were fetched since the first that is unfinished.
 
     The flags of what was finished behind that one take memory, and their ranges room in the checkpoint. The
-    bound may be passed by one poll: what has been fetched is handled. The fetcher's own.
+    bound may be passed by one poll: what has been fetched is handled.
     """
 
     def __init__(self, pauses: Pauses, most: int) -> None:
+        """`most`: records."""
         self._pauses = pauses
-        self.most = most
-        """Records; may be changed between two polls."""
+        self._most = most
+        self._passed: dict[Assignment, None] = {}  # those that brought records since the last look
 
-    def __bool__(self) -> bool:
-        """Whether a partition is paused by it."""
-        return bool(self._pauses.of("max_ahead"))
+    def adopt(self, now: Configuration) -> None:
+        self._most = now.max_ahead
 
-    def came(self, assignments: Iterable[Assignment]) -> None:
-        """These have brought records."""
-        beyond = self._pauses.of("max_ahead")
-        new = {a for a in assignments if a not in beyond and a.tracker.ahead(self.most) >= self.most}
-        for assignment in new:
-            log.warning(
-                "max_ahead_reached",
-                partition=str(assignment.partition),
-                first_unfinished=assignment.tracker.head,
-                max_ahead=self.most,
-                hint="the partition is not read until that record is finished: see binlane status",
-            )
-        if new:
-            self._pauses.single("max_ahead", beyond | new)
+    def records(self, runs: Iterable[Run]) -> Iterable[Run]:
+        for run in runs:
+            self._passed[run[0]] = None
+            yield run
 
-    def look(self) -> None:
-        """To be called between two polls: read again what has moved."""
+    def between_polls(self, now: float) -> None:
+        """Pause those that brought too much, and read again those that have moved."""
+        if self._passed:
+            passed, self._passed = self._passed, {}
+            self.came(passed)
         beyond = self._pauses.of("max_ahead")
         if not beyond:
             return
-        enough = self.most - self.most // _SLACK
+        enough = self._most - self._most // _SLACK
         free = {each for each in beyond if each.tracker.ahead(enough) < enough}
         for assignment in free:
             log.info("max_ahead_over", partition=str(assignment.partition))
         if free:
             self._pauses.single("max_ahead", beyond - free)
 
-    def left(self, gone: set[Assignment]) -> None:
-        """These partitions are not this worker's any more."""
-        self._pauses.single("max_ahead", self._pauses.of("max_ahead") - gone)
+    def came(self, assignments: Iterable[Assignment]) -> None:
+        """These have brought records."""
+        beyond = self._pauses.of("max_ahead")
+        new = {a for a in assignments if a not in beyond and a.tracker.ahead(self._most) >= self._most}
+        for assignment in new:
+            log.warning(
+                "max_ahead_reached",
+                partition=str(assignment.partition),
+                first_unfinished=assignment.tracker.head,
+                max_ahead=self._most,
+                hint="the partition is not read until that record is finished: see binlane status",
+            )
+        if new:
+            self._pauses.single("max_ahead", beyond | new)
+
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        for assignment in gone:
+            self._passed.pop(assignment, None)
+        self._pauses.single("max_ahead", self._pauses.of("max_ahead").difference(gone))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer
@@ -21,6 +21,7 @@ from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStor
 from offsets.topic_ids import TopicIds
 from offsets.types import Mark, TopicPartition
 from worker.configuration import Configuration
+from worker.configuration.kafka_properties import consumer_settings
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered, until_answered
 from worker.partitions.own_store import worded
 
@@ -36,20 +37,27 @@ class Starts:
     def __init__(
         self,
         configuration: Configuration,
-        *,
         local: OwnStore,
         kafka: PolledKafkaStore,
         topic_ids: TopicIds,
+        *,
+        alive: Callable[[float], object],
         stopping: threading.Event,
     ) -> None:
+        """`alive`: called while this takes long, with the seconds that the next step may take."""
         self.configuration = configuration
+        self.incremental = _is_incremental(consumer_settings(configuration))
+        """Whether a rebalance takes only the partitions that leave."""
         self._local = local
         self._kafka = kafka
         self._topic_ids = topic_ids
-        self.alive: Callable[[float], None] = lambda allowance: None
-        """Told while this takes long, with the seconds that the next step may take."""
+        self.alive = alive
         self._stopping = stopping
         self._forced = ForcedStart()
+
+    def adopt(self, now: Configuration) -> None:
+        """The configuration was reloaded."""
+        self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
         """Before the group is joined. Raises Stopping."""
@@ -161,3 +169,8 @@ class Starts:
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids of these topics, as far as the brokers tell them soon."""
         return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
+
+
+def _is_incremental(settings: Mapping[str, Any]) -> bool:
+    strategy = str(settings.get("partition.assignment.strategy", ""))
+    return "cooperative" in strategy or settings.get("group.protocol") == "consumer"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from confluent_kafka import Consumer, KafkaException
 
 from handlers.logs import get_logger
 from handlers.options.matching import topic_matcher
-from worker.units.assigned_partition import Assignments
+from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.stage import Stage
 
 log = get_logger("whole_share")
 
@@ -22,7 +23,7 @@ class SharedTopics(Exception):
     """Another member of the group has some of the partitions."""
 
 
-class WholeShare:
+class WholeShare(Stage):
     """Whether this worker has every partition of its topics. The fetcher's own; `reason` any thread.
 
     With some of them it reads nothing: a row could overtake DDL that another member has. One that had them
@@ -49,11 +50,13 @@ class WholeShare:
         self.reason: str | None = None
         """Why nothing is read; None: this worker has all partitions, or none at all."""
 
-    def changed(self) -> None:
-        """Partitions came or went."""
+    def assigned(self, added: Collection[Assignment]) -> None:
         self._due = 0.0
 
-    def look(self, now: float) -> bool:
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        self._due = 0.0
+
+    def may_read(self, now: float) -> bool:
         """Whether what this worker has may be read.
 
         Raises:

@@ -93,7 +93,7 @@ class Draining:
         with contextlib.suppress(CheckpointError):
             entries = self._components.local.entries().values()
             self._components.finished_map.close(each.window for each in entries if each.window)
-        self._components.rebalancer.starts.remove_old_maps()
+        self._components.starts.remove_old_maps()
 
     def _close_handlers(self) -> bool:
         """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""

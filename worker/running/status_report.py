@@ -34,6 +34,8 @@ from worker.units.chunk import Chunk
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
+_SCHEMA_REGISTRY_TARGET = "__schema_registry__"
+"""Among the handlers' names."""
 SHOWN_TABLES = 1_000
 """The status tells of so many at most."""
 
@@ -109,7 +111,7 @@ class StatusReport:
             checkpoint=self._parts.committer.status(),
             kafka=KafkaStatus(
                 up=self._parts.brokers.up,
-                quiet_seconds=round(self._clock() - self._parts.fetcher.receiver.brought, 3),
+                quiet_seconds=round(self._clock() - self._parts.receiver.last_progress, 3),
                 unconfirmed_seconds=round(self._parts.membership.held_seconds(self._clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
@@ -127,13 +129,19 @@ class StatusReport:
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
         if seen.held_up:
-            stands += sum(len(chunk.messages) for _, chunk in self._parts.fetcher.backlog.parts())
+            stands += sum(len(chunk.messages) for _, chunk in self._parts.backlog.parts())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
         found: dict[str, TargetStatus] = {}
-        for name, circuit in self._parts.circuits():
+        parts = self._parts
+        circuits = list(parts.handlers.circuits())
+        if parts.dead_letters is not None:
+            circuits.append((DEAD_LETTER_TARGET, parts.dead_letters.circuit))
+        if parts.registry is not None:
+            circuits.append((_SCHEMA_REGISTRY_TARGET, parts.registry))
+        for name, circuit in circuits:
             down = circuit.down()
             if down is not None:
                 error = self._redact(down.reason)
@@ -184,7 +192,7 @@ class StatusReport:
         return None if text is None else self._redact(text)
 
     def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
-        tracker, fetcher = assignment.tracker, self._parts.fetcher
+        tracker, parts = assignment.tracker, self._parts
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
         position = tracker.next_offset
@@ -197,12 +205,12 @@ class StatusReport:
             finished_ahead=sum(last - first for first, last in checkpoint.ahead) if checkpoint else 0,
             lag=_lag(assignment, lambda: checkpoint),
             unread=_between(position, assignment.end),
-            paused=fetcher.pauses.holds(assignment),
-            paused_by=fetcher.pauses.why(assignment),
-            first_commit_seconds=round(fetcher.gate.uncommitted_seconds(assignment, self._clock()), 3),
+            paused=parts.pauses.holds(assignment),
+            paused_by=parts.pauses.why(assignment),
+            first_commit_seconds=round(parts.gate.uncommitted_seconds(assignment, self._clock()), 3),
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
-            standstill_seconds=round(fetcher.standstill.seconds(assignment), 3),
+            standstill_seconds=round(parts.standstill.seconds(assignment), 3),
             error=self._error_of(assignment),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
@@ -211,7 +219,7 @@ class StatusReport:
         )
 
     def _error_of(self, assignment: Assignment) -> PartitionError | None:
-        told = self._parts.fetcher.standstill.error(assignment)
+        told = self._parts.standstill.error(assignment)
         return None if told is None else msgspec.structs.replace(told, error=self._redact(told.error))
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:
