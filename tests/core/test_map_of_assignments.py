@@ -234,7 +234,7 @@ def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
     for _ in range(10):
         other.poll()
         other.parts.committer.commit()
-    assert other.parts.lanes.queued == 0
+    assert other.parts.lanes.seen.queued == 0
     assert other.parts.pauses.why(assignment) == "first_commit"
     assert "Timed out" in (other.parts.committer.status().last_error or "")
     if first == "known":
@@ -244,7 +244,7 @@ def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
         after.parts.consumer.close()
     other.parts.kafka.attach(other.parts.consumer)
     other.fetch()
-    assert other.parts.lanes.queued == RECORDS
+    assert other.parts.lanes.seen.queued == RECORDS
     assert other.parts.pauses.why(assignment) is None
 
 

@@ -20,8 +20,8 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.interface import LogPosition, Record
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.stage import Stage
 
 
 class Reading(Debezium):

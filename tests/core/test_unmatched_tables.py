@@ -44,7 +44,7 @@ class Site:
         self.lanes.give_tables(self.book.adopt(now))
 
     def busy(self) -> list[Unit]:
-        return self.book.busy(self.backlog.units, self.lanes.at_rest)
+        return self.book.busy(self.backlog.parts, self.lanes.at_rest)
 
 
 @pytest.fixture

@@ -7,16 +7,15 @@ from collections.abc import Collection
 
 from worker.configuration import Configuration
 from worker.lanes.lanes import Lanes
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
-from worker.units.stage import Stage
 from worker.units.unit import Unit
 
 
 class Backlog(Stage):
-    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`
-    and `parts`."""
+    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `parts`."""
 
     def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
         self._lanes = lanes
@@ -38,12 +37,8 @@ class Backlog(Stage):
             self._waiting.popleft()
         return not self._waiting
 
-    def units(self) -> set[Unit]:
-        """The tables that something waits for. Any thread: what is not told here any more is in the lanes."""
-        return {unit for delivery in tuple(self._waiting) for unit, _ in delivery.parts}
-
     def parts(self) -> list[tuple[Unit, Chunk]]:
-        """What waits, and for which table. Any thread."""
+        """What waits, and for which table. Any thread: what is not told here any more is in the lanes."""
         return [part for delivery in tuple(self._waiting) for part in delivery.parts]
 
     def adopt(self, now: Configuration) -> None:

@@ -8,13 +8,14 @@ fetched already is held; the others are read on.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 
 from handlers.logs import get_logger
 from worker.formats.interface import NamesSchemas, Record
 from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Run, Stage
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.stage import Run, Stage
 
 log = get_logger("fetcher")
 
@@ -22,34 +23,29 @@ _PATIENCE = 5.0
 """Seconds that a first commit may take before the log says so: a rebalance under way refuses some."""
 
 
+@dataclass(slots=True)
 class _Held:
-    __slots__ = ("end", "records")
-
-    def __init__(self, records: list[Record]) -> None:
-        self.records = records
-        self.end: int | None = None
-        """Where the partition ends, if it is read to its end. Told after these."""
+    records: list[Record]
+    end: int | None = None
+    """Where the partition ends, if it is read to its end. Told after these."""
 
 
+@dataclass(eq=False)
 class HeldRecords(Stage):
-    """The fetcher's own, but for `uncommitted_seconds`."""
+    """The fetcher's own, but for `uncommitted_seconds`.
 
-    def __init__(
-        self,
-        pauses: Pauses,
-        assignments: Assignments,
-        *,
-        commit: Callable[[], object],
-        lose: Callable[[Assignment, int, str], None],
-        clock: Callable[[], float],
-    ) -> None:
-        """`commit`: have the first commits sent, on another thread. `lose`: told how many records of a
-        partition cannot be handled, and why."""
-        self._pauses = pauses
-        self._assignments = assignments
-        self._commit = commit
-        self._lose = lose
-        self._clock = clock
+    `commit`: have the first commits sent, on another thread. `lose`: told how many records of a partition
+    cannot be handled, and why.
+    """
+
+    pauses: Pauses
+    assignments: Assignments
+    _: KW_ONLY
+    commit: Callable[[], object]
+    lose: Callable[[Assignment, int, str], None]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._held: dict[Assignment, _Held] = {}
         self._uncommitted: dict[Assignment, float] = {}  # since when they wait for their first commit
         self._said = False
@@ -59,24 +55,24 @@ class HeldRecords(Stage):
         return bool(self._held or self._uncommitted)
 
     def assigned(self, added: Collection[Assignment]) -> None:
-        self.between_polls(self._clock())
+        self.between_polls(self.clock())
 
     def revoked(self, gone: Collection[Assignment]) -> None:
         self._forget(gone)
-        self.between_polls(self._clock())
+        self.between_polls(self.clock())
 
     def between_polls(self, now: float) -> None:
         """Pause the partitions without a first commit, and ask for it."""
         before = self._uncommitted
         self._uncommitted = {
             each: before.get(each, now)
-            for each in self._assignments.current()
+            for each in self.assignments.current()
             if not each.may_begin and each.tracker.next_offset is not None
         }
         if self._uncommitted.keys() != before.keys():
             self._tell()
         if self._uncommitted.keys() - before.keys():
-            self._commit()
+            self.commit()
         self._said = self._said and bool(self._uncommitted)
         longest = now - min(self._uncommitted.values(), default=now)
         if not self._said and longest >= _PATIENCE:
@@ -160,12 +156,12 @@ class HeldRecords(Stage):
         if held is None or again:
             return
         count = _known(assignment, held.records)
-        self._lose(assignment, len(held.records) - count, "their schema was not known")
+        self.lose(assignment, len(held.records) - count, "their schema was not known")
         if count:
             yield assignment, held.records[:count]
 
     def _tell(self) -> None:
-        self._pauses.single("held", {*self._held, *self._uncommitted})
+        self.pauses.single("held", {*self._held, *self._uncommitted})
 
 
 def _ready(assignment: Assignment, records: list[Record]) -> int:

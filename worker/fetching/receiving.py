@@ -12,9 +12,9 @@ from worker.fetching.polling.backpressure import Backpressure
 from worker.fetching.routing import Router
 from worker.formats.choice import NO_FORMAT
 from worker.formats.interface import Record
+from worker.partitions.stage import Failure, Run, Stage
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
-from worker.units.stage import Failure, Run, Stage
 
 _error = Message.error
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from worker.units.stage import Stage
+from worker.partitions.stage import Stage
 
 
 @dataclass(slots=True)

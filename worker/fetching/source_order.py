@@ -17,7 +17,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -26,9 +26,9 @@ from worker.configuration import Configuration
 from worker.formats.decoding import learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Run, Stage
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
-from worker.units.stage import Run, Stage
 
 log = get_logger("source_order")
 
@@ -69,29 +69,25 @@ class _Input:
     """The broker's end of it at that moment: when it has grown, something is under way."""
 
 
+@dataclass(eq=False)
 class SourceOrder(Stage):
-    """Holds records back until their turn comes. The fetcher's own: one thread."""
+    """Holds records back until their turn comes. The fetcher's own: one thread.
 
-    def __init__(
-        self,
-        has_ddl: Callable[[str], bool],
-        *,
-        high: Callable[[Assignment], int | None],
-        pauses: Pauses,
-        is_damaged: Callable[[Assignment], bool],
-        max_bytes: int,
-        clock: Callable[[], float],
-        grace: float = GRACE_SECONDS,
-    ) -> None:
-        """`has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
-        `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: what the lanes may hold."""
-        self._has_ddl = has_ddl
-        self._high = high
-        self._pauses = pauses
-        self._is_damaged = is_damaged
+    `has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
+    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: what the lanes may hold.
+    """
+
+    has_ddl: Callable[[str], bool]
+    _: KW_ONLY
+    high: Callable[[Assignment], int | None]
+    pauses: Pauses
+    is_damaged: Callable[[Assignment], bool]
+    max_bytes: InitVar[int]
+    clock: Callable[[], float]
+    grace: float = GRACE_SECONDS
+
+    def __post_init__(self, max_bytes: int) -> None:
         self._bound(max_bytes)
-        self._clock = clock
-        self._grace = grace
         self._inputs: dict[Assignment, _Input] = {}
         self._numbers = itertools.count()
 
@@ -114,7 +110,7 @@ class SourceOrder(Stage):
     def assigned(self, added: Collection[Assignment]) -> None:
         for assignment in added:
             if isinstance(assignment.format, SeparateDDL):
-                has_ddl = self._has_ddl(assignment.partition.topic)
+                has_ddl = self.has_ddl(assignment.partition.topic)
                 self._inputs[assignment] = _Input(
                     assignment, assignment.format, has_ddl, number=next(self._numbers)
                 )
@@ -134,10 +130,10 @@ class SourceOrder(Stage):
             # A partition that is paused tells nothing. And behind DDL that cannot be read nothing goes on
             # until a person says so.
             yield from self.due(
-                patient=bool(self._pauses.of("max_ahead") or self._pauses.of("held"))
-                or any(self._is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
+                patient=bool(self.pauses.of("max_ahead") or self.pauses.of("held"))
+                or any(self.is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
             )
-        self._pauses.single("ddl_topics", self.ahead())
+        self.pauses.single("ddl_topics", self.ahead())
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns what need not wait: all of a format without DDL
@@ -146,7 +142,7 @@ class SourceOrder(Stage):
         if one is None:
             return [(assignment, messages)]
         one.end = None
-        now = self._clock()
+        now = self.clock()
         for message in messages:
             if one.has_ddl:
                 learn(one.format, message)
@@ -166,18 +162,18 @@ class SourceOrder(Stage):
         if one is None:
             return True
         if offset >= one.next_offset:  # not told before something that is here already
-            one.end, one.high = offset, self._high(assignment)
+            one.end, one.high = offset, self.high(assignment)
         return not one.held
 
     def due(self, *, patient: bool = False) -> list[Run]:
         """What may go on now, in its order: runs of records of one partition, each with DDL alone.
 
         `patient`: a partition is not read for now, so none is given up that tells nothing."""
-        now = self._clock()
+        now = self.clock()
         at_end = {
             one
             for one in self._inputs.values()
-            if one.end is not None and one.high == self._high(one.assignment)
+            if one.end is not None and one.high == self.high(one.assignment)
         }
         counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
         # What waits, even for the grace only, keeps back what follows it in the log.
@@ -229,7 +225,7 @@ class SourceOrder(Stage):
                 held.key > limit or (strict and not held.barrier and held.key == limit)
             ):
                 break
-            if ends and now < held.came + self._grace:
+            if ends and now < held.came + self.grace:
                 break
             count += 1
         return count

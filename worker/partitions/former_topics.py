@@ -33,7 +33,7 @@ class FormerRecords:
         while self._clock() < end and any(not each.forgotten and each.tracker.unfinished for each in former):
             if fetching:
                 self._offer()
-            if self._lanes.worked_off() or self._lanes.dead_end():
+            if self._lanes.worked_off() or self._lanes.seen.dead_end():
                 return
             time.sleep(_LOOK_SECONDS)
 

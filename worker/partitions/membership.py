@@ -8,7 +8,7 @@ from typing import Any
 
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
-from worker.units.stage import Stage
+from worker.partitions.stage import Stage
 
 log = get_logger("membership")
 
@@ -81,7 +81,7 @@ class Membership(Stage):
     def between_polls(self, now: float) -> None:
         """Log once that no batch begins, if that is so."""
         with self._lock:
-            if now < self._until or not self._lanes.queued:
+            if now < self._until or not self._lanes.seen.queued:
                 self._held_since = None
                 return
             if self._held_since is None:

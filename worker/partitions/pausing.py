@@ -10,8 +10,8 @@ from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
 from worker.formats.choice import NO_FORMAT
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.stage import Stage
 
 log = get_logger("fetcher")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
@@ -14,9 +13,9 @@ from handlers.logs import get_logger
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
 from worker.partitions.new_assignments import NewAssignments
 from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Failure, Stage
 from worker.partitions.starts import LOOKUP_SECONDS, Starts
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.stage import Failure, Stage
 
 log = get_logger("refetching")
 
@@ -30,15 +29,9 @@ _CUT = re.compile(r"broker end offset is (\d+)")
 _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
 
-class Flush(Protocol):
-    """Routes what the stages hold of a partition (see `Stage.flush`)."""
-
-    def __call__(self, assignment: Assignment, *, again: bool) -> None: ...
-
-
 @dataclass(eq=False)
 class Refetching(Stage):
-    """Only on the fetcher's thread."""
+    """Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
 
     consumer: Consumer
     assignments: Assignments
@@ -47,7 +40,7 @@ class Refetching(Stage):
     new_assignments: NewAssignments
     _: KW_ONLY
     stages: Sequence[Stage]
-    flush_all: Flush
+    flush_all: Callable[..., None]
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:

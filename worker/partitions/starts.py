@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer
@@ -31,28 +31,27 @@ LOOKUP_SECONDS = 5.0
 _ID_SECONDS = 2.0
 
 
+@dataclass(eq=False)
 class Starts:
-    """Only on the fetcher's thread."""
+    """Only on the fetcher's thread.
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        local: OwnStore,
-        kafka: PolledKafkaStore,
-        topic_ids: TopicIds,
-        *,
-        alive: Callable[[float], object],
-        stopping: threading.Event,
-    ) -> None:
-        """`alive`: called while this takes long, with the seconds that the next step may take."""
-        self.configuration = configuration
-        self.incremental = _is_incremental(consumer_settings(configuration))
+    `alive`: called while this takes long, with the seconds that the next step may take.
+    """
+
+    configuration: Configuration
+    local: OwnStore
+    kafka: PolledKafkaStore
+    ids: TopicIds
+    _: KW_ONLY
+    alive: Callable[[float], object]
+    stopping: threading.Event
+
+    def __post_init__(self) -> None:
+        settings = consumer_settings(self.configuration)
+        self.incremental = settings.get("group.protocol") == "consumer" or "cooperative" in str(
+            settings.get("partition.assignment.strategy", "")
+        )
         """Whether a rebalance takes only the partitions that leave."""
-        self._local = local
-        self._kafka = kafka
-        self._topic_ids = topic_ids
-        self.alive = alive
-        self._stopping = stopping
         self._forced = ForcedStart()
 
     def adopt(self, now: Configuration) -> None:
@@ -71,7 +70,7 @@ class Starts:
             if wanted(name)
             for number in topics[name].partitions
         ]
-        committed = self.asked(lambda: self._kafka.load_committed(places))
+        committed = self.asked(lambda: self.kafka.load_committed(places))
         ids = self.topic_ids({place.topic for place in places})
         self._forced.begin({place: committed.get(place) for place in places}, ids)
 
@@ -81,7 +80,7 @@ class Starts:
         """Where each begins, and what tells the commit that Kafka holds of it from any other."""
         self.remove_old_maps()
         entries = self._entries(partitions)
-        committed = self.asked(lambda: self._kafka.load_committed(partitions))
+        committed = self.asked(lambda: self.kafka.load_committed(partitions))
         checkpoint = self.configuration.checkpoint
         counts: dict[str, int] = {}
         for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
@@ -92,7 +91,7 @@ class Starts:
                 if (other := TopicPartition(topic, number)) not in partitions
             ]
             entries |= self._entries(others)
-            committed |= self.asked(partial(self._kafka.load_committed, others))
+            committed |= self.asked(partial(self.kafka.load_committed, others))
         windows = [name for place in partitions if place in entries and (name := entries[place].window)]
         chosen = choose_starts(
             partitions,
@@ -107,7 +106,7 @@ class Starts:
             counts=counts,
             windows=read(checkpoint.directory, windows, remove=True),
         )
-        starts = worded(chosen, self._local)
+        starts = worded(chosen, self.local)
         if checkpoint.force:
             since = "checkpoint.force does not count: committed since this worker began, or not there then"
             for partition, start in starts.items():
@@ -118,15 +117,15 @@ class Starts:
     def remove_old_maps(self) -> None:
         """Those of dead workers that no checkpoint counts on any more."""
         with contextlib.suppress(CheckpointError):
-            names = [each.window for each in self._local.entries().values() if each.window]
+            names = [each.window for each in self.local.entries().values() if each.window]
             group = self.configuration.kafka.group_id
             remove_unnamed(self.configuration.checkpoint.directory, group, names)
 
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         try:
-            return self._local.load_entries(partitions)
+            return self.local.load_entries(partitions)
         except StoreAway:  # as with Kafka: what it remembers cannot be guessed
-            return self.asked(lambda: self._local.load_entries(partitions))
+            return self.asked(lambda: self.local.load_entries(partitions))
 
     def _count(self, consumer: Consumer, topic: str) -> int:
         """How many partitions the topic has."""
@@ -160,7 +159,7 @@ class Starts:
         Raises:
             Stopping
         """
-        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self._stopping)
+        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
 
     def gone(self, partition: TopicPartition) -> None:
         """It leaves, after it was committed here."""
@@ -168,9 +167,4 @@ class Starts:
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids of these topics, as far as the brokers tell them soon."""
-        return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
-
-
-def _is_incremental(settings: Mapping[str, Any]) -> bool:
-    strategy = str(settings.get("partition.assignment.strategy", ""))
-    return "cooperative" in strategy or settings.get("group.protocol") == "consumer"
+        return self.ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))

@@ -24,7 +24,8 @@ from worker.dead_letters.writing import DeadLetters
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Fetcher
 from worker.fetching.held_records import HeldRecords
-from worker.fetching.polling.arrivals import Arrivals, FetchErrors
+from worker.fetching.max_ahead import MaxAhead
+from worker.fetching.polling.arrivals import Arrivals, KafkaAnswers
 from worker.fetching.polling.backpressure import Backpressure
 from worker.fetching.receiving import Receiver
 from worker.fetching.requests import Requests
@@ -43,12 +44,12 @@ from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
 from worker.partitions.journaling import Journaling, journal_of
-from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.membership import Membership, session_of
 from worker.partitions.new_assignments import NewAssignments
 from worker.partitions.own_store import own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
@@ -60,7 +61,6 @@ from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
-from worker.units.stage import BetweenPolls, Stage
 from worker.units.table_book import TableBook
 
 _STATISTICS_MS = "10000"
@@ -106,7 +106,7 @@ class Components:
                 configuration.dead_letter,
                 producer_settings(configuration),
                 worker=configuration.name,
-                finished=lambda: self.lanes.finished_records,
+                finished=lambda: self.lanes.seen.finished_records,
                 redact=configuration.secrets.redact,
                 metrics=self.metrics,
                 back=self.lanes.unblock,
@@ -225,13 +225,12 @@ class Components:
             self.share = WholeShare(consumer, assignments, topics_matcher(topics), ddl_topics)
             self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
         stages: list[Stage | None] = [
-            BetweenPolls(self.kafka.serve),
+            KafkaAnswers(self.kafka, self.errors),
             self.membership,
             self.requests,
             self.gate,  # before all that takes records for fetched, and the partition's end for reached
             self.standstill,
             self.refetching,
-            FetchErrors(self.errors),
             Arrivals(self.metrics.consumed),
             self.order,
             MaxAhead(self.pauses, configuration.max_ahead),

@@ -83,7 +83,7 @@ class Draining:
             processor.join(max(0.0, end - self._clock()))
         # Leaving the group forgets what its partitions held.
         self._components.former.tell(self._components.assignments.current())
-        return self._drained() and not self._components.former.lost, self._components.lanes.halted()
+        return self._drained() and not self._components.former.lost, self._components.lanes.seen.halted()
 
     def _commit(self) -> None:
         self._components.committer.stop()
@@ -108,7 +108,7 @@ class Draining:
             time.sleep(_LOOK_SECONDS)
 
     def _drained(self) -> bool:
-        running = [work.unit.table.label for work in self._components.lanes.running()]
+        running = [work.unit.table.label for work in self._components.lanes.seen.running()]
         if running:
             log.error(
                 "shutdown_timeout",

@@ -134,6 +134,6 @@ class Reloader:
     def _in_use(self) -> set[BoundHandler]:
         """Handlers that a table still has, or a batch that runs."""
         components = self._components
-        used = {bound for work in components.lanes.running() for bound in work.table.handlers}
-        busy = components.book.busy(components.backlog.units, components.lanes.at_rest)
+        used = {bound for work in components.lanes.seen.running() for bound in work.table.handlers}
+        busy = components.book.busy(components.backlog.parts, components.lanes.at_rest)
         return used | {bound for unit in busy for bound in unit.table.handlers}

@@ -14,7 +14,7 @@ from worker.configuration import Configuration
 from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
-from worker.lanes.snapshot import TableView
+from worker.lanes.snapshot import TableView, glance, snapshot
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.passing_over import PassingOver
 from worker.observing.status import (
@@ -76,16 +76,16 @@ class StatusReport:
         """The few figures that are taken again and again: no table is put together for them."""
         units, _ = self._parts.book.counted()
         assigned = self._parts.assignments.current()
-        blocked, chunks = self._parts.lanes.glance(units)
+        blocked, chunks = glance(self._parts.lanes.seen, units)
         delays = self._delays(chunks)
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
-        return Pulse(self._parts.lanes.finished_records, lags, delay, blocked)
+        return Pulse(self._parts.lanes.seen.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
         units, gone = self._parts.book.counted()
-        seen = self._parts.lanes.snapshot(units, most, self.configuration.stuck_after)
+        seen = snapshot(self._parts.lanes.seen, units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -106,7 +106,7 @@ class StatusReport:
             lanes=seen.lanes,
             tables=rows,
             tables_omitted=len(units) - len(rows),
-            finished_records=self._parts.lanes.finished_records,
+            finished_records=self._parts.lanes.seen.finished_records,
             unmatched_records=self._parts.book.unmatched.records,
             checkpoint=self._parts.committer.status(),
             kafka=KafkaStatus(

@@ -15,9 +15,9 @@ from worker.fetching.standstill import Standstill
 from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.stuck.record_words import Refused, record_at
 from worker.units.assigned_partition import Assignment, Assignments
-from worker.units.stage import Stage
 
 log = get_logger("unblock")
 

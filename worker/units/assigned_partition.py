@@ -29,32 +29,6 @@ class Assignment:
     that comes too late flips flags that nobody reads any more.
     """
 
-    __slots__ = (
-        "_map",
-        "asked",
-        "before",
-        "began_with",
-        "closed",
-        "committed",
-        "consumed",
-        "decode_many",
-        "end",
-        "epoch",
-        "forgotten",
-        "format",
-        "in_kafka",
-        "journaled",
-        "mark",
-        "on_disk",
-        "partition",
-        "piece_order",
-        "start",
-        "times",
-        "topic_id",
-        "tracker",
-        "window",
-    )
-
     def __init__(
         self,
         partition: TopicPartition,

@@ -199,18 +199,6 @@ class Shard(Unit):
 class Shards:
     """The shards of one table. Guarded by the lock of `Lanes`, as units are."""
 
-    __slots__ = (
-        "bytes",
-        "failed_batches",
-        "finished_records",
-        "key_columns",
-        "order",
-        "records",
-        "rule",
-        "turns",
-        "units",
-    )
-
     def __init__(self) -> None:
         self.units: dict[int, Shard] = {}
         """Those that have something to do, by their number."""

@@ -1,4 +1,4 @@
-"""What polls return: records are counted, errors are logged."""
+"""Commits that are sent between polls, and what polls return: records are counted, errors are logged."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 
 from confluent_kafka import KafkaError, KafkaException
 
+from offsets.stores import PolledKafkaStore
 from worker.kafka.errors import KafkaErrors
+from worker.partitions.stage import Failure, Run, Stage
 from worker.units.assigned_partition import Assignment
-from worker.units.stage import Failure, Run, Stage
 
 
 class Arrivals(Stage):
@@ -25,11 +26,15 @@ class Arrivals(Stage):
             yield assignment, own
 
 
-class FetchErrors(Stage):
-    """Logs errors, and remembers them until the group gives this worker its partitions."""
+class KafkaAnswers(Stage):
+    """Sends commits, and logs errors. Those count until the group gives this worker its partitions."""
 
-    def __init__(self, errors: KafkaErrors) -> None:
+    def __init__(self, store: PolledKafkaStore, errors: KafkaErrors) -> None:
+        self._store = store
         self._errors = errors
+
+    def between_polls(self, now: float) -> None:
+        self._store.serve()
 
     def assigned(self, added: Collection[Assignment]) -> None:
         self._errors.settled()

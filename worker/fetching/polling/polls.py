@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Message
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
 from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment
-from worker.units.stage import Stage
 
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from handlers.logs import get_logger
 from worker.configuration import Configuration
 from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Run, Stage
 from worker.units.assigned_partition import Assignment
-from worker.units.stage import Run, Stage
 
 log = get_logger("fetcher")
 
@@ -40,23 +40,11 @@ class MaxAhead(Stage):
 
     def between_polls(self, now: float) -> None:
         """Pause those that brought too much, and read again those that have moved."""
-        if self._passed:
-            passed, self._passed = self._passed, {}
-            self.came(passed)
+        passed, self._passed = self._passed, {}
         beyond = self._pauses.of("max_ahead")
-        if not beyond:
-            return
+        new = {a for a in passed if a not in beyond and a.tracker.ahead(self._most) >= self._most}
         enough = self._most - self._most // _SLACK
         free = {each for each in beyond if each.tracker.ahead(enough) < enough}
-        for assignment in free:
-            log.info("max_ahead_over", partition=str(assignment.partition))
-        if free:
-            self._pauses.single("max_ahead", beyond - free)
-
-    def came(self, assignments: Iterable[Assignment]) -> None:
-        """These have brought records."""
-        beyond = self._pauses.of("max_ahead")
-        new = {a for a in assignments if a not in beyond and a.tracker.ahead(self._most) >= self._most}
         for assignment in new:
             log.warning(
                 "max_ahead_reached",
@@ -65,8 +53,10 @@ class MaxAhead(Stage):
                 max_ahead=self._most,
                 hint="the partition is not read until that record is finished: see binlane status",
             )
-        if new:
-            self._pauses.single("max_ahead", beyond | new)
+        for assignment in free:
+            log.info("max_ahead_over", partition=str(assignment.partition))
+        if new or free:
+            self._pauses.single("max_ahead", (beyond | new) - free)
 
     def revoked(self, gone: Collection[Assignment]) -> None:
         for assignment in gone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
@@ -90,13 +90,3 @@ class Stage(Protocol):
     def adopt(self, now: Configuration) -> None:
         """The configuration was reloaded."""
         return
-
-
-class BetweenPolls(Stage):
-    """Calls a function between two polls."""
-
-    def __init__(self, do: Callable[[], object]) -> None:
-        self._do = do
-
-    def between_polls(self, now: float) -> None:
-        self._do()
