@@ -44,14 +44,21 @@ class PolledKafkaStore:
 
     name = "kafka"
 
-    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again."""
+    def __init__(
+        self,
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        taken: Callable[[float], None] = lambda sent: None,
+        sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None,
+    ) -> None:
+        """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again. `taken`: told
+        when a commit was sent that Kafka has taken, which it does of members of the group alone. `sending`:
+        told what a commit will be known by, just before it is sent, on the polling thread."""
         self._deadline = deadline
         self._clock = clock
-        self.taken: Callable[[float], None] = lambda sent: None
-        """Told when a commit was sent that Kafka has taken, which it does of members of the group alone."""
-        self.sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None
-        """Told what a commit will be known by, just before it is sent. On the polling thread."""
+        self._taken = taken
+        self._sending = sending
         self._consumer: Consumer | None = None
         self._poller: int | None = None
         self._lock = threading.Lock()  # guards _request and _away
@@ -83,8 +90,8 @@ class PolledKafkaStore:
             return {}
         if threading.get_ident() == self._poller:
             begin = self._clock()
-            marks = commit_now(self._attached(), checkpoints, self._texts, self.sending)
-            self.taken(begin)
+            marks = commit_now(self._attached(), checkpoints, self._texts, self._sending)
+            self._taken(begin)
             return marks
         while True:
             offsets = self._texts.offsets_of(checkpoints)
@@ -129,7 +136,7 @@ class PolledKafkaStore:
             request.sent = self._clock()
         try:
             # Not before: one that never goes would push another, which Kafka may hold, out of the few told.
-            self.sending(marks_of(request.offsets))
+            self._sending(marks_of(request.offsets))
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
             self._end(request, refusal(error.args[0]))
@@ -142,7 +149,7 @@ class PolledKafkaStore:
         if request is None or request.sent is None or _places(partitions) != _places(request.offsets):
             return
         if error is None and any(each.error is None for each in partitions):
-            self.taken(request.sent)  # of the others each has a fault of its own
+            self._taken(request.sent)  # of the others each has a fault of its own
         self._end(request, failure_of(partitions) or (refusal(error) if error is not None else None))
 
     def interrupt(self) -> None:

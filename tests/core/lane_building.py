@@ -6,6 +6,7 @@ from typing import Any
 
 from building import Clock, assignment, chunk, ddl, delivery, record
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
@@ -19,7 +20,7 @@ BIG = 10**9
 
 def lanes_of(clock: Clock, count: int = 2, **bounds: Any) -> Lanes:
     rules = {"max_records": BIG, "max_bytes": BIG, "work_stealing": True} | bounds
-    return Lanes(count, clock=clock, **rules)
+    return Lanes(LanesRule(count=count, **rules), clock)
 
 
 class Source:

@@ -58,7 +58,7 @@ class Member:
             for each in partitions
         ]
         self.assignments.add(added)
-        self.pauses.came(added)
+        self.pauses.assigned(added)
         return added
 
     def leave(self, *partitions: int) -> None:

@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 
 from handlers import Batch
 from offsets.types import Checkpoint
+from worker.configuration import LanesRule
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
 from worker.lanes.lanes import Lanes
@@ -36,7 +37,7 @@ class Stage:
         self, lanes: int = 1, *, on_undecodable: OnFailure = "halt", letters: DeadLetters | None = None
     ) -> None:
         self.lanes = Lanes(
-            lanes, max_records=10**6, max_bytes=10**9, work_stealing=True, clock=time.monotonic
+            LanesRule(count=lanes, max_records=10**6, max_bytes=10**9, work_stealing=True), time.monotonic
         )
         self.metrics = Metrics()
         self.partition = assignment()

@@ -13,6 +13,7 @@ from row_building import Routed
 from row_model import RULES, TABLES, Model
 from stepping import Doing, SteppedProcessor, SteppedWithdrawal, nobody_sleeps_while_there_is_work
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
@@ -38,7 +39,8 @@ class RowStage(RuleBasedStateMachine):
         self.clock = Clock()
         self.stealing = stealing
         self.lanes = Lanes(
-            LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing, clock=self.clock
+            LanesRule(count=LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing),
+            self.clock,
         )
         self.routed = Routed(*RULES, order_by=self.order_by, lanes=LANES)
         self.units = [self.routed.unit(name) for name in TABLES]
@@ -60,7 +62,7 @@ class RowStage(RuleBasedStateMachine):
 
     def works(self, of: Unit) -> list[Work]:
         running = [work for work in self.running() if work.unit is of]
-        kept = self.lanes._schedule.kept.get(of)
+        kept = self.lanes.schedule.kept.get(of)
         return running + ([kept] if kept is not None else [])
 
     def pieces(self, of: Unit) -> list[Chunk]:
@@ -147,7 +149,7 @@ class RowStage(RuleBasedStateMachine):
             assert each.shards.bytes == sum(piece.bytes for piece in pieces)
             assert all(pieces and s.state is not UnitState.IDLE for s in each.shards.units.values())
             spread_bytes += each.shards.bytes
-        assert self.lanes.spread_bytes == spread_bytes
+        assert self.lanes.room.spread == spread_bytes
 
     @invariant()
     def offsets_count_as_finished_in_an_order_that_a_crash_may_cut(self) -> None:
@@ -178,7 +180,7 @@ class RowStage(RuleBasedStateMachine):
             self.step_the_fetcher()
             quiescent = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
             busy = self.withdrawal is not None or any(each.state not in quiescent for each in self.members())
-            if not busy and (not self.held or self.lanes.dead_end()):
+            if not busy and (not self.held or self.lanes.seen.dead_end()):
                 break
             self.clock.now += 1.0
         else:

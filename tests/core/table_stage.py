@@ -9,6 +9,7 @@ from row_stepping import never
 from worker.attempts.bound_handler import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
+from worker.lanes.snapshot import snapshot
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus, Look, WorkerStatus
 from worker.observing.table_labels import TableLabels
@@ -80,7 +81,7 @@ class TableStage:
 
     def look(self) -> Look:
         units, gone = self.book.counted()
-        seen = self.lanes.snapshot(units, 1_000)
+        seen = snapshot(self.lanes.seen, units, 1_000)
         status = WorkerStatus(
             name="shop",
             state="running",

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from handlers import Batch, PartialFailure
 from handlers.asking_again import AskAgain
 from offsets.types import Checkpoint
+from worker.lanes.snapshot import snapshot
 from worker.units.unit import UnitState
 
 
@@ -46,7 +47,7 @@ def test_nothing_counts_as_finished_before_it_and_other_tables_go_on_meanwhile()
     stage.run(until=lambda: other.finished_records and waiting.state is UnitState.BACKOFF)
     assert stage.checkpoint().offset == 0
     assert (waiting.finished_records, waiting.error, waiting.blocked) == (0, None, False)
-    [table] = stage.lanes.snapshot([waiting], 1).tables
+    [table] = snapshot(stage.lanes.seen, [waiting], 1).tables
     assert [part.state for part in table.parts] == ["running"]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
@@ -15,8 +15,10 @@ from building import TOPIC, Clock, assignment, chunk, configuration, delivery, r
 from structlog.testing import capture_logs
 
 from handlers import Handler
+from offsets.types import Checkpoint
+from worker.formats.debezium.format import Debezium
+from worker.formats.interface import Record
 from worker.running.components import Components
-from worker.running.worker import Worker
 from worker.units.assigned_partition import Assignment
 
 RECORDS = 3
@@ -37,6 +39,13 @@ class Gated(Handler):
 def gate() -> threading.Event:
     Gated.gate, Gated.handled = threading.Event(), 0
     return Gated.gate
+
+
+class Unknown(Debezium):
+    """No schema is known."""
+
+    def ready(self, records: Sequence[Record]) -> int:
+        return 0
 
 
 def settings(servers: str, folder: Path) -> Any:
@@ -61,7 +70,7 @@ def made_anew(components: Components) -> tuple[Assignment, Assignment]:
     unit = components.book.meet("shop", "orders")
     assert unit is not None
     assert components.lanes.offer(delivery((unit, chunk(former, [record(n) for n in range(RECORDS)]))))
-    return former, components.rebalancer.succeed(former, "two")
+    return former, components.new_assignments.succeed(former, "two")
 
 
 def lost(logged: Any) -> list[int]:
@@ -104,7 +113,7 @@ def test_records_of_a_former_topic_that_are_not_handled_are_told_as_lost(
     def wait() -> None:
         clock.now += 1
 
-    components.rebalancer.offer = wait
+    components.former._offer = wait
     with capture_logs() as logged:
         components.rebalancer.on_revoke(components.consumer, [confluent_kafka.TopicPartition(*new.partition)])
     assert lost(logged) == [RECORDS]
@@ -123,32 +132,11 @@ def test_records_of_a_former_topic_that_cannot_be_handled_are_told_as_lost_at_on
         settings(mock_servers, tmp_path), clock=Clock(), fail=pytest.fail, stop=threading.Event()
     )
     former = assignment()
+    former.in_kafka = Checkpoint(0)
+    former.format = cast(Any, Unknown())
     components.assignments.add([former])
+    components.gate.add(former, [record(n) for n in range(4)])
     with capture_logs() as logged:
-        components.rebalancer.succeed(former, "two", 4)
+        components.receiver.flush(former, again=False)
     assert (lost(logged), components.former.lost) == ([4], 4)
     components.consumer.close()
-
-
-@pytest.mark.parametrize("seconds", [60.0, 0.3])
-def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
-    mock_servers: str, tmp_path: Path, gate: threading.Event, seconds: float
-) -> None:
-    worker = Worker(settings(mock_servers, tmp_path))
-    worker.components.handlers.open()
-    worker.components.lanes.trust(math.inf)
-    made_anew(worker.components)
-    for processor in worker.components.processors:
-        processor.start()
-    if seconds > 1:
-        after_a_moment(gate.set)
-    with capture_logs() as logged:
-        finished, halted = worker._draining.finish(seconds)
-    gate.set()
-    if seconds > 1:
-        assert (finished, halted, Gated.handled, lost(logged)) == (True, [], RECORDS, [])
-        worker.components.former.lost = 1  # when a partition left
-        assert not worker._draining.finish(seconds)[0]
-    else:
-        assert (finished, lost(logged)) == (False, [RECORDS])
-    worker.components.consumer.close()

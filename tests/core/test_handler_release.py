@@ -112,7 +112,7 @@ def test_a_handler_that_does_not_let_go_holds_the_rebalance_no_longer_than_its_t
 
 
 def test_partitions_that_are_lost_already_wait_for_nobody(components: Components) -> None:
-    components.rebalancer.revoke_timeout = 3_600.0
+    components.starts.adopt(components.starts.configuration.model_copy(update={"revoke_timeout": 3_600.0}))
     slow = Behind(ends=False)
     opened(components, slow)
     leaves(components, lost=True)

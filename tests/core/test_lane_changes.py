@@ -72,7 +72,7 @@ def test_a_lane_that_is_given_up_ends_with_its_batch_and_can_come_back(clock: Cl
     source.offer((a, 1), (b, 1))
     first, second = taken(lanes, 0), taken(lanes, 1)
     assert lanes.resize(rule(1), lambda _: 0, [a, b]) == []
-    assert lanes.running() == [first, second]
+    assert lanes.seen.running() == [first, second]
     assert lanes.take(1, second) is None
     assert [lane.records for lane in lanes.lanes] == [1, 0]
     # It has no processor any more: it needs one to come back, the first lane does not.

@@ -26,7 +26,7 @@ def test_a_delivery_is_taken_whole_or_not_at_all(clock: Clock) -> None:
     assert not source.offer((empty, 1), (full, 3))
     assert [lane.records for lane in lanes.lanes] == [8, 0]
     assert not empty.chunks
-    assert lanes.pressed
+    assert lanes.seen.pressed
 
 
 def test_another_lane_still_has_room_when_one_is_full(clock: Clock) -> None:
@@ -241,7 +241,7 @@ def test_under_pressure_nobody_waits_for_a_fuller_batch(clock: Clock) -> None:
     assert not source.offer((unit("c", lane=0), 2))
     assert waiting.state is UnitState.READY
     assert taken(lanes, 0).unit is waiting
-    assert lanes.pressed
+    assert lanes.seen.pressed
     lanes.forget_refused()
     source.offer((late, 1))
     assert late.state is UnitState.GATHERING
@@ -255,10 +255,10 @@ def test_a_halted_table_stops_only_itself_until_the_bounds_are_reached(clock: Cl
     lanes.halt(0, taken(lanes, 0), "it cannot be")
     assert (bad.state, bad.error) == (UnitState.HALTED, "it cannot be")
     assert not source.offer((bad, 1), (good, 1))
-    assert not lanes.dead_end()  # good still runs
+    assert not lanes.seen.dead_end()  # good still runs
     lanes.finish(0, taken(lanes, 0))
     assert not source.offer((bad, 2))
-    assert lanes.dead_end()
+    assert lanes.seen.dead_end()
 
 
 def test_it_is_no_dead_end_when_what_is_held_only_has_to_be_offered_again(clock: Clock) -> None:
@@ -269,8 +269,8 @@ def test_it_is_no_dead_end_when_what_is_held_only_has_to_be_offered_again(clock:
     source.offer((table, 3))
     assert not source.offer((table, 2))
     lanes.finish(0, taken(lanes, 0))
-    assert lanes.pressed
-    assert not lanes.dead_end()
+    assert lanes.seen.pressed
+    assert not lanes.seen.dead_end()
 
 
 def test_a_shortened_batch_leaves_its_rest_in_front_of_the_queue(clock: Clock) -> None:

@@ -48,4 +48,4 @@ def test_who_was_let_run_early_is_not_let_run_again_when_its_time_comes() -> Non
 def test_nobody_waiting_is_nothing_to_do() -> None:
     lanes = lanes_of(Clock(), 2)
     lanes.unblock()
-    assert not lanes.running()
+    assert not lanes.seen.running()

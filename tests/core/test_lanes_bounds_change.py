@@ -202,7 +202,7 @@ def test_what_is_held_is_offered_at_once_when_the_lanes_hold_more(clock: Clock) 
     backlog.bound(20, BIG)
     assert lanes.lanes[0].records == 12
     assert not backlog
-    assert not lanes.pressed
+    assert not lanes.seen.pressed
     assert offsets(running) == [0, 1, 2, 3]
     lanes.finish(0, running)
     assert offsets(taken(lanes, 0)) == list(range(4, 12))

@@ -46,7 +46,8 @@ class LanesMachine(RuleBasedStateMachine):
         self.clock = Clock()
         self.stealing = stealing
         self.lanes = Lanes(
-            LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing, clock=self.clock
+            LanesRule(count=LANES, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, work_stealing=stealing),
+            self.clock,
         )
         self.units = [unit(f"t{n}", lane=n % LANES, batch=rule) for n, rule in enumerate(RULES)]
         self.processors = [SteppedProcessor(self.lanes, number, self.clock) for number in range(LANES)]
@@ -76,7 +77,7 @@ class LanesMachine(RuleBasedStateMachine):
     def offer(self, what: Delivery) -> None:
         fits = has_room(self.lanes, what, max_records=self.max_records, max_bytes=self.max_bytes)
         assert self.lanes.offer(what) == fits
-        assert self.lanes.pressed == (not fits)
+        assert self.lanes.seen.pressed == (not fits)
         self.held = None if fits else what
         if fits:
             for to, piece in what.parts:
@@ -215,7 +216,7 @@ class LanesMachine(RuleBasedStateMachine):
             records = size = 0
             for each in self.units:
                 if each.lane == lane.number:
-                    again = self.lanes._schedule.kept.get(each)
+                    again = self.lanes.schedule.kept.get(each)
                     kept = [w for w in (again, running.get(each)) if w is not None]
                     records += each.records + sum(w.records for w in kept)
                     size += each.bytes + sum(w.bytes for w in kept)
@@ -265,7 +266,7 @@ class LanesMachine(RuleBasedStateMachine):
             if self.held is not None:
                 self.offer(self.held)
             busy = [e for e in self.units if e.state not in (UnitState.IDLE, UnitState.HALTED)]
-            if not busy and (self.held is None or self.lanes.dead_end()):
+            if not busy and (self.held is None or self.lanes.seen.dead_end()):
                 break
             self.clock.now += 1.0
         else:

@@ -10,6 +10,7 @@ from lane_building import Source, lanes_of, offsets, taken
 from row_building import row_unit
 
 from worker.lanes.lanes import Lanes
+from worker.lanes.snapshot import snapshot
 from worker.units.rows.spreading import Spread
 from worker.units.work import Work
 
@@ -50,7 +51,7 @@ def test_a_lane_ends_no_batch_of_another() -> None:
     work, other = taken(lanes, 0), taken(lanes, 1)
     with pytest.raises(RuntimeError, match="lane 1"):
         lanes.finish(1, work)
-    assert lanes.running() == [work, other]
+    assert lanes.seen.running() == [work, other]
     assert [records for records, _ in held(lanes)] == [3, 2]
 
 
@@ -109,7 +110,7 @@ def test_each_lane_counts_what_was_offered_and_how_batches_ended() -> None:
     lanes.halt(1, failed, "it cannot be")
     with pytest.raises(RuntimeError):
         lanes.finish(1, failed)
-    seen = lanes.snapshot([a, b], 10).lanes
+    seen = snapshot(lanes.seen, [a, b], 10).lanes
     assert [lane.offers for lane in seen] == [{"queued": 1, "refused": 2}, {"queued": 1, "refused": 1}]
     assert [{how: count for how, count in lane.batches.items() if count} for lane in seen] == [
         {"given_back": 1},

@@ -13,6 +13,7 @@ from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets
 from stepping import Doing, SteppedProcessor
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 from worker.units.work import Work
 
@@ -152,7 +153,7 @@ def test_a_stop_wakes_everybody(clock: Clock) -> None:
 
 
 def test_who_waits_for_space_is_told_of_it() -> None:
-    lanes = Lanes(1, max_records=2, max_bytes=BIG, work_stealing=True, clock=time.monotonic)
+    lanes = Lanes(LanesRule(count=1, max_records=2, max_bytes=BIG, work_stealing=True), time.monotonic)
     source = Source(lanes)
     source.offer((unit("a"), 2))
     assert not source.offer((unit("b"), 1))
@@ -168,7 +169,7 @@ def test_who_waits_for_space_is_told_of_it() -> None:
 
 def test_two_hundred_tables_on_sixteen_threads_run_one_batch_each_at_a_time_and_in_order() -> None:
     tables, polls, per_poll = 200, 20, 400
-    lanes = Lanes(16, max_records=600, max_bytes=BIG, work_stealing=True, clock=time.monotonic)
+    lanes = Lanes(LanesRule(count=16, max_records=600, max_bytes=BIG, work_stealing=True), time.monotonic)
     units = [
         unit(f"t{n}", lane=n % 16, batch={"max_records": 7, "max_wait": 0.002 * (n % 2)})
         for n in range(tables)
@@ -240,8 +241,8 @@ def test_a_timer_goes_with_the_batch_that_it_was_set_for(clock: Clock) -> None:
         assert work.records == 2
         lanes.finish(0, work)
         clock.now += 0.001
-    assert len(timers._heap) < 100
-    assert list(timers.waiting()) == [waits]
+    assert len(timers._units) == 1
+    assert list(timers.gathering()) == [waits]
     clock.now += 3600
     work = lanes.take(0)
     assert work is not None

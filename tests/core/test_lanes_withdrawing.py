@@ -9,6 +9,7 @@ import pytest
 from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import BIG, Source, closed, lanes_of, offsets, taken
 
+from worker.configuration import LanesRule
 from worker.lanes.lanes import Lanes
 
 
@@ -43,7 +44,7 @@ def test_withdrawing_tells_which_tables_still_run_of_the_partition(clock: Clock)
 
 
 def test_withdrawing_waits_until_running_batches_end() -> None:
-    lanes = Lanes(1, max_records=BIG, max_bytes=BIG, work_stealing=True, clock=time.monotonic)
+    lanes = Lanes(LanesRule(count=1, max_records=BIG, max_bytes=BIG, work_stealing=True), time.monotonic)
     source = Source(lanes)
     table = unit("a")
     source.offer((table, 1))
@@ -98,10 +99,10 @@ def test_it_is_no_dead_end_when_what_had_no_room_left_with_its_partition(clock: 
     staying.offer((bad, 3))
     lanes.halt(0, taken(lanes, 0), "it cannot be")
     assert not leaving.offer((other, 2))
-    assert lanes.dead_end()
+    assert lanes.seen.dead_end()
     lanes.withdraw([bad, other], closed(leaving.assignment), 0.0)
-    assert not lanes.dead_end()
-    assert not lanes.pressed
+    assert not lanes.seen.dead_end()
+    assert not lanes.seen.pressed
 
 
 def test_what_stays_of_a_delivery_that_had_no_room_is_no_dead_end_if_it_fits(clock: Clock) -> None:
@@ -113,8 +114,8 @@ def test_what_stays_of_a_delivery_that_had_no_room_is_no_dead_end_if_it_fits(clo
     records = [[record(0), record(1)], [record(3)]]
     pieces = [chunk(of, made) for of, made in zip((leaving, staying), records, strict=True)]
     assert not lanes.offer(delivery(*((other, piece) for piece in pieces)))
-    assert lanes.dead_end()
+    assert lanes.seen.dead_end()
     lanes.withdraw([bad, other], closed(leaving), 0.0)
-    assert lanes.pressed
-    assert not lanes.dead_end()
+    assert lanes.seen.pressed
+    assert not lanes.seen.dead_end()
     assert lanes.wait_for_space(0.0)

@@ -63,8 +63,8 @@ class Member:
 
     def poll(self) -> None:
         """What the fetcher does in one round."""
-        self.parts.fetcher.gate.look(self.parts.lanes._clock())
-        self.parts.fetcher.receiver.receive(self.parts.consumer.consume(100, 0.1))
+        self.parts.gate.between_polls(self.parts.lanes._clock())
+        self.parts.receiver.receive(self.parts.consumer.consume(100, 0.1))
 
     def named(self) -> str | None:
         """The window that the file's checkpoint counts on."""
@@ -191,7 +191,7 @@ def test_a_tracker_that_counts_anew_and_a_topic_made_anew_have_windows_of_their_
     assignment.restart_at(7)
     assert former.window is None, "what it counted is of other records"
     windows.append(assignment.tracker.window)
-    new = first.parts.rebalancer.succeed(assignment, "another-id")
+    new = first.parts.new_assignments.succeed(assignment, "another-id")
     windows.append(new.tracker.window)
     assert len(set(windows)) == 3
     assert assignment.tracker.window is None
@@ -204,8 +204,8 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     assert assignment.start.offset == "earliest"
     assert first.named() is None
     handed: list[str | None] = []
-    hand_over = first.parts.fetcher.receiver._hand_over
-    first.parts.fetcher.receiver._hand_over = lambda *given, **named: (  # type: ignore[method-assign]
+    hand_over = first.parts.backpressure.hand_over
+    first.parts.backpressure.hand_over = lambda *given, **named: (  # type: ignore[method-assign]
         handed.append(first.named()),
         hand_over(*given, **named),
     )[1]
@@ -234,8 +234,8 @@ def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
     for _ in range(10):
         other.poll()
         other.parts.committer.commit()
-    assert other.parts.lanes.queued == 0
-    assert other.parts.fetcher.pauses.why(assignment) == "first_commit"
+    assert other.parts.lanes.seen.queued == 0
+    assert other.parts.pauses.why(assignment) == "first_commit"
     assert "Timed out" in (other.parts.committer.status().last_error or "")
     if first == "known":
         after = Member(mock_servers, left)
@@ -244,8 +244,8 @@ def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
         after.parts.consumer.close()
     other.parts.kafka.attach(other.parts.consumer)
     other.fetch()
-    assert other.parts.lanes.queued == RECORDS
-    assert other.parts.fetcher.pauses.why(assignment) is None
+    assert other.parts.lanes.seen.queued == RECORDS
+    assert other.parts.pauses.why(assignment) is None
 
 
 def test_a_first_commit_that_is_not_taken_is_told_and_is_over_by_itself(members: list[Member]) -> None:
@@ -254,7 +254,7 @@ def test_a_first_commit_that_is_not_taken_is_told_and_is_over_by_itself(members:
     consumer = member.parts.consumer
     member.parts.kafka.attach(cast(Any, NoAnswers(consumer, arrive=False)))
     member.come()
-    while not member.parts.fetcher.gate:
+    while not member.parts.gate:
         member.poll()
     member.poll()
     member.parts.committer.commit()
@@ -267,8 +267,8 @@ def test_a_first_commit_that_is_not_taken_is_told_and_is_over_by_itself(members:
         member.poll()
     assert [(line["event"], line["partitions"]) for line in logged] == [("first_commit_missing", ["t[0]"])]
     (waiting,) = member.parts.assignments.current()
-    assert member.parts.fetcher.gate.uncommitted_seconds(waiting, clock.now) > 5
+    assert member.parts.gate.uncommitted_seconds(waiting, clock.now) > 5
     member.parts.kafka.attach(consumer)
     member.fetch()
     member.poll()
-    assert member.parts.fetcher.gate.uncommitted_seconds(waiting, clock.now) == 0
+    assert member.parts.gate.uncommitted_seconds(waiting, clock.now) == 0

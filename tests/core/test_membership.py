@@ -125,13 +125,13 @@ def test_it_is_told_once_and_when_it_is_over(lanes: Lanes, membership: Membershi
     membership.confirmed(clock.now)
     with capture_logs() as logged:
         clock.now += 10 * SESSION
-        membership.look(clock.now)  # nothing waits for it
+        membership.between_polls(clock.now)  # nothing waits for it
         assert not logged
         Source(lanes).offer((unit("a"), 1))
-        membership.look(clock.now)
-        membership.look(clock.now)
+        membership.between_polls(clock.now)
+        membership.between_polls(clock.now)
         membership.confirmed(clock.now)
-        membership.look(clock.now)
+        membership.between_polls(clock.now)
     assert [line["event"] for line in logged] == ["membership_unconfirmed", "membership_confirmed_again"]
     assert logged[0]["seconds"] == 10 * SESSION
 
@@ -139,12 +139,12 @@ def test_it_is_told_once_and_when_it_is_over(lanes: Lanes, membership: Membershi
 def test_how_long_batches_wait_for_it_is_known(lanes: Lanes, membership: Membership, clock: Clock) -> None:
     membership.confirmed(clock.now)
     clock.now += 10 * SESSION
-    membership.look(clock.now)
+    membership.between_polls(clock.now)
     assert membership.held_seconds(clock.now) == 0  # none waits
     Source(lanes).offer((unit("a"), 1))
-    membership.look(clock.now)
+    membership.between_polls(clock.now)
     clock.now += 7
-    membership.look(clock.now)
+    membership.between_polls(clock.now)
     assert membership.held_seconds(clock.now) == 7
     membership.confirmed(clock.now - 2 * SESSION)  # was sent too long ago
     assert membership.held_seconds(clock.now) == 7

@@ -25,8 +25,10 @@ def test_what_waits_for_its_place_in_the_source_s_order_is_bounded_anew(tmp_path
         checkpoint={"directory": str(tmp_path)},
     )
     components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
-    order = components.fetcher._order
+    order = components.order
     assert order is not None
     before = order._max_bytes
-    components.fetcher.bound(10_000, 64 << 20)
+    lanes = settings.lanes.model_copy(update={"max_bytes": 64 << 20})
+    for stage in components.stages:
+        stage.adopt(settings.model_copy(update={"lanes": lanes}))
     assert (before, order._max_bytes) == (1 << 30, 16 << 20)

@@ -101,7 +101,7 @@ def test_commits_go_on_while_the_fetcher_waits_for_room(make_components: Make) -
     components.fetcher.start()
     components.committer.start()
     try:
-        until(lambda: components.lanes.pressed)
+        until(lambda: components.lanes.seen.pressed)
         assignment = components.assignments.get(*PLACE)
         assert assignment is not None
         work = components.lanes.take(0)
@@ -109,7 +109,7 @@ def test_commits_go_on_while_the_fetcher_waits_for_room(make_components: Make) -
         work.finish_records(1)
         assert any(components.committer.commit() for _ in range(5))  # one may meet the rebalance's end
         assert assignment.committed == 1
-        assert components.lanes.pressed
+        assert components.lanes.seen.pressed
     finally:
         components.committer.stop()
         components.fetcher.close()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from building import TOPIC, record
+from building import assignment, record
 from confluent_kafka import Consumer
 
-from offsets.types import TopicPartition
 from worker.fetching.polling.polls import Polls
 
 
@@ -25,10 +24,10 @@ class Giving:
 
 def test_records_of_a_partition_that_leaves_in_the_call_that_brings_them_are_not_kept() -> None:
     """Routed under a later assignment, they would pass for fetched, and what lies before them, too."""
-    consumer = Giving()
+    consumer, leaving = Giving(), assignment(0)
     polls = Polls(cast(Consumer, consumer), 100, 1000)
     polls.stay(0)
-    consumer.meanwhile = lambda: polls.leave({TopicPartition(TOPIC, 0)})
+    consumer.meanwhile = lambda: polls.revoked([leaving])
     polls.stay(0)
     assert [[m.offset() for m in poll] for poll in polls.waiting] == [[7], [7]]
     consumer.meanwhile = lambda: None

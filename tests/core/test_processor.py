@@ -153,7 +153,7 @@ def test_stop_worker_ends_it_after_the_other_handlers_returned(place: int) -> No
     assert [str(error) for error in stage.errors] == ["the JVM is gone"]
     assert len(slow.calls) == 2
     assert stage.checkpoint() == Checkpoint(0)
-    assert not stage.lanes.running()
+    assert not stage.lanes.seen.running()
 
 
 @pytest.mark.parametrize("handlers", [1, 2])
@@ -219,4 +219,4 @@ def test_a_handler_that_runs_when_the_worker_stops_goes_on_to_its_end() -> None:
     go_on.set()
     stage.processors[0].join(10)
     assert stage.checkpoint() == Checkpoint(3)
-    assert not stage.lanes.running()
+    assert not stage.lanes.seen.running()

@@ -152,5 +152,5 @@ def test_a_worker_that_stops_does_not_wait_for_the_target() -> None:
     table = unit("orders", Scripted(target), retry={"initial_delay": 60.0})
     stage.offer((table, range(3)))
     stage.run(until=waiting(table))
-    assert not stage.lanes.running()
+    assert not stage.lanes.seen.running()
     assert stage.checkpoint() == Checkpoint(0)

@@ -13,10 +13,14 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
 from worker.fetching.held_records import HeldRecords
+from worker.fetching.polling.arrivals import Arrivals
 from worker.fetching.receiving import Receiver
 from worker.fetching.source_order import SourceOrder
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import LogPosition, Record
+from worker.partitions.pausing import Pauses
+from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
 
 
@@ -51,25 +55,50 @@ class Site:
             each.in_kafka = Checkpoint(0)
         assignments = Assignments()
         assignments.add([self.rows, self.ddl])
-        order = None
+        pauses = Pauses(Mock(), assignments)
+        self.lost: list[tuple[Assignment, int]] = []
+        gate = HeldRecords(
+            pauses,
+            assignments,
+            commit=Mock(),
+            lose=lambda of, count, _why: self.lost.append((of, count)) if count else None,
+            clock=Clock(),
+        )
+        self.stages: list[Stage] = [gate, Arrivals(Mock())]
         if max_bytes is not None:
             order = SourceOrder(
-                lambda topic: topic == "ddl", high=lambda _: None, max_bytes=max_bytes, clock=Clock()
+                lambda topic: topic == "ddl",
+                high=lambda _: None,
+                pauses=pauses,
+                is_damaged=lambda _: False,
+                max_bytes=max_bytes,
+                clock=Clock(),
             )
-            order.watch([self.rows, self.ddl])
-        parts = dict.fromkeys(("refetching", "lanes", "errors", "metrics", "standstill"))
+            order.assigned([self.rows, self.ddl])
+            self.stages.append(order)
+        polls = SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)
         self.receiver = Receiver(
-            assignments=assignments,
-            router=cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
-            order=order,
-            gate=HeldRecords(Mock(), assignments, Mock()),
-            pauses=Mock(),
-            max_ahead=cast(Any, MaxAhead()),
-            polls=cast(Any, SimpleNamespace(size=SimpleNamespace(records=500), some_revoked=False)),
-            backlog=cast(Any, ()),
-            clock=Clock(),
-            **{name: cast(Any, Mock()) for name in parts},
+            self.stages,
+            assignments,
+            cast(Any, SimpleNamespace(route=self.route, let_go=Mock())),
+            cast(Any, SimpleNamespace(backlog=(), lanes=Mock(), polls=polls)),
+            Clock(),
         )
+        self.refetching = Refetching(
+            Mock(),
+            assignments,
+            pauses,
+            Mock(),
+            cast(Any, SimpleNamespace(succeed=self.succeed)),
+            stages=self.stages,
+            flush_all=self.receiver.flush,
+            clock=Clock(),
+        )
+
+    def succeed(self, old: Assignment, topic_id: str) -> Assignment:
+        assert (old, topic_id) == (self.rows, "other")
+        self.routed.append(("anew", 0))
+        return Assignment(self.rows.partition, 2, self.rows.start, cast(Any, self.format))
 
     def route(self, assignment: Assignment, records: list[Record], _delivery: object) -> None:
         self.routed += [(assignment.partition.topic, int(each.value() or b"")) for each in records]
@@ -81,14 +110,6 @@ class Site:
                 for place in places
             ]
         )
-
-
-class MaxAhead:
-    def __bool__(self) -> bool:
-        return False
-
-    def came(self, _routed: object) -> None:
-        pass
 
 
 def test_nothing_is_given_up_for_lack_of_a_partition_that_waits_for_a_schema() -> None:
@@ -112,17 +133,10 @@ def test_a_partition_that_brought_what_waits_is_not_asked_for_it_again() -> None
     assert site.rows.asked is None
 
 
-def began_anew(site: Site) -> Any:
-    """Have the topic of the rows made anew. Returns what the new assignment was asked for with."""
-
-    def new(*_: object) -> Assignment:
-        site.routed.append(("anew", 0))
-        return Assignment(site.rows.partition, 2, site.rows.start, cast(Any, site.format))
-
-    begin = Mock(side_effect=new)
-    site.receiver.refetching.begin_anew = begin  # type: ignore[method-assign]
-    site.receiver.begin_anew([(site.rows, "other")])
-    return begin.call_args.args
+def began_anew(site: Site) -> list[tuple[Assignment, int]]:
+    """Have the topic of the rows made anew. Returns what was told as lost."""
+    site.refetching.begin_anew(site.rows, "other")
+    return site.lost
 
 
 def test_records_that_wait_for_a_first_commit_are_handled_though_their_topic_is_gone() -> None:
@@ -131,14 +145,14 @@ def test_records_that_wait_for_a_first_commit_are_handled_though_their_topic_is_
     site.rows.in_kafka = None
     site.receive("rows", 50, 51)
     assert site.routed == []
-    assert began_anew(site) == (site.rows, "other", 0)
+    assert began_anew(site) == []
     assert site.routed == [("rows", 50), ("rows", 51), ("anew", 0)]
 
 
 def test_records_that_wait_for_a_schema_when_their_topic_is_gone_are_counted() -> None:
     site = Site()
     site.receive("rows", 50, 5, 51)
-    assert began_anew(site) == (site.rows, "other", 2)
+    assert began_anew(site) == [(site.rows, 2)]
     assert site.routed == [("rows", 50), ("anew", 0)]
     site.format.unknown = 0
     site.receive("rows")

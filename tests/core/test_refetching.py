@@ -152,7 +152,7 @@ def test_a_partition_whose_offsets_kafka_does_not_tell_holds_up_no_other(
     components.assignments.add([gone])
     places = [confluent_kafka.TopicPartition("t", 0, 0), confluent_kafka.TopicPartition("t", 99, 50)]
     components.consumer.incremental_assign(places)
-    in_vain = threading.Timer(5, components.rebalancer.starts._stopping.set)
+    in_vain = threading.Timer(5, components.rebalancer.starts.stopping.set)
     in_vain.start()
     with capture_logs() as logged:
         components.refetching.out_of_range(gone, out_of_range("not available on the broker"))

@@ -12,7 +12,7 @@ from worker.fetching.requests import Requests
 def test_what_nobody_waits_for_any_more_is_never_done() -> None:
     requests, done = Requests(), threading.Event()
     assert not requests.ask(done.set, give_up=lambda: True)
-    requests.serve()
+    requests.between_polls(0.0)
     assert not done.is_set()
 
 
@@ -30,7 +30,7 @@ def test_what_is_begun_is_waited_for_to_its_end() -> None:
     answers: list[bool] = []
     asking = threading.Thread(target=lambda: answers.append(requests.ask(do, give_up=give_up)))
     asking.start()
-    serving = threading.Thread(target=lambda: [requests.serve() for _ in iter(begun.is_set, True)])
+    serving = threading.Thread(target=lambda: [requests.between_polls(0.0) for _ in iter(begun.is_set, True)])
     serving.start()
     assert begun.wait(60)
     stops.clear()
@@ -46,7 +46,7 @@ def test_what_it_raises_is_raised_where_it_was_asked_for() -> None:
 
     def serve() -> None:
         while not over.is_set():
-            requests.serve()
+            requests.between_polls(0.0)
 
     serving = threading.Thread(target=serve)
     serving.start()

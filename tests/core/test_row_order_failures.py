@@ -31,9 +31,9 @@ def test_a_halted_shard_stops_its_own_rows_until_a_barrier_stops_the_table(clock
     offered(lanes, table, ddl(5), of=of, alone=True)
     offered(lanes, table, rows(6, 7), of=of)
     assert handled(lanes) == []
-    assert not lanes.dead_end(), "nothing waits for room"
+    assert not lanes.seen.dead_end(), "nothing waits for room"
     assert not lanes.offer(delivery((table, chunk(of, [rows(n, n) for n in range(7, 12)]))))
-    assert lanes.dead_end()
+    assert lanes.seen.dead_end()
 
 
 def test_a_failed_shard_is_tried_again_while_the_others_go_on(clock: Clock) -> None:
@@ -62,7 +62,7 @@ def test_a_partition_that_leaves_takes_its_rows_out_of_the_shards(clock: Clock) 
     done(lanes, work)
     stays = staying in {piece.assignment for piece in work.chunks}
     assert handled(lanes) == ([] if stays else [[0]])
-    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.spread_bytes == 0
+    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.room.spread == 0
     assert leaving.tracker.checkpoint() != Checkpoint(3), "what was dropped is not finished"
 
 
@@ -78,7 +78,7 @@ def test_a_batch_whose_partition_left_while_it_was_decoded_is_not_spread(clock: 
     [left] = handled(lanes) or [[]]
     assert left == [0]
     assert staying.tracker.checkpoint() == Checkpoint(1)
-    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.spread_bytes == 0
+    assert lanes.lanes[0].records == lanes.lanes[0].bytes == lanes.room.spread == 0
 
 
 def test_a_row_behind_a_shared_record_of_a_partition_that_left_does_not_count_though_it_ran_on(

@@ -65,7 +65,7 @@ def test_a_record_of_several_rows_is_finished_with_the_last_of_them_and_what_com
         assert (lanes.lanes[0].records > 0) == (lane < 2)
     assert counts == [0, 0, 2], "after a crash row 1 would come in its old state, so it must come again"
     assert of.tracker.checkpoint() == Checkpoint(2)
-    assert lanes.lanes[0].bytes == lanes.spread_bytes == 0
+    assert lanes.lanes[0].bytes == lanes.room.spread == 0
 
 
 def test_a_record_without_rows_is_finished_when_it_is_spread(clock: Clock) -> None:
@@ -189,9 +189,9 @@ def test_no_more_than_a_share_of_the_bytes_is_decoded_ahead_but_a_batch_of_each_
     offered(lanes, other, rows(34, 1), of=of)
     assert other.state is UnitState.READY, "a table that has less than a batch may go on"
     while busy.state is UnitState.WAITING_FOR_OTHERS:
-        assert lanes.spread_bytes >= 10 * size
+        assert lanes.room.spread >= 10 * size
         stepped(lanes)
-    assert 9 * size <= lanes.spread_bytes < 10 * size
+    assert 9 * size <= lanes.room.spread < 10 * size
     assert {offset for batch in handled(lanes) for offset in batch} >= set(range(22, 35))
     assert of.tracker.checkpoint() == Checkpoint(35)
 

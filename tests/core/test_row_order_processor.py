@@ -67,7 +67,7 @@ def test_every_row_reaches_its_handler_once_and_each_rows_changes_in_order() -> 
     assert sum(map(len, order.values())) == 2000
     assert stage.checkpoint() == Checkpoint(1000)
     assert finished(table) == 1000
-    assert stage.lanes.queued == 0
+    assert stage.lanes.seen.queued == 0
 
 
 def test_one_hot_table_keeps_all_processors_busy() -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 from captured import CapturedRecord
-from confluent_kafka import Message
 
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
@@ -44,7 +43,7 @@ def begun(format_: Debezium) -> Assignment:
     return made
 
 
-END = cast(Message, object())
+END = 7
 
 
 @pytest.fixture
@@ -54,7 +53,9 @@ def pauses() -> Pauses:
 
 @pytest.fixture
 def gate(pauses: Pauses) -> HeldRecords:
-    return HeldRecords(cast(Any, pauses), Assignments(), lambda: None)
+    return HeldRecords(
+        cast(Any, pauses), Assignments(), commit=lambda: None, lose=lambda *_: None, clock=lambda: 0.0
+    )
 
 
 @pytest.fixture
@@ -87,13 +88,13 @@ def test_what_follows_a_record_that_waits_waits_too_though_it_is_known(
 def test_the_end_of_a_partition_is_told_after_what_is_held_of_it(
     gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
-    assert not gate.keeps_end(assignment, END)
+    assert gate.ended(assignment, END)
     gate.add(assignment, values(b"b"))
-    assert gate.keeps_end(assignment, END)
+    assert not gate.ended(assignment, END)
     assert gate.ends() == []
     cast(Reading, assignment.format).known.add(b"b")
     assert len(list(gate.due())) == 1
-    assert gate.ends() == [END]
+    assert gate.ends() == [(assignment, END)]
     assert gate.ends() == []
     assert not gate
     assert pauses.told[-1] == set()
@@ -101,7 +102,7 @@ def test_the_end_of_a_partition_is_told_after_what_is_held_of_it(
 
 def test_an_end_that_something_followed_is_none(gate: HeldRecords, assignment: Assignment) -> None:
     gate.add(assignment, values(b"b"))
-    assert gate.keeps_end(assignment, END)
+    assert not gate.ended(assignment, END)
     gate.add(assignment, values(b"b"))
     cast(Reading, assignment.format).known.add(b"b")
     [(_, records)] = gate.due()
@@ -113,7 +114,7 @@ def test_what_is_held_of_a_partition_that_left_is_forgotten(
     gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
     gate.add(assignment, values(b"b"))
-    gate.forget([assignment])
+    gate.revoked([assignment])
     cast(Reading, assignment.format).known.add(b"b")
     assert list(gate.due()) == []
     assert pauses.told == [{assignment}, set()]

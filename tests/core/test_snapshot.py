@@ -17,6 +17,7 @@ from row_building import rows
 from table_stage import TableStage
 
 from worker.fetching.routing import Router
+from worker.lanes.snapshot import snapshot
 from worker.running.components import Components
 from worker.running.status_report import SHOWN_TABLES, StatusReport
 from worker.units.delivery import Delivery
@@ -34,7 +35,7 @@ def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_
     stage.one_each("running", "queued")
     running = stage.take(1)
     assert running is not None
-    view = stage.lanes.snapshot(stage.book.all(), 5)
+    view = snapshot(stage.lanes.seen, stage.book.all(), 5)
     found = [(each.unit.table.name, each.state) for each in view.tables]
     assert found[0] == ("halted", "blocked")
     other = {"running", "queued"} - {running.unit.table.name}
@@ -42,10 +43,10 @@ def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_
     assert found[3:] == [("idle99", "idle"), ("idle98", "idle")]
     assert (view.blocked, view.halted) == (1, 1)
     assert sum(records for _, records in view.finished) == 100
-    view = stage.lanes.snapshot(stage.book.all(), 1)
+    view = snapshot(stage.lanes.seen, stage.book.all(), 1)
     assert [each.unit.table.name for each in view.tables] == ["halted"]
     assert sorted(chunk.messages[0].offset() for chunk in view.further) == [101, 102]
-    assert stage.lanes.halted() == ["shop.halted"]
+    assert stage.lanes.seen.halted() == ["shop.halted"]
 
 
 def test_tables_that_wait_for_a_target_are_told_from_those_that_failed_for_good() -> None:
@@ -61,7 +62,7 @@ def test_tables_that_wait_for_a_target_are_told_from_those_that_failed_for_good(
             stage.lanes.halt(0, work, "for good")
     stage.one_each("t0", "t0", "t2", "works")
     for shown in (1_000, 1):
-        view = stage.lanes.snapshot(stage.book.all(), shown)
+        view = snapshot(stage.lanes.seen, stage.book.all(), shown)
         assert (view.blocked, view.halted) == (3, 1)
         assert view.blocked_records == 6, "the three that failed, and what came behind two of them"
 
@@ -80,9 +81,9 @@ def test_however_many_tables_are_busy_the_lock_is_held_for_few_of_them_at_a_time
             stage.lanes.give_back(0, work, delay=1e6)
     else:
         stage.one_each(*(f"t{number}" for number in range(100)))
-    counting = Counting(stage.lanes._lock)
-    stage.lanes._lock = counting  # type: ignore[assignment]  # the part that is used
-    view = stage.lanes.snapshot(stage.book.all(), 1_000)
+    counting = Counting(stage.lanes.lock)
+    stage.lanes.seen.lock = counting  # type: ignore[assignment]  # the part that is used
+    view = snapshot(stage.lanes.seen, stage.book.all(), 1_000)
     held = [chunk for each in view.tables for part in each.parts for chunk in part.held()]
     assert sorted(message.offset() for chunk in held for message in chunk.messages) == list(range(100))
     assert 10 <= counting.times <= 20
@@ -185,8 +186,8 @@ def test_a_million_table_names_take_bounded_memory_and_are_told_of_at_once(tmp_p
             components.lanes.finish(0, work)
         of.tracker.checkpoint()
     assert resident() - before < 200 * 2**20
-    timed = Timed(components.lanes._lock)
-    components.lanes._lock = timed  # type: ignore[assignment]  # the part that is used
+    timed = Timed(components.lanes.lock)
+    components.lanes.lock = components.lanes.seen.lock = timed  # type: ignore[assignment]  # the part that is used
     for tell in (lambda: generate_latest(components.metrics.registry), lambda: msgspec.json.encode(report())):
         begin = time.thread_time()
         tell()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,8 @@ from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.fetching.source_order import SourceOrder
 from worker.formats.interface import LogPosition, Record, Route, Skip
-from worker.units.assigned_partition import Assignment
+from worker.partitions.pausing import Pauses
+from worker.units.assigned_partition import Assignment, Assignments
 
 
 @dataclass
@@ -86,18 +88,20 @@ class Bench:
         self.order = SourceOrder(
             lambda topic: topic == "ddl",
             high=self.highs.get,
+            pauses=Pauses(Mock(), Assignments()),
+            is_damaged=lambda _: False,
             max_bytes=self.max_bytes,
             clock=lambda: self.now,
             grace=0.1,
         )
-        self.order.watch(self.inputs)
+        self.order.assigned(self.inputs)
 
     def add(self, number: int, *records: Logged) -> None:
         self.take(self.order.add(self.inputs[number], list(records)))  # type: ignore[arg-type]  # the part that is read
 
     def end(self, number: int, offset: int) -> bool:
         self.highs[self.inputs[number]] = offset
-        return self.order.at_end(self.inputs[number], offset)
+        return self.order.ended(self.inputs[number], offset)
 
     def due(self) -> list[int | None]:
         before = len(self.out)
@@ -188,9 +192,9 @@ def test_other_sources_do_not_wait_for_each_other() -> None:
 def test_formats_without_ddl_topics_pass_at_once() -> None:
     bench = Bench()
     plain = Assignment(TopicPartition("plain", 0), 1, Start(0, (), "initial", "for the test"), object())  # type: ignore[arg-type]  # a format without places
-    bench.order.watch([plain])
+    bench.order.assigned([plain])
     assert bench.order.add(plain, ["any"]) == [(plain, ["any"])]  # type: ignore[list-item]  # never looked at
-    assert bench.order.at_end(plain, 5)
+    assert bench.order.ended(plain, 5)
 
 
 def test_ddl_is_learned_before_anything_later_goes_on() -> None:
@@ -224,10 +228,10 @@ def test_an_end_told_before_later_records_is_none() -> None:
 def test_what_left_is_forgotten_and_holds_nobody_up() -> None:
     bench = Bench()
     bench.add(1, Logged(0, 10))
-    bench.order.forget([bench.inputs[0]])
+    bench.order.revoked([bench.inputs[0]])
     assert bench.due() == [10]
     bench.add(1, Logged(1, 11))
-    bench.order.forget([bench.inputs[1]])
+    bench.order.revoked([bench.inputs[1]])
     assert not bench.order
     assert bench.due() == []
 
@@ -262,7 +266,7 @@ def test_a_partition_that_is_paused_itself_is_waited_for_whatever_is_held() -> N
 def test_all_of_one_partition_can_be_let_go() -> None:
     bench = Bench()
     bench.add(1, Logged(0, 10), Logged(1, 20))
-    bench.take(bench.order.let_go(bench.inputs[1]))
+    bench.take(bench.order.flush(bench.inputs[1], again=False))
     assert [record.place for _, record in bench.out] == [10, 20]
     assert not bench.order
 
@@ -310,7 +314,7 @@ def test_however_it_is_fetched_every_barrier_keeps_its_place(
 def test_a_partition_whose_offsets_begin_anew_is_known_to_be_read_to_its_end() -> None:
     bench = Bench()
     bench.add(0, Logged(at=50, place=1, ddl=True))
-    bench.take(bench.order.let_go(bench.inputs[0]))  # its topic was made anew
+    bench.take(bench.order.flush(bench.inputs[0], again=False))  # its topic was made anew
     assert bench.end(0, 3)
     bench.add(1, Logged(at=0, place=5))
     bench.now += 1

@@ -10,11 +10,12 @@ from row_stepping import begun, handled
 from table_stage import TableStage
 
 from worker.lanes.lanes import Lanes
+from worker.lanes.snapshot import snapshot
 from worker.units.unit import Unit
 
 
 def standing(lanes: Lanes, *units: Unit, shown: int = 1_000) -> tuple[int, bool]:
-    view = lanes.snapshot(units, shown, stuck_after=300)
+    view = snapshot(lanes.seen, units, shown, stuck_after=300)
     return view.blocked_records, view.held_up
 
 

@@ -30,15 +30,23 @@ from structlog.testing import capture_logs
 
 from offsets.restore import Start
 from offsets.types import TopicPartition
+from worker.fetching.standstill import Standstill
 from worker.formats.registry import get
 from worker.local.broker import Broker
 from worker.local.broker_settings import free_port
+from worker.partitions.stage import Failure
 from worker.running.components import Components
 from worker.running.worker import Worker
 from worker.units.assigned_partition import Assignment
 
 PATIENCE = 90
 """Seconds: a minute, and what passes before the partition is looked at at all."""
+
+
+def tell_error(
+    watch: Standstill, assignment: Assignment, error: KafkaError, offset: int | None = None
+) -> None:
+    watch.failed(Failure(error, assignment.partition.topic, assignment, offset))
 
 
 class Watched:
@@ -60,7 +68,9 @@ class Watched:
         )
         self.components = Components(settings, clock=self.clock, fail=pytest.fail, stop=threading.Event())
         self.consumer = self.components.consumer
-        self.watch = self.components.fetcher.standstill
+        self.watch = self.components.standstill
+        self.hindered = False
+        self.watch.is_hindered = lambda: self.hindered
         start = Start(0, (), "kafka", "")
         self.assignments = [
             Assignment(TopicPartition(topic, number), 1, start, get("canal")) for number in range(2)
@@ -86,9 +96,9 @@ class Watched:
                 assignment.consumed += 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 assignment.tracker.reach(offset)
-                self.watch.read_to_end(assignment, offset)
+                self.watch.ended(assignment, offset)
             else:
-                self.watch.refused(assignment, error, offset)
+                tell_error(self.watch, assignment, error, offset)
 
     def read_all(self, records: int) -> None:
         end = time.monotonic() + 10
@@ -107,12 +117,14 @@ class Watched:
         """So many seconds pass; returns what was logged in them."""
         with capture_logs() as logged:
             for _ in range(seconds):
-                self.watch.look(self.clock.now, hindered=True)
+                self.hindered = True
+                self.watch.between_polls(self.clock.now)
+                self.hindered = False
                 self.clock.now += self.held
-                self.watch.look(self.clock.now)
+                self.watch.between_polls(self.clock.now)
                 self.clock.now += 1 - self.held
                 meanwhile()
-                self.watch.look(self.clock.now)
+                self.watch.between_polls(self.clock.now)
         self.logged = logged
         return [line["event"] for line in logged if line["log_level"] != "debug"]
 
@@ -246,9 +258,9 @@ def test_a_partition_that_is_not_read_for_a_reason_is_no_standstill(
         if reason == "the lanes are full":
             watched.held = 1
         elif reason == "it is ahead of others":
-            watched.components.fetcher.pauses.single("ddl_topics", [watched.assignments[1]])
+            watched.components.pauses.single("ddl_topics", [watched.assignments[1]])
         else:
-            watched.watch.refused(watched.assignments[1], NO_LEADER)
+            tell_error(watched.watch, watched.assignments[1], NO_LEADER)
 
     assert "standstill" not in watched.wait(3 * PATIENCE, hinder)
     assert watched.seconds() == [0, 0]
@@ -258,7 +270,7 @@ def test_an_error_explains_for_a_while_only_that_nothing_comes(watched: Watched,
     forget_one(watched)
     send(1)
     watched.wait(1)
-    watched.watch.refused(watched.assignments[1], NO_LEADER)
+    tell_error(watched.watch, watched.assignments[1], NO_LEADER)
     assert watched.wait(PATIENCE) == []
     assert watched.wait(PATIENCE) == ["standstill"]
 
@@ -268,7 +280,7 @@ def test_an_error_that_lasts_is_known_though_it_explains_that_nothing_comes(
 ) -> None:
     forget_one(watched)
     send(1)
-    watched.wait(PATIENCE, lambda: watched.watch.refused(watched.assignments[1], NO_LEADER))
+    watched.wait(PATIENCE, lambda: tell_error(watched.watch, watched.assignments[1], NO_LEADER))
     told = watched.watch.error(watched.assignments[1])
     assert told is not None
     assert (told.code, told.unreadable) == ("LEADER_NOT_AVAILABLE", False)
@@ -285,7 +297,7 @@ def test_an_error_that_does_not_mend_by_itself_excuses_no_standstill_and_fails_n
     forget_one(watched)
     send(1)
     bad = KafkaError(KafkaError._BAD_COMPRESSION)
-    refuse = lambda: watched.watch.refused(watched.assignments[1], bad, 1)  # noqa: E731
+    refuse = lambda: tell_error(watched.watch, watched.assignments[1], bad, 1)  # noqa: E731
     assert watched.wait(2 * PATIENCE, refuse) == ["standstill"]
     assert watched.seconds()[1] >= 60
     assert watched.watch.reason is None, "a restart of the worker helps nobody"
@@ -297,8 +309,8 @@ def test_an_error_that_does_not_mend_by_itself_excuses_no_standstill_and_fails_n
 
 def test_what_follows_from_a_damaged_batch_does_not_hide_it(watched: Watched) -> None:
     one = watched.assignments[1]
-    watched.watch.refused(one, KafkaError(KafkaError._BAD_MSG), 1)
-    watched.watch.refused(one, KafkaError(KafkaError._NOT_IMPLEMENTED), 5279155862013018150)
+    tell_error(watched.watch, one, KafkaError(KafkaError._BAD_MSG), 1)
+    tell_error(watched.watch, one, KafkaError(KafkaError._NOT_IMPLEMENTED), 5279155862013018150)
     reached = {"next_offset": 5279155862013018151, "rxmsgs": 1}
     for next_offset in (1, 5279155862013018151):
         reached["next_offset"] = next_offset
@@ -365,7 +377,7 @@ class LeaderAway:
 def test_a_partition_that_kafka_does_not_answer_for_hides_no_other(watched: Watched, send: Send) -> None:
     gone = Assignment(TopicPartition(watched.topic, 99), 1, Start(0, (), "kafka", ""), get("canal"))
     watched.components.assignments.add([gone])
-    watched.watch._consumer = LeaderAway(watched.consumer)  # type: ignore[assignment]
+    watched.watch.consumer = LeaderAway(watched.consumer)  # type: ignore[assignment]
     forget_one(watched)
     send(1)
     assert watched.wait(PATIENCE) == ["standstill"]
@@ -387,7 +399,7 @@ def test_an_end_of_a_log_that_was_cut_off_since_hides_nothing_and_is_no_place_to
     watched = Watched(mock_servers, topic, tmp_path)
     watched.read_all(3)
     one = watched.assignments[1]
-    watched.watch.read_to_end(one, 5)  # of what is no more
+    watched.watch.ended(one, 5)  # of what is no more
     watched.wait(1)
     one.restart_at(1)
     watched.components.refetching.restart(one, 1)
@@ -503,8 +515,8 @@ def test_a_worker_with_such_a_partition_is_not_healthy(mock_servers: str, tmp_pa
     worker._start_threads()
     try:
         assert worker.health() is None
-        worker.components.fetcher.standstill.look = lambda now, **_: None  # type: ignore[method-assign]
-        worker.components.fetcher.standstill.reason = "t[1] has not been read for 95 s"
+        worker.components.standstill.between_polls = lambda now: None  # type: ignore[method-assign]
+        worker.components.standstill.reason = "t[1] has not been read for 95 s"
         assert worker.health() == "t[1] has not been read for 95 s"
     finally:
         worker.stop()

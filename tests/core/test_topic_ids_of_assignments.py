@@ -68,7 +68,7 @@ def current(components: Components) -> Assignment:
 
 def look(components: Components, clock: Clock) -> list[tuple[Assignment, str]]:
     clock.now += 5
-    components.refetching.look()
+    components.refetching.between_polls(clock.now)
     return components.refetching.made_anew()
 
 

@@ -37,7 +37,7 @@ def test_nothing_is_fetched_of_a_topic_without_a_format_and_that_is_told(
     [assignment] = parts.assignments.current()
     assert assignment.format is NO_FORMAT
     for _ in range(5):
-        parts.fetcher.receiver.receive(parts.consumer.consume(100, 0.1))
+        parts.receiver.receive(parts.consumer.consume(100, 0.1))
     assert assignment.consumed == 0
     assert assignment.tracker.next_offset is None
     assert worker.status().partitions[0].paused

@@ -56,7 +56,7 @@ def test_who_waits_for_the_lock_behind_others_does_not_look_like_a_slow_handler(
         return now
 
     lanes._clock = read
-    with lanes._lock:
+    with lanes.lock:
         processor = threading.Thread(target=lanes.take, args=(0, work))
         processor.start()
         told.wait(1)

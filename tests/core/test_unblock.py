@@ -70,7 +70,9 @@ def stands(stage: Stage, *units: Unit) -> None:
     """Wait until nothing of these moves any more."""
     still = (UnitState.IDLE, UnitState.HALTED, UnitState.BACKOFF, UnitState.WAITING_FOR_OTHERS)
     stage.wait(
-        lambda: all(m.state in still for each in units for m in each.members()) and not stage.lanes.running()
+        lambda: (
+            all(m.state in still for each in units for m in each.members()) and not stage.lanes.seen.running()
+        )
     )
 
 
@@ -126,7 +128,7 @@ def test_a_record_that_is_not_to_blame_is_handled(start: Start) -> None:
     answer = unblock.ask(0)
     assert (answer.result, answer.letters) == ("handled", [])
     assert "nothing was set aside" in answer.message
-    stage.wait(lambda: not stage.lanes.running() and table.state is UnitState.BACKOFF)
+    stage.wait(lambda: not stage.lanes.seen.running() and table.state is UnitState.BACKOFF)
     assert [offset for offset, _ in handler.applied] == [0]
     assert not stage.counted('binlane_unblocked_records_total{action="skip"} 1.0')
 

@@ -9,7 +9,7 @@ import pytest
 from building import Clock, assignment, chunk, configuration, delivery, record
 from lane_building import taken
 
-from worker.configuration import Configuration
+from worker.configuration import Configuration, LanesRule
 from worker.fetching.backlog import Backlog
 from worker.lanes.lanes import Lanes
 from worker.lanes.schedule import Schedule
@@ -26,7 +26,7 @@ class Site:
         self.handlers = HandlerSet(rules)
         self.handlers.open()
         self.book = TableBook(rules, self.handlers.of)
-        self.lanes = Lanes(1, max_records=1, max_bytes=10**9, work_stealing=True, clock=Clock())
+        self.lanes = Lanes(LanesRule(count=1, max_records=1, max_bytes=10**9, work_stealing=True), Clock())
         self.backlog = Backlog(self.lanes, 1, 10**9)
         self.assignment = assignment()
 
@@ -44,7 +44,7 @@ class Site:
         self.lanes.give_tables(self.book.adopt(now))
 
     def busy(self) -> list[Unit]:
-        return self.book.busy(self.backlog.units, self.lanes.at_rest)
+        return self.book.busy(self.backlog.parts, self.lanes.at_rest)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_table_is_busy_as_long_as_records_of_it_wait_for_room(site: Site) -> N
 def test_a_table_is_busy_between_two_of_its_batches(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks while a processor changes it is answered behind that."""
     b = site.unit("b")
-    site.lanes = Lanes(1, max_records=10, max_bytes=10**9, work_stealing=True, clock=Clock())
+    site.lanes = Lanes(LanesRule(count=1, max_records=10, max_bytes=10**9, work_stealing=True), Clock())
     site.backlog = Backlog(site.lanes, 10, 10**9)
     site.came(b, 0)
     running = taken(site.lanes, 0)

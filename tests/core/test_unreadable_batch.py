@@ -45,7 +45,6 @@ class Site:
             checkpoint={"directory": str(folder)},
         )
         self.parts = Components(settings, clock=lambda: 1.0, fail=pytest.fail, stop=threading.Event())
-        self.fetcher = self.parts.fetcher
         self.format = Reading()
         self.format.unknown = 0
         start = Start(0, (), "initial", "for the test")
@@ -56,7 +55,7 @@ class Site:
         for each in (self.rows, ddl):
             each.in_kafka = Checkpoint(0)
         self.parts.assignments.add([self.rows, ddl])
-        cast(Any, self.fetcher)._order.watch([self.rows, ddl])
+        cast(Any, self.parts.order).assigned([self.rows, ddl])
         self.fails(BAD)
 
     def fails(self, offset: int, topic: str = "rows") -> None:
@@ -64,7 +63,7 @@ class Site:
         self.receive(Message(topic=topic, partition=0, offset=offset, error=error, timestamp=(1, 1)))
 
     def receive(self, *messages: Message) -> None:
-        self.fetcher.receiver.receive(list(messages))
+        self.parts.receiver.receive(list(messages))
 
     def order(self) -> UnblockAnswer:
         asked = UnblockRequest(table="", topic="rows", partition=0, offset=BAD, action="skip", by="ann")
@@ -72,7 +71,7 @@ class Site:
         asking = threading.Thread(target=lambda: answers.append(self.parts.unreadable(asked, "here")))
         asking.start()
         while asking.is_alive():
-            self.fetcher.requests.serve()
+            self.parts.requests.between_polls(0.0)
             asking.join(0.01)
         return answers[0]
 
@@ -108,7 +107,7 @@ def test_it_is_refused_while_records_before_the_batch_wait_for_another_topic(sit
 
 
 def test_it_is_refused_while_a_poll_of_the_partition_is_not_routed(site: Site) -> None:
-    site.fetcher._polls.waiting.append([record(0)])
+    site.parts.backpressure.polls.waiting.append([record(0)])
     refused(site)
 
 
@@ -119,7 +118,7 @@ def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site) -> None:
 
 
 def test_no_row_goes_on_without_definitions_that_cannot_be_read(site: Site) -> None:
-    cast(Any, site.fetcher)._order.bound(0)  # more is held than may be
+    cast(Any, site.parts.order)._bound(0)  # more is held than may be
     site.fails(0, "ddl")
     site.receive(*map(record, range(BAD)))
     assert site.rows.tracker.next_offset == 0

@@ -53,7 +53,7 @@ class Member:
         assignments.remove(self.every())
         start = Start(0, (), "kafka", "")
         assignments.add(Assignment(each, 1, start, get("debezium")) for each in partitions)
-        self.share.changed()
+        self.share.assigned([])
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def member(mock_servers: str, tmp_path: Path) -> Member:
 
 def test_with_all_partitions_or_none_there_is_nothing_to_say(member: Member) -> None:
     with capture_logs() as logged:
-        assert member.share.look(0)
+        assert member.share.may_read(0)
         member.has(member.every())
-        assert member.share.look(1)
+        assert member.share.may_read(1)
     assert member.share.reason is None
     assert not logged
 
@@ -73,34 +73,34 @@ def test_with_all_partitions_or_none_there_is_nothing_to_say(member: Member) -> 
 def test_one_that_never_had_them_all_ends_after_a_minute_and_says_why(member: Member) -> None:
     member.has(member.every()[4:])
     with capture_logs() as logged:
-        assert not member.share.look(100)
-        assert not member.share.look(150)
+        assert not member.share.may_read(100)
+        assert not member.share.may_read(150)
     assert [line["event"] for line in logged] == ["topics_shared"]
     found = logged[0]["found"]
     assert "one worker must have all 8 partitions" in found
     assert "has 4 of them" in found
     assert f"{member.topics[0]}[0]" in found
     with pytest.raises(SharedTopics, match="run one worker in the group"):
-        member.share.look(165)
+        member.share.may_read(165)
 
 
 def test_of_two_that_never_had_them_all_one_ends_first(member: Member) -> None:
     member.has(member.every()[:4])
-    assert not member.share.look(100)
-    assert not member.share.look(165), "the other one, without the first partition, has ended by now"
+    assert not member.share.may_read(100)
+    assert not member.share.may_read(165), "the other one, without the first partition, has ended by now"
     member.has(member.every())
-    assert member.share.look(166)
+    assert member.share.may_read(166)
 
 
 def test_one_that_had_them_all_waits_until_it_has_them_again(member: Member) -> None:
     member.has(member.every())
-    assert member.share.look(100)
+    assert member.share.may_read(100)
     member.has(member.every()[4:])
-    assert not member.share.look(101)
-    assert not member.share.look(1000)
+    assert not member.share.may_read(101)
+    assert not member.share.may_read(1000)
     member.has(member.every())
     with capture_logs() as logged:
-        assert member.share.look(1001)
+        assert member.share.may_read(1001)
     assert [line["event"] for line in logged] == ["has_all_partitions"]
 
 
@@ -111,13 +111,13 @@ def test_nothing_is_read_while_a_topic_with_ddl_is_missing_and_it_goes_on_once_i
     ddl, rows = member.topics
     member.has(each for each in member.every() if each.topic == rows)
     with capture_logs() as logged:
-        assert not member.share.look(100)
-        assert not member.share.look(500), "nobody else has what is missing, so it need not end"
+        assert not member.share.may_read(100)
+        assert not member.share.may_read(500), "nobody else has what is missing, so it need not end"
     assert [line["event"] for line in logged] == ["ddl_topics_missing"]
     assert member.share.reason is not None
     assert f"kafka.ddl_topics names {ddl}, and there is no such topic" in member.share.reason
     member.make(ddl)
     with capture_logs():
-        assert not member.share.look(600), "its partitions have not come yet"
+        assert not member.share.may_read(600), "its partitions have not come yet"
         member.has(member.every())
-        assert member.share.look(601)
+        assert member.share.may_read(601)

@@ -113,7 +113,7 @@ def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
     def alive() -> None:
         if history.reason is not None:
             answers.append((worker.health(), worker.ready()))
-            history._stopping.set()
+            history.stopping.set()
 
     with capture_logs() as logs:
         history.read(alive)
@@ -146,7 +146,7 @@ def test_a_batch_that_cannot_be_read_is_left_out_of_the_definitions(
 
     def alive() -> None:
         if time.monotonic() > latest:
-            history._stopping.set()
+            history.stopping.set()
 
     with capture_logs() as logs:
         assert history.read(alive) == 15

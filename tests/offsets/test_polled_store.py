@@ -59,10 +59,10 @@ def test_the_late_answer_to_an_interrupted_commit_is_not_taken_for_that_to_a_new
 
 def test_only_a_commit_that_is_sent_is_told_as_one_that_kafka_may_hold() -> None:
     """A window of the map remembers the last few: others would push out the one that Kafka takes late."""
-    store, consumer = PolledKafkaStore(deadline=20), Keeping()
-    store.attach(consumer)
     told: list[Mark] = []
-    store.sending = lambda marks: told.extend(marks.values())
+    store = PolledKafkaStore(deadline=20, sending=lambda marks: told.extend(marks.values()))
+    consumer = Keeping()
+    store.attach(consumer)
     with ThreadPoolExecutor(2) as others:
         unanswered = others.submit(store.save, {SHOP: Checkpoint(5)})
 

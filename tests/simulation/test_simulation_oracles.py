@@ -16,11 +16,11 @@ from offsets.types import Checkpoint
 from worker.attempts.retry_and_split import HandlerRun, _Fate
 from worker.attempts.steps import Step
 from worker.fetching.fetcher import Fetcher
+from worker.fetching.max_ahead import MaxAhead
 from worker.lanes.lane import Room
 from worker.lanes.lanes import Lanes
 from worker.partitions import committer, starts
 from worker.partitions.committer import Committer
-from worker.partitions.max_ahead import MaxAhead
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment
 from worker.units.unit import UnitState
@@ -129,10 +129,10 @@ def test_a_table_is_begun_while_a_batch_of_it_runs(monkeypatch: Patch) -> None:
     def take(self: Lanes, number: int, finished: Any = None) -> Any:
         work = real(self, number, finished)
         if work is not None and work.unit.chunks:
-            with self._lock:
+            with self.lock:
                 work.unit.state = UnitState.IDLE
-                self._schedule.arrange(work.unit)
-                self._schedule.wake()
+                self.schedule.arrange(work.unit)
+                self.schedule.wake()
         return work
 
     monkeypatch.setattr(Lanes, "take", take)
@@ -185,7 +185,7 @@ def test_what_others_wrote_into_the_journal_is_not_looked_at(monkeypatch: Patch)
 
 
 def test_a_partition_is_read_on_beyond_max_ahead(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(MaxAhead, "came", lambda self, assignments: None)
+    monkeypatch.setattr(MaxAhead, "between_polls", lambda self, now: None)
     found_by("bounds")
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
+from worker.configuration import Configuration
 from worker.lanes.lanes import Lanes
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit
 
 
-class Backlog:
-    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `units`
-    and `parts`."""
+class Backlog(Stage):
+    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `parts`."""
 
     def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
         self._lanes = lanes
@@ -35,13 +37,12 @@ class Backlog:
             self._waiting.popleft()
         return not self._waiting
 
-    def units(self) -> set[Unit]:
-        """The tables that something waits for. Any thread: what is not told here any more is in the lanes."""
-        return {unit for delivery in tuple(self._waiting) for unit, _ in delivery.parts}
-
     def parts(self) -> list[tuple[Unit, Chunk]]:
-        """What waits, and for which table. Any thread."""
+        """What waits, and for which table. Any thread: what is not told here any more is in the lanes."""
         return [part for delivery in tuple(self._waiting) for part in delivery.parts]
+
+    def adopt(self, now: Configuration) -> None:
+        self.bound(now.lanes.max_records, now.lanes.max_bytes)
 
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Other bounds from now on, and tables have other home lanes: what is held is cut to fit, and offered
@@ -53,9 +54,8 @@ class Backlog:
         self._waiting = deque(piece for each in held for piece in each.pieces(max_records, max_bytes))
         self.offer()
 
-    def leave(self, gone: set[Assignment]) -> None:
-        """Forget what belongs to partitions that left."""
-        self._waiting = deque(rest for each in self._waiting if (rest := each.without(gone)).parts)
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        self._waiting = deque(rest for each in self._waiting if (rest := each.without(set(gone))).parts)
 
     def clear(self) -> None:
         """Forget everything."""

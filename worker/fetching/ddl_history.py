@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any, cast
 
 import confluent_kafka
@@ -31,26 +32,24 @@ _SCHEMA_SECONDS = 0.05
 Place = tuple[str, int]
 
 
+@dataclass(eq=False)
 class DDLHistory:
     """Reads the DDL topics from their beginning to their end, each time a worker starts.
 
     A row is decoded by the definition that its table had at its place in the log, and that may have been told
     long before the committed offset. A consumer of its own, which joins no group and commits nothing.
+
+    `settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL.
     """
 
-    def __init__(
-        self,
-        settings: dict[str, Any],
-        has_ddl: Callable[[str], bool],
-        format_of: Callable[[str], Format],
-        *,
-        stopping: threading.Event,
-    ) -> None:
-        """`settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL."""
+    settings: InitVar[dict[str, Any]]
+    has_ddl: Callable[[str], bool]
+    format_of: Callable[[str], Format]
+    _: KW_ONLY
+    stopping: threading.Event
+
+    def __post_init__(self, settings: dict[str, Any]) -> None:
         self._settings = {name: value for name, value in settings.items() if name != "group.instance.id"}
-        self._has_ddl = has_ddl
-        self._format_of = format_of
-        self._stopping = stopping
         self._ends: dict[Place, tuple[int, int]] = {}
         self._unread: dict[Place, int] = {}  # where each goes on that is not read to its end
         self._error = ""
@@ -59,7 +58,7 @@ class DDLHistory:
         self.reason: str | None = None
         """Which partitions bring nothing although Kafka answers; None: none. Any thread."""
 
-    def read(self, alive: Callable[[], None]) -> int:
+    def read(self, alive: Callable[[], object]) -> int:
         """Let the formats learn; returns how many records there were. Goes on until Kafka answers or the
         worker stops; `alive` is called while it goes on."""
         consumer = Consumer(self._settings, logger=client_logger())
@@ -74,11 +73,11 @@ class DDLHistory:
             log.info("ddl_history_read", partitions=len(self._ends), records=records)
         return records
 
-    def _look(self, consumer: Consumer, alive: Callable[[], None]) -> dict[Place, tuple[int, int]]:
+    def _look(self, consumer: Consumer, alive: Callable[[], object]) -> dict[Place, tuple[int, int]]:
         """(topic, partition) -> (first offset, end) of all that holds something."""
         found = {}
         for name, topic in consumer.list_topics(timeout=_LOOKUP_SECONDS).topics.items():
-            if not self._has_ddl(name) or not isinstance(self._format_of(name), SeparateDDL):
+            if not self.has_ddl(name) or not isinstance(self.format_of(name), SeparateDDL):
                 continue
             for number in topic.partitions:
                 alive()
@@ -88,10 +87,10 @@ class DDLHistory:
                     found[name, number] = first, end
         return found
 
-    def _begin(self, consumer: Consumer, alive: Callable[[], None], places: Iterable[Place] | None) -> None:
+    def _begin(self, consumer: Consumer, alive: Callable[[], object], places: Iterable[Place] | None) -> None:
         """Fetch these (None: all) by their offsets as they are now: retention deletes records, and a topic
         may be deleted or made anew, while it is read."""
-        self._ends = until_answered(lambda: self._look(consumer, alive), alive=alive, stopping=self._stopping)
+        self._ends = until_answered(lambda: self._look(consumer, alive), alive=alive, stopping=self.stopping)
         left = {}
         for place in self._ends if places is None else places:
             first, end = self._ends.get(place, (0, 0))
@@ -102,11 +101,11 @@ class DDLHistory:
         self._unread = left
         consumer.assign([confluent_kafka.TopicPartition(*place, begin) for place, begin in left.items()])
 
-    def _learn(self, consumer: Consumer, alive: Callable[[], None]) -> int:
+    def _learn(self, consumer: Consumer, alive: Callable[[], object]) -> int:
         self._unread = {}
         self._begin(consumer, alive, None)
         count, quiet, look_at = 0, 0.0, _LOOK_SECONDS  # seconds in which Kafka could have brought something
-        while self._unread and not self._stopping.is_set():
+        while self._unread and not self.stopping.is_set():
             alive()
             began = time.monotonic()
             messages = consumer.consume(_POLL_RECORDS, _POLL_SECONDS)
@@ -128,7 +127,7 @@ class DDLHistory:
                 quiet, look_at = 0.0, min(look_at, _LOOK_SECONDS)
                 self._error = ""
                 if error is None:
-                    format_, record = self._format_of(place[0]), cast(Record, message)
+                    format_, record = self.format_of(place[0]), cast(Record, message)
                     self._await_schema(format_, record, alive)
                     learn(cast(SeparateDDL, format_), record)
                     count += 1
@@ -155,14 +154,14 @@ class DDLHistory:
         log.error("ddl_batch_passed_over", partition=str(TopicPartition(*place)), first=offset, end=end)
         return True
 
-    def _await_schema(self, format_: Format, record: Record, alive: Callable[[], None]) -> None:
+    def _await_schema(self, format_: Format, record: Record, alive: Callable[[], object]) -> None:
         """Until the schema of the record is known. Raises Stopping."""
         while isinstance(format_, NamesSchemas) and not format_.ready([record]):
             alive()
             self.waits = (
                 f"waiting for the schema registry, for a record of {record.topic()} (kafka.ddl_topics)"
             )
-            if self._stopping.wait(_SCHEMA_SECONDS):
+            if self.stopping.wait(_SCHEMA_SECONDS):
                 raise Stopping
 
     def _tell(self, quiet: float) -> None:

@@ -7,14 +7,14 @@ fetched already is held; the others are read on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
-
-from confluent_kafka import Message
 
 from handlers.logs import get_logger
 from worker.formats.interface import NamesSchemas, Record
 from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Run, Stage
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("fetcher")
@@ -23,23 +23,29 @@ _PATIENCE = 5.0
 """Seconds that a first commit may take before the log says so: a rebalance under way refuses some."""
 
 
+@dataclass(slots=True)
 class _Held:
-    __slots__ = ("end", "records")
-
-    def __init__(self, records: list[Record]) -> None:
-        self.records = records
-        self.end: Message | None = None
-        """That the partition is read to its end, told after these."""
+    records: list[Record]
+    end: int | None = None
+    """Where the partition ends, if it is read to its end. Told after these."""
 
 
-class HeldRecords:
-    """The fetcher's own, but for `uncommitted_seconds`."""
+@dataclass(eq=False)
+class HeldRecords(Stage):
+    """The fetcher's own, but for `uncommitted_seconds`.
 
-    def __init__(self, pauses: Pauses, assignments: Assignments, commit: Callable[[], object]) -> None:
-        """`commit`: have the first commits sent, on another thread."""
-        self._pauses = pauses
-        self._assignments = assignments
-        self._commit = commit
+    `commit`: have the first commits sent, on another thread. `lose`: told how many records of a partition
+    cannot be handled, and why.
+    """
+
+    pauses: Pauses
+    assignments: Assignments
+    _: KW_ONLY
+    commit: Callable[[], object]
+    lose: Callable[[Assignment, int, str], None]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._held: dict[Assignment, _Held] = {}
         self._uncommitted: dict[Assignment, float] = {}  # since when they wait for their first commit
         self._said = False
@@ -48,18 +54,25 @@ class HeldRecords:
         """Whether a partition waits."""
         return bool(self._held or self._uncommitted)
 
-    def look(self, now: float) -> None:
-        """Between two polls, and when partitions came: pause those without a first commit, and ask for it."""
+    def assigned(self, added: Collection[Assignment]) -> None:
+        self.between_polls(self.clock())
+
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        self._forget(gone)
+        self.between_polls(self.clock())
+
+    def between_polls(self, now: float) -> None:
+        """Pause the partitions without a first commit, and ask for it."""
         before = self._uncommitted
         self._uncommitted = {
             each: before.get(each, now)
-            for each in self._assignments.current()
+            for each in self.assignments.current()
             if not each.may_begin and each.tracker.next_offset is not None
         }
         if self._uncommitted.keys() != before.keys():
             self._tell()
         if self._uncommitted.keys() - before.keys():
-            self._commit()
+            self.commit()
         self._said = self._said and bool(self._uncommitted)
         longest = now - min(self._uncommitted.values(), default=now)
         if not self._said and longest >= _PATIENCE:
@@ -75,6 +88,13 @@ class HeldRecords:
     def uncommitted_seconds(self, assignment: Assignment, now: float) -> float:
         """For how long this one has waited for its first commit; 0: it does not. Any thread."""
         return now - self._uncommitted.get(assignment, now)
+
+    def records(self, runs: Iterable[Run]) -> Iterable[Run]:
+        for assignment, own in runs:
+            if passed := self.add(assignment, own):
+                yield assignment, passed
+        if self:
+            yield from self.due()
 
     def add(self, assignment: Assignment, records: list[Record]) -> list[Record]:
         """Take a poll's records of one partition. Returns those that may go on: the first ones, in order."""
@@ -106,44 +126,42 @@ class HeldRecords:
             self._tell()
 
     def holds(self, assignment: Assignment) -> bool:
-        """Whether records of it are held."""
         return assignment in self._held
 
-    def keeps_end(self, assignment: Assignment, end: Message) -> bool:
-        """The partition is read to its end. True: not before what is held of it, and `ends` has it then."""
+    def ended(self, assignment: Assignment, offset: int) -> bool:
         held = self._held.get(assignment)
         if held is None or not held.records:
-            return False
-        held.end = end
-        return True
+            return True
+        held.end = offset
+        return False
 
-    def ends(self) -> list[Message]:
-        """The ends of partitions of which nothing is held any more."""
-        found = {a: held.end for a, held in self._held.items() if not held.records and held.end is not None}
-        for assignment in found:
+    def ends(self) -> list[tuple[Assignment, int]]:
+        found = [(a, held.end) for a, held in self._held.items() if not held.records and held.end is not None]
+        for assignment, _ in found:
             del self._held[assignment]
         if found:
             self._tell()
-        return list(found.values())
+        return found
 
-    def forget(self, gone: Iterable[Assignment]) -> None:
-        """These partitions left; what is held of them comes again elsewhere."""
+    def _forget(self, gone: Iterable[Assignment]) -> None:
         found = [assignment for assignment in gone if self._held.pop(assignment, None) is not None]
         if found:
             self._tell()
 
-    def let_go(self, assignment: Assignment) -> tuple[list[Record], int]:
-        """Hold nothing of a topic that is gone: nobody commits it any more, or brings its records again.
-        Returns those that may be handled, and how many name schemas that are not known."""
-        held = self._held.pop(assignment, None)
-        if held is None:
-            return [], 0
-        self._tell()
+    def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
+        """Unless the records come again, handle those that wait for their first commit: nobody commits it any
+        more. Records that name unknown schemas are lost."""
+        held = self._held.get(assignment)
+        self._forget([assignment])
+        if held is None or again:
+            return
         count = _known(assignment, held.records)
-        return held.records[:count], len(held.records) - count
+        self.lose(assignment, len(held.records) - count, "their schema was not known")
+        if count:
+            yield assignment, held.records[:count]
 
     def _tell(self) -> None:
-        self._pauses.single("held", {*self._held, *self._uncommitted})
+        self.pauses.single("held", {*self._held, *self._uncommitted})
 
 
 def _ready(assignment: Assignment, records: list[Record]) -> int:

@@ -2,181 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
-from worker.fetching.backlog import Backlog
-from worker.fetching.held_records import HeldRecords
-from worker.fetching.polling.polls import Polls
+from worker.fetching.polling.backpressure import Backpressure
 from worker.fetching.routing import Router
-from worker.fetching.source_order import SourceOrder
-from worker.fetching.standstill import Standstill
 from worker.formats.choice import NO_FORMAT
 from worker.formats.interface import Record
-from worker.kafka.errors import KafkaErrors
-from worker.lanes.lanes import Lanes
-from worker.observing.metrics import Metrics
-from worker.partitions.max_ahead import MaxAhead
-from worker.partitions.pausing import Pauses
-from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Failure, Run, Stage
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery
-
-_OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
 _error = Message.error
 
 
-def _is_fault(message: Message) -> bool:
-    """Neither a record nor the end of a partition."""
-    error = message.error()
-    return error is not None and error.code() != KafkaError._PARTITION_EOF
+def _is_end(message: Message) -> bool:
+    """Whether it tells the end of a partition. The message has an error."""
+    return cast(KafkaError, message.error()).code() == KafkaError._PARTITION_EOF
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class Receiver:
-    """The fetcher's own, on its thread.
+    """Takes what was polled through the stages. The fetcher's own, on its thread."""
 
-    `order`: as of the fetcher.
-    """
-
+    stages: Sequence[Stage]
     assignments: Assignments
     router: Router
-    refetching: Refetching
-    lanes: Lanes
-    errors: KafkaErrors
-    metrics: Metrics
-    order: SourceOrder | None
-    gate: HeldRecords
-    pauses: Pauses
-    max_ahead: MaxAhead
-    standstill: Standstill
-    polls: Polls
-    backlog: Backlog
+    backpressure: Backpressure
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self.brought = self.clock()
-        """When a poll last brought a record, or the end of a partition."""
-        self.held_since = 0.0
-        """When the lanes last had no room for what came."""
+        self.last_progress = self.clock()
+        """Time of the last poll that returned a record or reached the end of a partition."""
 
     def receive(self, messages: list[Message]) -> None:
-        """Route the records of a poll, and act on what is none.
+        """Route the records of a poll, and pass on ends and errors.
 
         Raises KafkaException for what ends the worker, UndecodableHalt, Stopping."""
-        if not self.backlog:  # nothing is under way to a table
-            self.router.let_go(self.lanes.at_rest)
-        if not messages and not self.order and not self.gate:
-            return
-        if not all(map(_is_fault, messages)):
-            self.brought = self.clock()
-        full = len(messages) >= self.polls.size.records
-        ends: list[Message] = []
+        if not self.backpressure.backlog:  # nothing is under way to a table
+            self.router.let_go(self.backpressure.lanes.at_rest)
+        full = len(messages) >= self.backpressure.polls.size.records
+        others: list[Message] = []
         if any(map(_error, messages)):
-            ends = [m for m in messages if m.error() is not None]
+            others = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
-        self._route(self._in_order(messages), full=full)
-        for message in [*ends, *self.gate.ends()]:
-            self._told(message)
-        if self.order is not None:
-            self.pauses.single("ddl_topics", self.order.ahead())
-            for assignment, end in self.order.ends():
-                assignment.tracker.reach(end)
+        if messages or any(map(_is_end, others)):
+            self.last_progress = self.clock()
+        self._route(self._through(self._split(messages)), full=full)
+        for message in others:
+            assignment, offset = self.assignments.of(message), message.offset()
+            if not _is_end(message):
+                failure = Failure(cast(KafkaError, message.error()), message.topic(), assignment, offset)
+                for stage in self.stages:
+                    stage.failed(failure)
+            elif assignment is not None and offset is not None:
+                self._ended(assignment, offset)
+        for place, stage in enumerate(self.stages):
+            for assignment, end in stage.ends():
+                self._ended(assignment, end, behind=place + 1)
 
-    def _route(self, runs: Iterable[tuple[Assignment, list[Record]]], *, full: bool) -> None:
+    def flush(self, assignment: Assignment, *, again: bool) -> None:
+        """Route what the stages hold of the partition. `again`: see `Stage.flush`."""
+        for place, stage in enumerate(self.stages):
+            if runs := list(stage.flush(assignment, again=again)):
+                self._route(self._through(runs, behind=place + 1), full=False)
+
+    def _split(self, messages: list[Message]) -> Iterator[Run]:
+        for assignment, own in self.assignments.split(messages, left=self.backpressure.polls.some_revoked):
+            if assignment.format is NO_FORMAT:  # fetched before it was paused
+                continue
+            assignment.asked = None  # what a stage holds back has come, too
+            yield assignment, cast(list[Record], own)
+
+    def _through(self, runs: Iterable[Run], *, behind: int = 0) -> Iterable[Run]:
+        """What comes out of the stages, from one of them on."""
+        for stage in self.stages[behind:]:
+            runs = stage.records(runs)
+        return runs
+
+    def _route(self, runs: Iterable[Run], *, full: bool) -> None:
         delivery = Delivery()
         count = 0
-        routed: dict[Assignment, None] = {}
         try:
             for assignment, own in runs:
                 count += len(own)
-                routed[assignment] = None
                 self.router.route(assignment, own, delivery)
         finally:  # what was routed before a record that stops the worker is still handed over
             if delivery.parts:
-                self._hand_over(delivery, full=full, count=count)
-            self.max_ahead.came(routed)
+                self.backpressure.hand_over(delivery, count, full=full)
 
-    def _hand_over(self, delivery: Delivery, *, full: bool, count: int) -> None:
-        """Give a delivery to the lanes; keep it until they have room."""
-        fits = self.backlog.add(delivery)
-        if not fits:
-            self.held_since = self.clock()
-        self.polls.size.adjust(delivery, count, full=full, fits=fits)
-
-    def _in_order(self, messages: list[Message]) -> Iterator[tuple[Assignment, list[Record]]]:
-        """The records of each partition; those of several topics in source order where that is wanted."""
-        for assignment, own in self.assignments.split(messages, left=self.polls.some_revoked):
-            if assignment.format is NO_FORMAT:  # fetched before it was paused
-                continue
-            assignment.asked = None  # what the gate keeps has come, too
-            records = self.gate.add(assignment, cast(list[Record], own))
-            if records:
-                yield from self._come(assignment, records)
-        if self.gate:
-            for assignment, records in self.gate.due():
-                yield from self._come(assignment, records)
-        if self.order:
-            # Behind DDL that cannot be read nothing goes on until a person says so.
-            errors = map(self.standstill.error, self.order.with_ddl())
-            is_damaged = any(error is not None and error.unreadable for error in errors)
-            yield from self.order.due(patient=is_damaged or bool(self.max_ahead or self.gate))
-
-    def _come(
-        self, assignment: Assignment, records: list[Record]
-    ) -> Iterable[tuple[Assignment, list[Record]]]:
-        assignment.came(records)
-        self.metrics.consumed(*assignment.partition, len(records))
-        return [(assignment, records)] if self.order is None else self.order.add(assignment, records)
-
-    def _told(self, message: Message) -> None:
-        """Not a record: the end of a partition, or an error."""
-        error = cast(KafkaError, message.error())
-        assignment, offset = self.assignments.of(message), message.offset()
-        if error.code() == KafkaError._PARTITION_EOF:
-            # Behind the last record may lie transaction markers; everything below has been read.
-            if assignment is not None and offset is not None:
-                if self.gate.keeps_end(assignment, message):
-                    return
-                assignment.end = offset
-                self.standstill.read_to_end(assignment, offset)
-                if self.order is None or self.order.at_end(assignment, offset):
-                    assignment.tracker.reach(offset)
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET and assignment is not None:
-            topic_id = self.refetching.other_id(assignment)
-            if topic_id is not None:
-                self.begin_anew([(assignment, topic_id)])
-                return
-            if self.order is not None:
-                self._route(self.order.let_go(assignment), full=False)
-            self.gate.forget([assignment])
-            self.refetching.out_of_range(assignment, error)
-            self.pauses.came(self.assignments.current())  # the eager protocol assigns all of them anew
-        elif error.fatal() or error.code() == KafkaError._FATAL:  # which of both depends on the version
-            raise KafkaException(error)
-        else:
-            if error.code() in _OTHER_TOPIC:
-                self.refetching.suspect()
-            self.errors.report(error, topic=message.topic())
-            if assignment is not None:
-                self.standstill.refused(assignment, error, offset)
-
-    def begin_anew(self, changed: list[tuple[Assignment, str]]) -> None:
-        """The topics of these have other ids now. What the earlier ones brought is handled first,
-        but for records whose schema is not known: they are told as lost."""
-        for assignment, topic_id in changed:
-            held, unknown = self.gate.let_go(assignment)
-            if held:
-                self._route(self._come(assignment, held), full=False)
-            if self.order is not None:
-                self._route(self.order.let_go(assignment), full=False)
-                self.order.forget({assignment})
-            new = self.refetching.begin_anew(assignment, topic_id, unknown)
-            if self.order is not None:
-                self.order.watch([new])
-        if changed:
-            self.pauses.came(self.assignments.current())  # the eager protocol assigns all of them anew
+    def _ended(self, assignment: Assignment, offset: int, *, behind: int = 0) -> None:
+        """The partition is read to its end. Behind the last record may lie transaction markers: everything
+        below `offset` has been read."""
+        if all(stage.ended(assignment, offset) for stage in self.stages[behind:]):
+            assignment.tracker.reach(offset)

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from worker.partitions.stage import Stage
+
 
 @dataclass(slots=True)
 class _Request:
@@ -17,7 +19,7 @@ class _Request:
     error: BaseException | None = None
 
 
-class Requests:
+class Requests(Stage):
     """One thread serves, any thread asks."""
 
     def __init__(self) -> None:
@@ -35,7 +37,7 @@ class Requests:
             raise request.error
         return True
 
-    def serve(self) -> None:
+    def between_polls(self, now: float) -> None:
         """Do what was asked for since."""
         while True:
             try:

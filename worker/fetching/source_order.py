@@ -16,14 +16,17 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
 from handlers.logs import get_logger
+from worker.configuration import Configuration
 from worker.formats.decoding import learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
+from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Run, Stage
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
 
@@ -33,7 +36,6 @@ GRACE_SECONDS = 0.1
 
 Key = tuple[tuple[int, ...], int]
 """(place in the log, Kafka's timestamp in ms): the timestamp decides where the records tell no place."""
-Run = tuple[Assignment, list[Record]]
 
 _BEFORE_ALL: Key = ((), -1)
 
@@ -67,25 +69,25 @@ class _Input:
     """The broker's end of it at that moment: when it has grown, something is under way."""
 
 
-class SourceOrder:
-    """Holds records back until their turn comes. The fetcher's own: one thread."""
+@dataclass(eq=False)
+class SourceOrder(Stage):
+    """Holds records back until their turn comes. The fetcher's own: one thread.
 
-    def __init__(
-        self,
-        has_ddl: Callable[[str], bool],
-        *,
-        high: Callable[[Assignment], int | None],
-        max_bytes: int,
-        clock: Callable[[], float],
-        grace: float = GRACE_SECONDS,
-    ) -> None:
-        """`has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
-        `max_bytes`: what the lanes may hold (see `bound`)."""
-        self._has_ddl = has_ddl
-        self._high = high
-        self.bound(max_bytes)
-        self._clock = clock
-        self._grace = grace
+    `has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
+    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: what the lanes may hold.
+    """
+
+    has_ddl: Callable[[str], bool]
+    _: KW_ONLY
+    high: Callable[[Assignment], int | None]
+    pauses: Pauses
+    is_damaged: Callable[[Assignment], bool]
+    max_bytes: InitVar[int]
+    clock: Callable[[], float]
+    grace: float = GRACE_SECONDS
+
+    def __post_init__(self, max_bytes: int) -> None:
+        self._bound(max_bytes)
         self._inputs: dict[Assignment, _Input] = {}
         self._numbers = itertools.count()
 
@@ -94,32 +96,44 @@ class SourceOrder:
         return any(each.held for each in self._inputs.values())
 
     def holds(self, assignment: Assignment) -> bool:
-        """Whether records of it are held back."""
         one = self._inputs.get(assignment)
         return one is not None and bool(one.held)
 
-    def with_ddl(self) -> list[Assignment]:
-        """The partitions whose topic carries DDL."""
-        return [assignment for assignment, one in self._inputs.items() if one.has_ddl]
+    def adopt(self, now: Configuration) -> None:
+        self._bound(now.lanes.max_bytes)
 
-    def bound(self, max_bytes: int) -> None:
+    def _bound(self, max_bytes: int) -> None:
         """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
         to pause; with half of it nothing waits any longer for a partition that tells nothing."""
         self._max_bytes = max_bytes // 4
 
-    def watch(self, assignments: Iterable[Assignment]) -> None:
-        """These partitions came."""
-        for assignment in assignments:
+    def assigned(self, added: Collection[Assignment]) -> None:
+        for assignment in added:
             if isinstance(assignment.format, SeparateDDL):
-                has_ddl = self._has_ddl(assignment.partition.topic)
+                has_ddl = self.has_ddl(assignment.partition.topic)
                 self._inputs[assignment] = _Input(
                     assignment, assignment.format, has_ddl, number=next(self._numbers)
                 )
 
-    def forget(self, gone: Iterable[Assignment]) -> None:
-        """These partitions left; what is held of them was never registered and comes again elsewhere."""
+    def revoked(self, gone: Collection[Assignment]) -> None:
         for assignment in gone:
             self._inputs.pop(assignment, None)
+
+    def replaced(self, old: Assignment, new: Assignment) -> None:
+        self.revoked([old])
+        self.assigned([new])
+
+    def records(self, runs: Iterable[Run]) -> Iterable[Run]:
+        for assignment, own in runs:
+            yield from self.add(assignment, own)
+        if self:
+            # A partition that is paused tells nothing. And behind DDL that cannot be read nothing goes on
+            # until a person says so.
+            yield from self.due(
+                patient=bool(self.pauses.of("max_ahead") or self.pauses.of("held"))
+                or any(self.is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
+            )
+        self.pauses.single("ddl_topics", self.ahead())
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns what need not wait: all of a format without DDL
@@ -128,7 +142,7 @@ class SourceOrder:
         if one is None:
             return [(assignment, messages)]
         one.end = None
-        now = self._clock()
+        now = self.clock()
         for message in messages:
             if one.has_ddl:
                 learn(one.format, message)
@@ -143,25 +157,23 @@ class SourceOrder:
         one.next_offset = messages[-1].offset() + 1
         return []
 
-    def at_end(self, assignment: Assignment, offset: int) -> bool:
-        """The partition is read to its end, the next record will have `offset`. False: records before it are
-        held back still, so it must not count as reached."""
+    def ended(self, assignment: Assignment, offset: int) -> bool:
         one = self._inputs.get(assignment)
         if one is None:
             return True
         if offset >= one.next_offset:  # not told before something that is here already
-            one.end, one.high = offset, self._high(assignment)
+            one.end, one.high = offset, self.high(assignment)
         return not one.held
 
     def due(self, *, patient: bool = False) -> list[Run]:
         """What may go on now, in its order: runs of records of one partition, each with DDL alone.
 
         `patient`: a partition is not read for now, so none is given up that tells nothing."""
-        now = self._clock()
+        now = self.clock()
         at_end = {
             one
             for one in self._inputs.values()
-            if one.end is not None and one.high == self._high(one.assignment)
+            if one.end is not None and one.high == self.high(one.assignment)
         }
         counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
         # What waits, even for the grace only, keeps back what follows it in the log.
@@ -180,8 +192,8 @@ class SourceOrder:
             ready = self._first_of_all()
         return list(_in_order(ready))
 
-    def let_go(self, assignment: Assignment) -> list[Run]:
-        """All that is held of one partition, at once: its offsets may begin anew."""
+    def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
+        """All of it, at once: the partition's offsets may begin anew."""
         one = self._inputs.get(assignment)
         if one is None:
             return []
@@ -194,7 +206,6 @@ class SourceOrder:
         return [assignment for assignment, one in self._inputs.items() if one.bytes > share]
 
     def ends(self) -> list[tuple[Assignment, int]]:
-        """Partitions of which nothing is held any more and that are read to their end, with that offset."""
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
     def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:
@@ -214,7 +225,7 @@ class SourceOrder:
                 held.key > limit or (strict and not held.barrier and held.key == limit)
             ):
                 break
-            if ends and now < held.came + self._grace:
+            if ends and now < held.came + self.grace:
                 break
             count += 1
         return count

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import confluent_kafka
 import msgspec
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException
+from confluent_kafka import OFFSET_END, Consumer, KafkaException
 
 from handlers.logs import get_logger
 from offsets.tracker import OffsetTracker
@@ -14,6 +15,7 @@ from worker.fetching.lasting_error import LastingError
 from worker.observing.status import PartitionError
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Failure, Stage
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("standstill")
@@ -77,21 +79,24 @@ class _Watched:
         self.quiet, self.since, self.said = 0.0, None, False
 
 
-class Standstill:
+@dataclass(eq=False)
+class Standstill(Stage):
     """Says so after a minute and begins to fetch the partition anew; `/healthz` fails if that does not help.
 
     Time counts while Kafka answers, the lanes have room and the worker itself has not paused the partition:
     an outage, a blocked table and a transaction that stays open are no standstill. What Kafka tells of a
-    partition is kept until it is over. The fetcher's own; `reason`, `seconds` and `error` any thread.
+    partition is kept until it is over. `reason`, `seconds` and `error`: any thread.
+
+    `is_hindered`: whether the worker takes nothing now, as while its lanes are full.
     """
 
-    def __init__(
-        self, consumer: Consumer, assignments: Assignments, pauses: Pauses, refetching: Refetching
-    ) -> None:
-        self._consumer = consumer
-        self._assignments = assignments
-        self._pauses = pauses
-        self._refetching = refetching
+    consumer: Consumer
+    assignments: Assignments
+    pauses: Pauses
+    refetching: Refetching
+    is_hindered: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._watched: dict[Assignment, _Watched] = {}
         self._silent: dict[Assignment, None] = {}
         """Those that Kafka did not answer for when they were asked last, the longest ago first."""
@@ -107,26 +112,33 @@ class Standstill:
         watched = self._watched.get(assignment)
         return 0.0 if watched is None else watched.seconds
 
+    def is_damaged(self, assignment: Assignment) -> bool:
+        """Whether a batch of it cannot be read."""
+        error = self.error(assignment)
+        return error is not None and error.unreadable
+
     def error(self, assignment: Assignment) -> PartitionError | None:
         """Why it is not read, as far as Kafka tells."""
         watched = self._watched.get(assignment)
         return None if watched is None or watched.error is None else watched.error.told()
 
-    def read_to_end(self, assignment: Assignment, offset: int) -> None:
+    def ended(self, assignment: Assignment, offset: int) -> bool:
         """The broker told that this is the partition's end, and that it is reached."""
+        assignment.end = offset
         self._of(assignment).read_to = offset
+        return True
 
-    def refused(self, assignment: Assignment, error: KafkaError, offset: int | None = None) -> None:
-        """An error of this partition, which is logged. `offset`: of the batch that it is about."""
-        watched = self._of(assignment)
-        self._has_moved(assignment, watched)  # what came before the error does not end it
-        watched.error = LastingError.after(watched.error, error, offset)
+    def failed(self, failure: Failure) -> None:
+        if failure.assignment is not None and not failure.out_of_range:
+            watched = self._of(failure.assignment)
+            self._has_moved(failure.assignment, watched)  # what came before the error does not end it
+            watched.error = LastingError.after(watched.error, failure.error, failure.offset)
 
     def statistics(self, text: str) -> None:
         """librdkafka's `stats_cb`. Only they show that it reads what holds no record to be handed on."""
         for topic, told in _decoder.decode(text).topics.items():
             for number, fetched in told.partitions.items():
-                assignment = self._assignments.get(topic, number)
+                assignment = self.assignments.get(topic, number)
                 if assignment is None:
                     continue
                 watched = self._of(assignment)
@@ -136,17 +148,16 @@ class Standstill:
                 if moved and fetched.rxmsgs == before.rxmsgs:
                     watched.passed_over = fetched.next_offset
 
-    def look(self, now: float, *, hindered: bool = False) -> None:
-        """To be called often; looks once a second. `hindered`: the worker takes nothing until the next call,
-        as while its lanes are full."""
+    def between_polls(self, now: float) -> None:
+        """Looks once a second."""
         if self._hindered_since is not None:
             self._hindered += now - self._hindered_since
-        self._hindered_since = now if hindered else None
+        self._hindered_since = now if self.is_hindered() else None
         if self._looked is not None and now < self._looked + _LOOK_SECONDS:
             return
         passed = 0.0 if self._looked is None else min(now - self._looked - self._hindered, _LONGEST_SECONDS)
         self._looked, self._hindered = now, 0.0
-        current = self._assignments.current()
+        current = self.assignments.current()
         self._refresh_ends(current)
         for assignment in current:
             self._count(assignment, passed)
@@ -162,7 +173,7 @@ class Standstill:
         """As the last fetch told them: asks no broker."""
         for assignment in assignments:
             place = confluent_kafka.TopicPartition(*assignment.partition)
-            end = self._consumer.get_watermark_offsets(place, cached=True)[1]
+            end = self.consumer.get_watermark_offsets(place, cached=True)[1]
             if end >= 0:
                 assignment.end = end
                 watched = self._of(assignment)
@@ -193,7 +204,7 @@ class Standstill:
         explained = watched.error is not None and watched.error.explains
         if watched.error is not None and watched.error.is_over(passed):
             watched.error = None
-        if not explained and not self._pauses.holds(assignment):
+        if not explained and not self.pauses.holds(assignment):
             watched.quiet += passed
 
     def _ask(self, quiet: list[Assignment]) -> None:
@@ -216,10 +227,10 @@ class Standstill:
     def _told_ends(self, quiet: list[Assignment]) -> bool:
         """Whether Kafka answered for these."""
         places = [confluent_kafka.TopicPartition(*each.partition) for each in quiet]
-        reached = self._consumer.position(places)
+        reached = self.consumer.position(places)
         try:
             # By the consumer's isolation level: what an open transaction keeps back does not count.
-            ends = self._consumer.offsets_for_times(
+            ends = self.consumer.offsets_for_times(
                 [confluent_kafka.TopicPartition(*each.partition, OFFSET_END) for each in quiet],
                 timeout=_ANSWER_SECONDS,
             )
@@ -269,13 +280,11 @@ class Standstill:
     def _fetch_anew(self, assignment: Assignment, watched: _Watched) -> None:
         try:
             begin = watched.position
-            self._refetching.restart(
-                assignment, self._refetching.position(assignment) if begin is None else begin
+            self.refetching.restart(
+                assignment, self.refetching.position(assignment) if begin is None else begin
             )
         except KafkaException as error:  # as in the middle of a rebalance
             log.error("standstill_not_mended", partition=str(assignment.partition), error=str(error))
-        finally:
-            self._pauses.came(self._assignments.current())
 
     def _of(self, assignment: Assignment) -> _Watched:
         watched = self._watched.get(assignment)

@@ -50,7 +50,7 @@ class Stopping(Exception):
 
 
 def until_answered(
-    ask: Callable[[], Answer], *, alive: Callable[[], None], stopping: threading.Event
+    ask: Callable[[], Answer], *, alive: Callable[[], object], stopping: threading.Event
 ) -> Answer:
     """Kafka's answer, however long it is away: it is asked again, and `alive` called each time.
 

@@ -40,7 +40,7 @@ class InstanceId:
     stopping: threading.Event
     clock: Callable[[], float]
 
-    def wait(self, alive: Callable[[], None]) -> None:
+    def wait(self, alive: Callable[[], object]) -> None:
         """Until the name is free, or it is clear that a member keeps it: joining tells that then. Only with
         such a name, in a group of the consumer protocol."""
         if not self.settings.get("group.instance.id") or self.settings.get("group.protocol") != "consumer":
@@ -49,7 +49,7 @@ class InstanceId:
         while not self.stopping.is_set() and self.clock() < end and self._may_be_taken(alive):
             self.stopping.wait(_AGAIN_SECONDS)
 
-    def _may_be_taken(self, alive: Callable[[], None]) -> bool:
+    def _may_be_taken(self, alive: Callable[[], object]) -> bool:
         """Also where Kafka does not answer."""
         name = self.settings["group.instance.id"]
         alive()
@@ -66,7 +66,7 @@ class InstanceId:
         self.errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
         return True
 
-    def _is_refused(self, alive: Callable[[], None]) -> bool:
+    def _is_refused(self, alive: Callable[[], object]) -> bool:
         """Whether a consumer cannot join. One that can leaves at once, and its place is kept for the next.
 
         Raises KafkaException, TimeoutError: neither is known yet."""

@@ -14,11 +14,9 @@ class IdleProcessors:
     a timer wakes one thread, and never none: who takes work while nobody watches tells another to.
     """
 
-    def __init__(self, lanes: Sequence[Lane], timers: Timers, *, stealing: bool) -> None:
-        """`stealing`: a processor takes the work of other lanes, too."""
+    def __init__(self, lanes: Sequence[Lane], timers: Timers) -> None:
         self._lanes = lanes
         self._timers = timers
-        self.stealing = stealing
         self._waiting: set[int] = set()  # those that have not been told to look again
         self._watcher: int | None = None
 
@@ -34,12 +32,13 @@ class IdleProcessors:
         if self._watcher == lane.number:
             self._watcher = None
 
-    def wake(self, units: int) -> None:
-        """So many units became ready: tell as many processors, first those whose own lane has something."""
+    def wake(self, units: int, *, stealing: bool) -> None:
+        """So many units became ready: tell as many processors, first those whose own lane has something.
+        `stealing`: a processor takes the work of other lanes, too."""
         if not units or not self._waiting:
             return
         chosen = [number for number in self._waiting if self._lanes[number].ready]
-        if self.stealing:
+        if stealing:
             # The watcher last: another would have to watch in its place.
             others = self._waiting.difference(chosen)
             chosen += sorted(others, key=lambda number: number == self._watcher)

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
 
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.unit import Account, Unit, UnitState
 from worker.units.work import Work
 
+if TYPE_CHECKING:
+    from worker.configuration import LanesRule
+
 _SPREAD_SHARE = 8
 """Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
 up to about `max_bytes` more."""
 
-_FEW_TIMERS = 64
-"""So many are kept however many of them nobody waits for any more."""
-_FEW, _PATIENCE = 4, 4
-"""While tables take turns: so many ready units a lane are few; when so many others have become ready, a lane,
-who waits is next whatever it has."""
-
 
 class Lane:
     """Guarded by the lock of `Lanes`."""
-
-    __slots__ = (
-        "batches",
-        "busy_seconds",
-        "bytes",
-        "condition",
-        "finished_records",
-        "manned",
-        "number",
-        "offers",
-        "ready",
-        "records",
-        "running",
-        "since",
-    )
 
     def __init__(self, number: int, lock: threading.Lock) -> None:
         self.number = number
@@ -62,6 +46,21 @@ class Lane:
         self.manned = True
         """Whether it has a processor. A lane that was given up keeps it until its last batch ends."""
 
+    def runs(self, work: Work) -> None:
+        """RuntimeError unless this lane runs the batch: it ended before, or is another lane's."""
+        if self.running is not work:
+            raise RuntimeError(
+                f"lane {self.number} does not run this batch of {work.unit.table.label} (any more)"
+            )
+
+    def end(self, work: Work, how: str, now: float) -> float:
+        """Returns when the batch began; `how` it ended: see `batches`."""
+        self.runs(work)
+        self.batches[how] += 1
+        self.running = None
+        self.busy_seconds += now - self.since
+        return self.since
+
     def works_on(self, gone: set[Assignment]) -> bool:
         """Whether its running batch holds records of these."""
         work = self.running
@@ -69,18 +68,25 @@ class Lane:
 
 
 class Room:
-    """What is queued and running against what may be. Guarded by the lock of `Lanes`."""
+    """What is queued and running against what may be, and the delivery that waits for room.
 
-    __slots__ = ("_bytes", "_lanes", "max_bytes", "max_records", "spread")
+    Guarded by the lock of `Lanes`.
+    """
 
-    def __init__(self, lanes: Sequence[Lane], max_records: int, max_bytes: int) -> None:
-        """`max_records`: of each lane; `max_bytes`: of all together."""
+    def __init__(self, lanes: Sequence[Lane], rule: LanesRule, lock: threading.Lock) -> None:
         self.spread = 0
         """Bytes, as they were fetched, of records that are decoded and spread over shards."""
+        self.refused: Delivery | None = None
+        """The delivery that did not fit: nothing more comes, so nobody may wait for a fuller batch."""
         self._lanes = lanes
-        self.max_records = max_records
-        self.max_bytes = max_bytes
+        self._space = threading.Condition(lock)  # told when the refused delivery fits
         self._bytes = 0
+        self.bound(rule)
+
+    def bound(self, rule: LanesRule) -> None:
+        self.max_records = rule.max_records
+        self.max_bytes = rule.max_bytes
+        self.look()
 
     def fits(self, delivery: Delivery) -> bool:
         # What is larger than a bound passes alone, else it would wait for ever.
@@ -92,7 +98,14 @@ class Room:
                 return False
         return True
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: Delivery) -> bool:
+        """Count a delivery; False, and it is remembered as refused, if it does not fit."""
+        if not self.fits(delivery):
+            self.refused = delivery
+            for number in delivery.records:
+                self._lanes[number].offers["refused"] += 1
+            return False
+        self.refused = None
         for unit, chunk in delivery.parts:
             account, records = unit.account, len(chunk.messages)
             account.records += records
@@ -103,10 +116,35 @@ class Room:
         self._bytes += delivery.bytes
         for number in delivery.records:
             self._lanes[number].offers["queued"] += 1
+        return True
 
-    def refuse(self, delivery: Delivery) -> None:
-        for number in delivery.records:
-            self._lanes[number].offers["refused"] += 1
+    @property
+    def waited_for(self) -> bool:
+        """Whether the refused delivery still does not fit."""
+        return self.refused is not None and not self.fits(self.refused)
+
+    def wait(self, timeout: float) -> bool:
+        """True as soon as the refused delivery would fit; False after `timeout` seconds."""
+        return not self.waited_for or self._space.wait(timeout)
+
+    def look(self) -> None:
+        """Some was released: tell who waits for it."""
+        if self.refused is not None and self.fits(self.refused):
+            self._space.notify_all()
+
+    def stop(self) -> None:
+        """Let nobody wait any longer."""
+        self._space.notify_all()
+
+    def forget(self) -> None:
+        """The refused delivery is not coming back."""
+        self.refused = None
+
+    def without(self, gone: set[Assignment]) -> None:
+        """Partitions left: the refused delivery comes without theirs."""
+        if self.refused is not None:
+            rest = self.refused.without(gone)
+            self.refused = rest if rest.parts else None
 
     def may_spread(self, unit: Unit | None = None) -> bool:
         """Whether more records may be decoded to be spread over shards: of this unit's table, or of any.
@@ -118,6 +156,10 @@ class Room:
             return False
         table, shards = unit.table, unit.shards
         return shards.records < table.max_records and shards.bytes < table.max_bytes
+
+    def count_spread(self, size: int) -> None:
+        """So many bytes more, or less, are spread over shards."""
+        self.spread += size
 
     def release(self, unit: Unit, records: int, size: int) -> None:
         account = unit.account
@@ -142,73 +184,40 @@ class Timers:
     """When units that wait (for a fuller batch, or to try again) are due. Guarded by the lock of `Lanes`."""
 
     def __init__(self) -> None:
-        # An entry whose unit has moved on since stays until its time comes, or until half of them are such.
-        self._heap: list[tuple[float, int, Unit]] = []
-        self._most = _FEW_TIMERS
-        self._ticket = itertools.count()
+        self._keys: dict[Unit, tuple[float, int]] = {}
+        self._units: SortedDict = SortedDict()  # (due, ticket) -> unit
+        self._tickets = itertools.count()
 
     def __bool__(self) -> bool:
-        return bool(self._heap)
+        return bool(self._keys)
 
-    def add(self, unit: Unit) -> None:
-        """At `unit.due`."""
-        if len(self._heap) >= self._most:
-            kept = {entry[2]: entry for entry in self._heap if _waits(*entry)}
-            self._heap = list(kept.values())
-            heapq.heapify(self._heap)
-            self._most = max(_FEW_TIMERS, 2 * len(self._heap))
-        heapq.heappush(self._heap, (unit.due, next(self._ticket), unit))
+    def set(self, unit: Unit, due: float) -> None:
+        self.cancel(unit)
+        unit.due = due
+        self._keys[unit] = key = due, next(self._tickets)
+        self._units[key] = unit
+
+    def cancel(self, unit: Unit) -> None:
+        """It does not wait, or no longer."""
+        key = self._keys.pop(unit, None)
+        if key is not None:
+            del self._units[key]
 
     def next_due(self) -> float:
-        return self._heap[0][0]
+        due: float = self._units.peekitem(0)[0][0]
+        return due
 
     def due(self, now: float) -> Iterator[Unit]:
         """Takes out the units whose time has come."""
-        while self._heap and self._heap[0][0] <= now:
-            entry = heapq.heappop(self._heap)
-            if _waits(*entry):
-                yield entry[2]
+        while self._keys and self.next_due() <= now:
+            unit: Unit = self._units.peekitem(0)[1]
+            self.cancel(unit)
+            yield unit
 
-    @property
-    def pending(self) -> bool:
-        """Whether a unit waits for its time."""
-        waits = (UnitState.GATHERING, UnitState.BACKOFF)
-        return any(unit.state in waits for _, _, unit in self._heap)
+    def gathering(self) -> list[Unit]:
+        """The units that only wait for a fuller batch."""
+        return [unit for unit in self._units.values() if unit.state is UnitState.GATHERING]
 
-    def waiting(self) -> Collection[Unit]:
-        """The units that only wait for a fuller batch, in one order whatever the hashes."""
-        return dict.fromkeys(unit for _, _, unit in self._heap if unit.state is UnitState.GATHERING)
-
-    def blocked(self) -> Collection[Unit]:
+    def blocked(self) -> list[Unit]:
         """The units that wait for a target that is down."""
-        waiting = (unit for _, _, unit in self._heap if unit.state is UnitState.BACKOFF and unit.blocked)
-        return dict.fromkeys(waiting)
-
-
-def _waits(due: float, _ticket: int, unit: Unit) -> bool:
-    """Whether the unit waits for just this time."""
-    return unit.due == due and unit.state in (UnitState.GATHERING, UnitState.BACKOFF)
-
-
-def fullest(lanes: Iterable[Lane]) -> Lane:
-    """Of those with a ready unit, the one that holds the most records."""
-    found, most = None, -1
-    for lane in lanes:  # no `max`: it calls Python for each lane, and this is asked for each batch
-        if lane.ready and lane.records > most:
-            found, most = lane, lane.records
-    assert found is not None  # there is a ready unit somewhere
-    return found
-
-
-def whose_turn(lanes: Sequence[Lane], ready: int, tickets: int) -> Unit:
-    """Of `ready` units the one that is next; `tickets`: how many have become ready so far.
-
-    If they are few, the one with the most to do, in seconds: it would go on alone when all others are
-    through. But none waits for long."""
-    longest = min((lane.ready[0] for lane in lanes if lane.ready), key=lambda unit: unit.ticket)
-    if ready > _FEW * len(lanes) or tickets - longest.ticket >= _PATIENCE * len(lanes):
-        return longest
-    return min(
-        (unit for lane in lanes for unit in lane.ready),
-        key=lambda unit: (-unit.turns.seconds(unit.records), unit.ticket),
-    )
+        return [unit for unit in self._units.values() if unit.state is UnitState.BACKOFF and unit.blocked]

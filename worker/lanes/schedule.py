@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.idle_processors import IdleProcessors
-from worker.lanes.lane import Lane, Room, Timers, fullest, whose_turn
+from worker.lanes.lane import Lane, Room, Timers
+from worker.lanes.ready_units import ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import Chunk
 from worker.units.rows.shard_chunk import ShardChunk
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
+
+if TYPE_CHECKING:
+    from worker.units.table import Table
 
 
 def _reached(barrier: Barrier[Unit]) -> bool:
@@ -29,21 +34,11 @@ class Schedule:
     """Who changes what units hold lets those go on that can, and calls `wake` at the end."""
 
     def __init__(self, lanes: Sequence[Lane], room: Room, *, stealing: bool) -> None:
-        self.ready = 0
-        """Units in the ready queues of all lanes."""
-        self.turns = False
-        """See `whose_turn`."""
-        self.pressed = False
-        """A delivery waits for room: nothing more comes, so nobody may wait for a fuller batch."""
+        self.ready = ReadyUnits(lanes, stealing=stealing)
         self.timers = Timers()
-        self.idle = IdleProcessors(lanes, self.timers, stealing=stealing)
+        self.idle = IdleProcessors(lanes, self.timers)
         self._lanes = lanes
-        self.count = len(lanes)
-        """Lanes in use: those beyond it were given up, and end when their last batch does."""
         self._room = room
-        self._stealing = stealing
-        self._tickets = 0
-        self._untold = 0  # units that became ready since processors were told the last time
         self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
         self.kept: dict[Unit, Work] = {}
         """Batches that failed, to be tried again (by tables that halted: when their rule is another one)."""
@@ -53,62 +48,72 @@ class Schedule:
     def rehome(
         self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
     ) -> None:
-        """Give every table another home lane; who is ready stays so, in the same order."""
-        self.count, self._stealing, self.idle.stealing = count, stealing, stealing
-        ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
+        """Give every table another home lane."""
+        self.ready.count, self.ready.stealing = count, stealing
         for table in units:
             table.lane = home(table)
             self._room.move(table.account, table.lane)
             if table.shards is not None:
                 table.shards.rehome(table.lane, count)
-        for lane in self._lanes:
-            lane.ready.clear()
-        for unit in ready:
-            self._lanes[unit.lane].ready.append(unit)
+        self.ready.rehome()
 
     @property
     def quiescent(self) -> bool:
         """Whether nothing runs, or is to run by itself."""
-        return not self.ready and not self.timers.pending and not any(lane.running for lane in self._lanes)
+        return not self.ready and not self.timers and not any(lane.running for lane in self._lanes)
+
+    def give_table(self, unit: Unit, table: Table) -> None:
+        """Let a table go on by other rules and handlers; what halted, or waits, is tried again now."""
+        members = unit.members()
+        for member in members:
+            member.table = table
+        again = [member for member in members if member.state in (UnitState.HALTED, UnitState.BACKOFF)]
+        for member in again:
+            member.mended()
+        self.let_run(again)
 
     def retire(self, lane: Lane) -> None:
         """Its processor ends. What that was told of, or watched, or left to itself, is another's now."""
         lane.manned = False
-        self.idle.wake(self.ready)
+        self.idle.wake(len(self.ready), stealing=self.ready.stealing)
         self.idle.left_for_work()
 
     def wake(self, *, by_processor: bool = False) -> None:
         """Tell as many processors as units became ready, but for one that calls: it looks for work next."""
-        if units := self._untold:
-            self._untold = 0
-            self.idle.wake(units - (by_processor and self._stealing))
+        if units := self.ready.untold():
+            stealing = self.ready.stealing
+            self.idle.wake(units - (by_processor and stealing), stealing=stealing)
 
     def arrange(self, unit: Unit) -> None:
         """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
         if not unit.chunks:
+            self.timers.cancel(unit)
             unit.state = UnitState.IDLE
             return
         if (unit.chunks[0].alone or unit.shards is not None) and self._stands(unit):
+            self.timers.cancel(unit)
             return
-        wait = unit.table.max_wait
-        if wait <= 0 or self.pressed or unit.full(self._room.max_records, self._room.max_bytes):
+        wait, room = unit.table.max_wait, self._room
+        if wait <= 0 or room.refused is not None or unit.full(room.max_records, room.max_bytes):
             self._make_ready(unit)
         elif unit.state is not UnitState.GATHERING:
             unit.state = UnitState.GATHERING
-            unit.due = unit.chunks[0].enqueued + wait
-            self.set_timer(unit)
+            self.set_timer(unit, unit.chunks[0].enqueued + wait)
 
     def _make_ready(self, unit: Unit) -> None:
+        if unit.state is not UnitState.IDLE:  # as most are, at the least cost
+            self.timers.cancel(unit)
         unit.state = UnitState.READY
-        self._untold += 1
-        self._tickets += 1
-        unit.ticket = self._tickets
-        self._lanes[unit.lane].ready.append(unit)
-        self.ready += 1
+        self.ready.add(unit)
 
-    def set_timer(self, unit: Unit) -> None:
-        self.timers.add(unit)
-        self.idle.timer_set(unit.due)
+    def set_timer(self, unit: Unit, due: float) -> None:
+        self.timers.set(unit, due)
+        self.idle.timer_set(due)
+
+    def hurry(self) -> None:
+        """Nobody waits any longer for a fuller batch."""
+        self.let_run(self.timers.gathering())
+        self.wake()
 
     def let_run(self, units: Iterable[Unit]) -> None:
         """They need not wait any longer."""
@@ -117,29 +122,18 @@ class Schedule:
 
     def look_again(self) -> None:
         """Bounds or rules are others now: who gathers, or waits until fewer rows are spread, goes by them."""
-        for unit in self.timers.waiting():
+        for unit in self.timers.gathering():
+            self.timers.cancel(unit)
             unit.state = UnitState.IDLE
             self.arrange(unit)
         self._look_at_crowded()
-
-    def next_ready(self, lane: Lane) -> Unit:
-        """The head of this lane's queue, or else of another's; there is a ready unit somewhere."""
-        if self._stealing and self.turns:
-            return self._taken(whose_turn(self._lanes, self.ready, self._tickets))
-        own = lane if lane.ready or not self._stealing else fullest(self._lanes)
-        self.ready -= 1
-        return own.ready.popleft()
-
-    def _taken(self, unit: Unit) -> Unit:
-        self._lanes[unit.lane].ready.remove(unit)
-        self.ready -= 1
-        return unit
+        self.wake()
 
     def cut(self, unit: Unit) -> Work:
         """Its next batch: the one that was kept, or one from its queue."""
         work = self.kept.pop(unit, None)
         if work is None:
-            return cut(unit, others_wait=self.ready > 0)
+            return cut(unit, others_wait=bool(self.ready))
         if work.table is not unit.table:
             rebind(work)
         return work
@@ -152,11 +146,11 @@ class Schedule:
             if chunk.assignment.closed:
                 self._room.release(unit, *chunk.leave())
                 continue
-            shard = shards.get(unit, number, self.count)
+            shard = shards.get(unit, number, self.ready.count)
             shard.push(chunk)
             shards.records += len(chunk.messages)
             shards.bytes += chunk.bytes
-            self._room.spread += chunk.bytes
+            self._room.count_spread(chunk.bytes)
             if shard.state in (UnitState.IDLE, UnitState.GATHERING):
                 self.arrange(shard)
 
@@ -246,7 +240,8 @@ class Schedule:
     def _again(self, unit: Unit) -> None:
         """Look anew at a unit that lost some of what it had."""
         if unit.state is UnitState.READY:
-            self._taken(unit)
+            self.ready.remove(unit)
+        self.timers.cancel(unit)
         unit.state = UnitState.IDLE
         unit.mended()
         self.arrange(unit)
@@ -268,7 +263,7 @@ class Schedule:
         if isinstance(unit, Shard) and unit.whole.shards is not None:
             unit.whole.shards.records -= parts
             unit.whole.shards.bytes -= weight
-            self._room.spread -= weight
+            self._room.count_spread(-weight)
         return barriers
 
     def _pass(self, barriers: Iterable[Barrier[Unit]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import threading
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from offsets.types import TopicPartition
 from worker.lanes.lane import Lane, Room
+from worker.lanes.seen_lanes import SeenLanes
 from worker.lanes.standing import Standing
 from worker.observing.status import LaneStatus
 from worker.units.chunk import Chunk
@@ -96,29 +97,21 @@ class LanesView(NamedTuple):
     """Those of them of which a change failed for good."""
     further: list[Chunk]
     """What busy tables hold that are not shown."""
-    blocked_records: int = 0
+    blocked_records: int
     """What stands still: see Standing."""
-    held_up: bool = False
+    held_up: bool
     """A delivery waits for room that only tables that stand still could give."""
 
 
-def look(
-    lanes: Sequence[Lane],
-    units: Sequence[Unit],
-    kept: Mapping[Unit, Work],
-    *,
-    count: int,
-    now: float,
-    lock: threading.Lock,
-    most: int,
-    standing: Standing,
-    bounds: Room,
-) -> LanesView:
-    """At most `most` of the tables; `kept`: their batches that are to be tried again; `count`: lanes in use;
-    `standing`: is given all tables that may stand still.
+def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: float = math.inf) -> LanesView:
+    """Lanes and tables as they are now; of the tables at most `most`. Any thread.
 
+    `stuck_after`: a table also stands still when a batch of it has been failing for so many seconds.
     Each table is seen at one moment, and all that are busy at the same one unless they are hundreds: then
     the lock of `Lanes` is taken for some at a time."""
+    lanes, kept, now = seen.lanes, seen.schedule.kept, seen.clock()
+    count = seen.schedule.ready.count
+    standing = Standing(seen.room, now - stuck_after)
     idle: list[Unit] = []
     busy: list[Unit] = []
     for unit in units:
@@ -134,11 +127,11 @@ def look(
     seen_lanes: list[LaneStatus] = []
     works: dict[Unit, Work] = {}
     while True:
-        with lock:
+        with seen.lock:
             works = _works(lanes, kept)
             if not seen_lanes:
                 seen_lanes = [
-                    _lane(lane, now, bounds) for lane in lanes if lane.number < count or lane.running
+                    _lane(lane, now, seen.room) for lane in lanes if lane.number < count or lane.running
                 ]
             room = _AT_ONCE
             while waiting and room > 0:
@@ -170,6 +163,8 @@ def look(
         sum(state == "blocked" for state in states.values()),
         sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
         further,
+        standing.records,
+        standing.keeps_out(seen.room.refused),
     )
 
 
@@ -178,17 +173,15 @@ def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]
     return {**kept, **{lane.running.unit: lane.running for lane in lanes if lane.running}}
 
 
-def glance(
-    lanes: Iterable[Lane], units: Iterable[Unit], kept: Mapping[Unit, Work], lock: threading.Lock
-) -> tuple[frozenset[str], list[Chunk]]:
+def glance(seen: SeenLanes, units: Iterable[Unit]) -> tuple[frozenset[str], list[Chunk]]:
     """The labels of tables that stand still; what is unfinished, some of it twice (and at worst without what
     was taken and put back meanwhile)."""
-    with lock:
-        works = _works(lanes, kept)
+    with seen.lock:
+        works = _works(seen.lanes, seen.schedule.kept)
     busy = [unit for unit in units if not unit.at_rest]
     held = [chunk for unit in busy for chunk in _chunks(unit, works)]
-    with lock:  # behind the queues: what left one meanwhile is among these
-        works = _works(lanes, kept)
+    with seen.lock:  # behind the queues: what left one meanwhile is among these
+        works = _works(seen.lanes, seen.schedule.kept)
     held += [chunk for work in works.values() for chunk in work.unfinished_chunks()]
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
 

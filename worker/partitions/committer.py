@@ -116,8 +116,13 @@ class Committer(threading.Thread):
             and bool(self._assignments.current())
         )
 
+    def interrupt(self) -> None:
+        """A rebalance begins, so no answer of Kafka can come: wait for none. The polling thread."""
+        self._kafka.interrupt()
+
     def wake(self) -> None:
-        """Partitions wait for their first commit. Any thread."""
+        """Partitions wait for their first commit: Kafka is to take where they begin before anything of them
+        is handled. Any thread."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -175,13 +180,6 @@ class Committer(threading.Thread):
             last_success=last.isoformat(timespec="milliseconds") if last else None,
             last_error=self._errors.text,
         )
-
-    def sending(self, marks: Mapping[TopicPartition, Mark]) -> None:
-        """A commit is about to be sent to Kafka, which will be known by these."""
-        for partition, mark in marks.items():
-            assignment = self._assignments.get(*partition)
-            if assignment is not None:
-                assignment.tracker.sending(mark)
 
     def _finished(self, assignments: list[Assignment], *, move: bool) -> dict[Assignment, Checkpoint]:
         """What may be committed of each; one of which that cannot be told keeps no other from its commit.

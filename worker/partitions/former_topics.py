@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 
 from handlers.logs import get_logger
-from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment, with_earlier
 
@@ -18,22 +17,23 @@ _LOOK_SECONDS = 0.01
 class FormerRecords:
     """They are handled before their partitions leave, and before the worker stops. What is not is told."""
 
-    def __init__(self, lanes: Lanes, clock: Callable[[], float]) -> None:
+    def __init__(self, lanes: Lanes, offer: Callable[[], object], clock: Callable[[], float]) -> None:
+        """`offer`: hands the lanes what they had no room for. On the fetcher's thread."""
         self._lanes = lanes
+        self._offer = offer
         self._clock = clock
         self._told: set[Assignment] = set()
         self.lost = 0
         """Records that were not handled, and never will be."""
 
-    def work_off(
-        self, assignments: Iterable[Assignment], seconds: float, offer: Callable[[], object] = lambda: None
-    ) -> None:
+    def work_off(self, assignments: Iterable[Assignment], seconds: float, *, fetching: bool = False) -> None:
         """Wait until what came before these, of topics since made anew, is done, but for halted tables.
-        `offer`: hands the lanes what they had no room for; else another thread does."""
+        `fetching`: this is the fetcher's thread, so no other hands anything to the lanes."""
         former, end = self._before(assignments), self._clock() + seconds
         while self._clock() < end and any(not each.forgotten and each.tracker.unfinished for each in former):
-            offer()
-            if self._lanes.worked_off() or self._lanes.dead_end():
+            if fetching:
+                self._offer()
+            if self._lanes.worked_off() or self._lanes.seen.dead_end():
                 return
             time.sleep(_LOOK_SECONDS)
 
@@ -60,17 +60,3 @@ class FormerRecords:
     def _before(self, assignments: Iterable[Assignment]) -> set[Assignment]:
         found = set(assignments)
         return with_earlier(found) - found - self._told
-
-
-def told_anew(assignment: Assignment, earlier: Checkpoint) -> None:
-    """Log that the topic is not the one that was read before."""
-    log.error(
-        "topic_made_anew",
-        partition=str(assignment.partition),
-        earlier_id=earlier.topic_id,
-        id=assignment.topic_id,
-        read_up_to=earlier.offset,
-        goes_on_at="earliest",
-        records_lost=None,
-        hint="Kafka cannot tell what the earlier topic held from there on; all of the new one is read",
-    )

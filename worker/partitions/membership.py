@@ -8,6 +8,7 @@ from typing import Any
 
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
+from worker.partitions.stage import Stage
 
 log = get_logger("membership")
 
@@ -29,7 +30,7 @@ _PATIENCE = 1.0
 """Seconds for which nothing is told: after a rebalance the first commit may come too early."""
 
 
-class Membership:
+class Membership(Stage):
     """Kafka gives the partitions of a member to another when it has not heard of it for a session; the member
     itself may learn that last: it was frozen, or could reach the brokers that have its records again before
     its group's coordinator. So no batch begins unless the coordinator took a commit of this worker within the
@@ -77,10 +78,10 @@ class Membership:
         with self._lock:
             return 0.0 if self._held_since is None else max(0.0, now - self._held_since)
 
-    def look(self, now: float) -> None:
-        """Tell that nothing begins, once, if that is so. Between two polls, while partitions are assigned."""
+    def between_polls(self, now: float) -> None:
+        """Log once that no batch begins, if that is so."""
         with self._lock:
-            if now < self._until or not self._lanes.queued:
+            if now < self._until or not self._lanes.seen.queued:
                 self._held_since = None
                 return
             if self._held_since is None:

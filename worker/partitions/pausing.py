@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import confluent_kafka
@@ -10,6 +10,7 @@ from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
 from worker.formats.choice import NO_FORMAT
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("fetcher")
@@ -23,7 +24,7 @@ Single = Literal["ddl_topics", "held", "max_ahead"]
 of what is unfinished (see MaxAhead)."""
 
 
-class Pauses:
+class Pauses(Stage):
     """All partitions while the lanes are full, single ones while they are ahead of others or of their own
     first unfinished record, for good those of a topic without a format. The fetcher's own.
 
@@ -37,6 +38,12 @@ class Pauses:
         self._single: dict[Single, frozenset[Assignment]] = {}
         self.everything = False
         """Whether all partitions are paused."""
+        self.draining = False
+        """Whether nothing is fetched any more."""
+
+    def drain(self) -> None:
+        """Have every partition that is assigned from now on paused. Any thread."""
+        self.draining = True
 
     def holds(self, assignment: Assignment) -> bool:
         """Whether nothing is to be fetched from this partition. Any thread."""
@@ -66,9 +73,15 @@ class Pauses:
             self.everything = False
             self._tell(self._assignments.current())
 
-    def came(self, added: Iterable[Assignment]) -> None:
+    def assigned(self, added: Collection[Assignment]) -> None:
         """These were assigned, for the first time or again: what librdkafka knows of them does not count."""
+        if self.draining:
+            self.pause()
         self._tell(added)
+
+    def tell_again(self) -> None:
+        """The eager protocol has assigned all partitions anew."""
+        self._tell(self._assignments.current())
 
     def single(self, why: Single, wanted: Iterable[Assignment]) -> None:
         """Fetch nothing from exactly these, for this reason."""

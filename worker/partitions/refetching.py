@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 
 from handlers.logs import get_logger
-from offsets.restore import Initial
-from offsets.topic_ids import TopicIds
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered
-from worker.partitions.rebalance import Rebalancer
-from worker.partitions.starts import LOOKUP_SECONDS
+from worker.partitions.new_assignments import NewAssignments
+from worker.partitions.pausing import Pauses
+from worker.partitions.stage import Failure, Stage
+from worker.partitions.starts import LOOKUP_SECONDS, Starts
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("refetching")
@@ -26,39 +26,38 @@ _CUT = re.compile(r"broker end offset is (\d+)")
 """librdkafka's words for where a log was cut off."""
 
 
-@dataclass(eq=False)
-class Refetching:
-    """Only on the fetcher's thread, between polls. Who calls it then tells librdkafka what is paused.
+_OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
-    `incremental`: the group's protocol adds and takes single partitions.
-    """
+
+@dataclass(eq=False)
+class Refetching(Stage):
+    """Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
 
     consumer: Consumer
     assignments: Assignments
-    rebalancer: Rebalancer
+    pauses: Pauses
+    starts: Starts
+    new_assignments: NewAssignments
     _: KW_ONLY
-    topic_ids: TopicIds
-    initial: Initial
-    incremental: bool
+    stages: Sequence[Stage]
+    flush_all: Callable[..., None]
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        self._starts = self.rebalancer.starts
         self._look_due = 0.0
         self._asked_again: dict[Assignment, int] = {}
         """The offsets that were asked for again since the last look."""
         self._later: set[Assignment] = set()
         """Those of them that were out of range once more: they wait for the next look."""
 
-    def look(self) -> bool:
+    def between_polls(self, now: float) -> None:
         """Unless it was just done: have Kafka asked for the ids of the topics being read, and fetch what was
-        put off. Does not wait. Returns whether anything was put off."""
-        now = self.clock()
+        put off. Does not wait."""
         if now < self._look_due:
-            return False
+            return
         self._look_due = now + _LOOK_SECONDS
         current = self.assignments.current()
-        self.topic_ids.look({each.partition.topic for each in current}, LOOKUP_SECONDS)
+        self.new_assignments.topic_ids.look({each.partition.topic for each in current}, LOOKUP_SECONDS)
         again = [(each, self._asked_again[each]) for each in current if each in self._later]
         self._later.clear()
         self._asked_again.clear()
@@ -68,18 +67,32 @@ class Refetching:
             except KafkaException:  # as in the middle of a rebalance
                 self._asked_again[assignment] = begin
                 self._later.add(assignment)
-        return bool(again)
 
-    def suspect(self) -> None:
-        """An error says that a topic is not what it was: look at once."""
-        self._look_due = self.clock()
+    def before_poll(self) -> None:
+        """Read topics that have other ids now from their beginning. Raises KafkaException, Stopping."""
+        for assignment, topic_id in self.made_anew():
+            self.begin_anew(assignment, topic_id)
+
+    def failed(self, failure: Failure) -> None:
+        """Raises KafkaException, Stopping."""
+        assignment, error = failure.assignment, failure.error
+        if assignment is None or not failure.out_of_range:
+            if error.code() in _OTHER_TOPIC:
+                self._look_due = self.clock()
+            return
+        topic_id = self.other_id(assignment)
+        if topic_id is not None:
+            self.begin_anew(assignment, topic_id)
+            return
+        self.flush_all(assignment, again=True)
+        self.out_of_range(assignment, error)
 
     def made_anew(self) -> list[tuple[Assignment, str]]:
         """Those whose topic is no longer the one that they were assigned of, with its id of today, as far as
         the brokers have told. One whose id nobody knew has it from now on."""
         found = []
         for assignment in self.assignments.current():
-            seen = self.topic_ids.seen(assignment.partition.topic)
+            seen = self.new_assignments.topic_ids.seen(assignment.partition.topic)
             if seen is not None and assignment.topic_id is None:
                 assignment.topic_id = seen
             elif seen is not None and seen != assignment.topic_id:
@@ -91,18 +104,21 @@ class Refetching:
         topic = assignment.partition.topic
         if assignment.topic_id is None:
             return None
-        found = self._starts.topic_ids([topic]).get(topic)
+        found = self.starts.topic_ids([topic]).get(topic)
         return None if found == assignment.topic_id else found
 
-    def begin_anew(self, assignment: Assignment, topic_id: str, lost: int = 0) -> Assignment:
-        """The topic has another id now: read it from its beginning, as a new assignment. `lost`: as for
-        `Rebalancer.succeed`.
+    def begin_anew(self, assignment: Assignment, topic_id: str) -> Assignment:
+        """The topic has another id now: read it from its beginning, as a new assignment. What the earlier one
+        brought is handled first, but for records whose schema is not known: they are told as lost.
 
         Raises:
             KafkaException: librdkafka refuses it.
             Stopping: the worker is to stop, and Kafka did not answer.
         """
-        new = self.rebalancer.succeed(assignment, topic_id, lost)
+        self.flush_all(assignment, again=False)
+        new = self.new_assignments.succeed(assignment, topic_id)
+        for stage in self.stages:
+            stage.replaced(assignment, new)
         self.restart(new, OFFSET_BEGINNING)
         return new
 
@@ -116,7 +132,7 @@ class Refetching:
         where = confluent_kafka.TopicPartition(*assignment.partition)
         tracker = assignment.tracker
         position = tracker.next_offset if tracker.next_offset is not None else assignment.start.offset
-        self._starts.alive(0.0)
+        self.starts.alive(0.0)
         ends = answered(
             lambda: self.consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
         )
@@ -127,12 +143,12 @@ class Refetching:
         cut = _CUT.search(error.str())
         lost = None
         if not isinstance(position, int):
-            begin = self._starts.offset(self.consumer, assignment.partition, assignment.start)
+            begin = self.starts.offset(self.consumer, assignment.partition, assignment.start)
             if 0 <= begin < NOWHERE:  # a kill before the first record must not begin at a later end
                 assignment.restart_at(begin)
             what = "could not be looked up: it is looked up again"
         elif position > high:
-            begin = high if self.initial == "latest" else low
+            begin = high if self.starts.configuration.checkpoint.initial == "latest" else low
             assignment.restart_at(begin)
             what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
         elif position < low:
@@ -174,8 +190,14 @@ class Refetching:
             Stopping: the worker is to stop, and Kafka did not answer.
         """
         assignment.asked = offset
+        try:
+            self._assign(assignment, offset)
+        finally:  # the eager protocol assigns all of them anew
+            self.pauses.tell_again()
+
+    def _assign(self, assignment: Assignment, offset: int) -> None:
         place = confluent_kafka.TopicPartition(*assignment.partition, offset)
-        if self.incremental:
+        if self.starts.incremental:
             self.consumer.incremental_unassign([place])
             self.consumer.incremental_assign([place])
             return
@@ -196,4 +218,4 @@ class Refetching:
         known = assignment.tracker.next_offset
         if known is not None:
             return known
-        return self._starts.offset(self.consumer, assignment.partition, assignment.start)
+        return self.starts.offset(self.consumer, assignment.partition, assignment.start)

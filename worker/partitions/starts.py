@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -21,6 +21,7 @@ from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStor
 from offsets.topic_ids import TopicIds
 from offsets.types import Mark, TopicPartition
 from worker.configuration import Configuration
+from worker.configuration.kafka_properties import consumer_settings
 from worker.kafka.errors import ANSWER_SECONDS, NOWHERE, answered, until_answered
 from worker.partitions.own_store import worded
 
@@ -30,26 +31,32 @@ LOOKUP_SECONDS = 5.0
 _ID_SECONDS = 2.0
 
 
+@dataclass(eq=False)
 class Starts:
-    """Only on the fetcher's thread."""
+    """Only on the fetcher's thread.
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        local: OwnStore,
-        kafka: PolledKafkaStore,
-        topic_ids: TopicIds,
-        stopping: threading.Event,
-    ) -> None:
-        self.configuration = configuration
-        self._local = local
-        self._kafka = kafka
-        self._topic_ids = topic_ids
-        self.alive: Callable[[float], None] = lambda allowance: None
-        """Told while this takes long, with the seconds that the next step may take."""
-        self._stopping = stopping
+    `alive`: called while this takes long, with the seconds that the next step may take.
+    """
+
+    configuration: Configuration
+    local: OwnStore
+    kafka: PolledKafkaStore
+    ids: TopicIds
+    _: KW_ONLY
+    alive: Callable[[float], object]
+    stopping: threading.Event
+
+    def __post_init__(self) -> None:
+        settings = consumer_settings(self.configuration)
+        self.incremental = settings.get("group.protocol") == "consumer" or "cooperative" in str(
+            settings.get("partition.assignment.strategy", "")
+        )
+        """Whether a rebalance takes only the partitions that leave."""
         self._forced = ForcedStart()
+
+    def adopt(self, now: Configuration) -> None:
+        """The configuration was reloaded."""
+        self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
         """Before the group is joined. Raises Stopping."""
@@ -63,7 +70,7 @@ class Starts:
             if wanted(name)
             for number in topics[name].partitions
         ]
-        committed = self.asked(lambda: self._kafka.load_committed(places))
+        committed = self.asked(lambda: self.kafka.load_committed(places))
         ids = self.topic_ids({place.topic for place in places})
         self._forced.begin({place: committed.get(place) for place in places}, ids)
 
@@ -73,7 +80,7 @@ class Starts:
         """Where each begins, and what tells the commit that Kafka holds of it from any other."""
         self.remove_old_maps()
         entries = self._entries(partitions)
-        committed = self.asked(lambda: self._kafka.load_committed(partitions))
+        committed = self.asked(lambda: self.kafka.load_committed(partitions))
         checkpoint = self.configuration.checkpoint
         counts: dict[str, int] = {}
         for topic in needs_the_rest_of(partitions, checkpoint.initial, entries, committed):
@@ -84,7 +91,7 @@ class Starts:
                 if (other := TopicPartition(topic, number)) not in partitions
             ]
             entries |= self._entries(others)
-            committed |= self.asked(partial(self._kafka.load_committed, others))
+            committed |= self.asked(partial(self.kafka.load_committed, others))
         windows = [name for place in partitions if place in entries and (name := entries[place].window)]
         chosen = choose_starts(
             partitions,
@@ -99,7 +106,7 @@ class Starts:
             counts=counts,
             windows=read(checkpoint.directory, windows, remove=True),
         )
-        starts = worded(chosen, self._local)
+        starts = worded(chosen, self.local)
         if checkpoint.force:
             since = "checkpoint.force does not count: committed since this worker began, or not there then"
             for partition, start in starts.items():
@@ -110,15 +117,15 @@ class Starts:
     def remove_old_maps(self) -> None:
         """Those of dead workers that no checkpoint counts on any more."""
         with contextlib.suppress(CheckpointError):
-            names = [each.window for each in self._local.entries().values() if each.window]
+            names = [each.window for each in self.local.entries().values() if each.window]
             group = self.configuration.kafka.group_id
             remove_unnamed(self.configuration.checkpoint.directory, group, names)
 
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         try:
-            return self._local.load_entries(partitions)
+            return self.local.load_entries(partitions)
         except StoreAway:  # as with Kafka: what it remembers cannot be guessed
-            return self.asked(lambda: self._local.load_entries(partitions))
+            return self.asked(lambda: self.local.load_entries(partitions))
 
     def _count(self, consumer: Consumer, topic: str) -> int:
         """How many partitions the topic has."""
@@ -152,7 +159,7 @@ class Starts:
         Raises:
             Stopping
         """
-        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self._stopping)
+        return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
 
     def gone(self, partition: TopicPartition) -> None:
         """It leaves, after it was committed here."""
@@ -160,4 +167,4 @@ class Starts:
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids of these topics, as far as the brokers tell them soon."""
-        return self._topic_ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
+        return self.ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))

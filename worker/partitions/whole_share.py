@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import InitVar, dataclass
 
 from confluent_kafka import Consumer, KafkaException
 
 from handlers.logs import get_logger
 from handlers.options.matching import topic_matcher
-from worker.units.assigned_partition import Assignments
+from worker.partitions.stage import Stage
+from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("whole_share")
 
@@ -22,26 +24,24 @@ class SharedTopics(Exception):
     """Another member of the group has some of the partitions."""
 
 
-class WholeShare:
+@dataclass(eq=False)
+class WholeShare(Stage):
     """Whether this worker has every partition of its topics. The fetcher's own; `reason` any thread.
 
     With some of them it reads nothing: a row could overtake DDL that another member has. One that had them
     all waits until it has them again; one that never had ends after a minute, so that the other gets them.
     Nor does it read while a DDL topic is missing: without its definitions rows would have other values.
+
+    `wanted`: whether a topic is among those that are merged; `ddl_topics`: names and patterns, each of which
+    a topic must match.
     """
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        assignments: Assignments,
-        wanted: Callable[[str], bool],
-        ddl_topics: Sequence[str],
-    ) -> None:
-        """`wanted`: whether a topic is among those that are merged; `ddl_topics`: names and patterns, each of
-        which a topic must match."""
-        self._consumer = consumer
-        self._assignments = assignments
-        self._wanted = wanted
+    consumer: Consumer
+    assignments: Assignments
+    wanted: Callable[[str], bool]
+    ddl_topics: InitVar[Sequence[str]]
+
+    def __post_init__(self, ddl_topics: Sequence[str]) -> None:
         self._ddl_topics = [(each, topic_matcher(each)) for each in ddl_topics]
         self._due = 0.0
         self._had_all = False
@@ -49,11 +49,13 @@ class WholeShare:
         self.reason: str | None = None
         """Why nothing is read; None: this worker has all partitions, or none at all."""
 
-    def changed(self) -> None:
-        """Partitions came or went."""
+    def assigned(self, added: Collection[Assignment]) -> None:
         self._due = 0.0
 
-    def look(self, now: float) -> bool:
+    def revoked(self, gone: Collection[Assignment]) -> None:
+        self._due = 0.0
+
+    def may_read(self, now: float) -> bool:
         """Whether what this worker has may be read.
 
         Raises:
@@ -68,12 +70,12 @@ class WholeShare:
         return self.reason is None
 
     def _compare(self, now: float) -> None:
-        have = {each.partition for each in self._assignments.current()}
+        have = {each.partition for each in self.assignments.current()}
         if not have:
             self.reason = self._since = None
             return
         try:
-            topics = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+            topics = self.consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         except KafkaException as error:
             self.reason = f"cannot see whether this worker has all partitions: {error}"
             return
@@ -87,9 +89,7 @@ class WholeShare:
                 log.error("ddl_topics_missing", found=reason)
             self.reason, self._since = reason, None
             return
-        every = {
-            (name, number) for name in topics if self._wanted(name) for number in topics[name].partitions
-        }
+        every = {(name, number) for name in topics if self.wanted(name) for number in topics[name].partitions}
         elsewhere = sorted(every - have)
         if not elsewhere:
             if self._since is not None:

@@ -128,14 +128,14 @@ class Processor(threading.Thread):
         """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
 
         Finished already: it was the bad record alone, which is a dead letter now."""
-        fault = work.decode(self._failures.passes_over, self._lanes.most_decoded)
+        fault = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
         if fault is None:
             return work
         place, reason = fault
         if place:
             # What comes before the bad record is handled first; the rest has its turn then.
             work = self._lanes.shorten(self._number, work, place)
-            work.decode(self._failures.passes_over, self._lanes.most_decoded)
+            work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
             return work
         if not self._failures.buries_undecodable and work.order_of(0) is None:
             self._halt(work, record_origin(work, 0), f"undecodable record: {reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,20 @@ from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
-from worker.dead_letters.writing import DEAD_LETTER_TARGET, DeadLetters
+from worker.dead_letters.writing import DeadLetters
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Fetcher
+from worker.fetching.held_records import HeldRecords
+from worker.fetching.max_ahead import MaxAhead
+from worker.fetching.polling.arrivals import Arrivals, KafkaAnswers
+from worker.fetching.polling.backpressure import Backpressure
+from worker.fetching.receiving import Receiver
+from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder, ends_told_by
+from worker.fetching.standstill import Standstill
+from worker.formats.choice import FormatChoice
+from worker.kafka.beat import Beat
 from worker.kafka.brokers import Brokers
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.group_strategies import GroupStrategies
@@ -36,9 +45,11 @@ from worker.partitions.committer import Committer
 from worker.partitions.former_topics import FormerRecords
 from worker.partitions.journaling import Journaling, journal_of
 from worker.partitions.membership import Membership, session_of
+from worker.partitions.new_assignments import NewAssignments
 from worker.partitions.own_store import own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
@@ -51,9 +62,6 @@ from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
-
-SCHEMA_REGISTRY_TARGET = "__schema_registry__"
-"""Among the handlers' names."""
 
 _STATISTICS_MS = "10000"
 """How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
@@ -88,15 +96,8 @@ class Components:
         self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
-        self.kafka = PolledKafkaStore(KAFKA_SECONDS, clock)
         self.finished_map = FinishedMap(checkpoint.directory, configuration.kafka.group_id)
-        self.lanes = Lanes(
-            lanes.count,
-            max_records=lanes.max_records,
-            max_bytes=lanes.max_bytes,
-            work_stealing=lanes.work_stealing,
-            clock=clock,
-        )
+        self.lanes = Lanes(lanes, clock)
         self.calls = RunningCalls()
         self.dead_letters = None
         if configuration.dead_letter is not None:
@@ -104,7 +105,7 @@ class Components:
                 configuration.dead_letter,
                 producer_settings(configuration),
                 worker=configuration.name,
-                finished=lambda: self.lanes.finished_records,
+                finished=lambda: self.lanes.seen.finished_records,
                 redact=configuration.secrets.redact,
                 metrics=self.metrics,
                 back=self.lanes.unblock,
@@ -126,7 +127,9 @@ class Components:
         self.processors = [self._processor(number) for number in range(lanes.count)]
         settings = consumer_settings(configuration)
         self.membership = Membership(self.lanes, session_of(settings), clock)
-        self.kafka.taken = self.membership.confirmed
+        self.kafka = PolledKafkaStore(
+            KAFKA_SECONDS, clock, taken=self.membership.confirmed, sending=self.assignments.sending
+        )
         journal = journal_of(configuration)
         self.committer = Committer(
             self.assignments,
@@ -140,34 +143,10 @@ class Components:
             membership=self.membership,
             journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
-        self.kafka.sending = self.committer.sending
         formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
-        self.registry = Circuit(clock)
-        if formats.schemas is not None:
+        self.registry = None if formats.schemas is None else Circuit(clock)
+        if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told
-        self._has_registry = formats.schemas is not None
-        incremental = _is_incremental(settings)
-        admin = AdminClient(admin_settings(configuration), logger=client_logger())
-        topic_ids = TopicIds(admin)
-        self.former = FormerRecords(self.lanes, clock)
-        starts = Starts(configuration, local=self.local, kafka=self.kafka, topic_ids=topic_ids, stopping=stop)
-        self.rebalancer = Rebalancer(
-            starts,
-            revoke_timeout=configuration.revoke_timeout,
-            assignments=self.assignments,
-            book=self.book,
-            lanes=self.lanes,
-            former=self.former,
-            committer=self.committer,
-            kafka=self.kafka,
-            finished_map=self.finished_map,
-            topic_ids=topic_ids,
-            format_of=formats.of_assigned,
-            metrics=self.metrics,
-            incremental=incremental,
-            release=self.handlers.release,
-            settled=self.errors.settled,
-        )
         self.consumer = consumer = Consumer(
             {"statistics.interval.ms": _STATISTICS_MS, **settings},
             error_cb=self.errors.report,
@@ -175,56 +154,110 @@ class Components:
             stats_cb=self._statistics,
             logger=client_logger(),
         )
+        self.backpressure = Backpressure(
+            consumer, self.assignments, self.lanes, self.kafka, self.metrics, rule=lanes, clock=clock
+        )
+        self.backlog, self.pauses = self.backpressure.backlog, self.backpressure.pauses
+        self.former = FormerRecords(self.lanes, self.backlog.offer, clock)
+        self.beat = Beat(clock)
+        self._read(configuration, settings, formats, stop=stop, clock=clock, fail=fail)
+
+    def _read(
+        self,
+        configuration: Configuration,
+        settings: dict[str, Any],
+        formats: FormatChoice,
+        *,
+        stop: threading.Event,
+        clock: Callable[[], float],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """What takes part in reading, and in setting records aside. `settings`: of the consumer."""
+        consumer, assignments = self.consumer, self.assignments
+        admin = AdminClient(admin_settings(configuration), logger=client_logger())
+        topic_ids = TopicIds(admin)
+        self.starts = Starts(configuration, self.local, self.kafka, topic_ids, alive=self.beat, stopping=stop)
+        self.new_assignments = NewAssignments(assignments, topic_ids, self.finished_map, formats.of_assigned)
+        self.stages: list[Stage] = []  # filled below: some of them call all
+        self.rebalancer = Rebalancer(
+            self.starts,
+            stages=self.stages,
+            new_assignments=self.new_assignments,
+            withdraw=lambda gone, seconds: self.lanes.withdraw(self.book.all(), gone, seconds),
+            former=self.former,
+            committer=self.committer,
+            metrics=self.metrics,
+            release=self.handlers.release,
+        )
+        router = Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable)
+        self.receiver = Receiver(self.stages, assignments, router, self.backpressure, clock)
+        self.gate = HeldRecords(
+            self.pauses, assignments, commit=self.committer.wake, lose=self.former.lose, clock=clock
+        )
         self.refetching = Refetching(
             consumer,
-            self.assignments,
-            self.rebalancer,
-            topic_ids=topic_ids,
-            initial=checkpoint.initial,
-            incremental=incremental,
+            assignments,
+            self.pauses,
+            self.starts,
+            self.new_assignments,
+            stages=self.stages,
+            flush_all=self.receiver.flush,
             clock=clock,
         )
-        topics = list(dict.fromkeys([*configuration.kafka.topics, *configuration.kafka.ddl_topics]))
-        order, self.history, self.share = None, None, None
-        if configuration.kafka.ddl_topics:
-            has_ddl = topics_matcher(configuration.kafka.ddl_topics)
-            order = SourceOrder(has_ddl, high=ends_told_by(consumer), max_bytes=lanes.max_bytes, clock=clock)
-            self.share = WholeShare(
-                consumer, self.assignments, topics_matcher(topics), configuration.kafka.ddl_topics
+        self.standstill = Standstill(
+            consumer, assignments, self.pauses, self.refetching, self.backpressure.takes_nothing
+        )
+        self.requests = Requests()
+        ddl_topics = configuration.kafka.ddl_topics
+        topics = list(dict.fromkeys([*configuration.kafka.topics, *ddl_topics]))
+        self.order, self.history, self.share = None, None, None
+        if ddl_topics:
+            has_ddl = topics_matcher(ddl_topics)
+            self.order = SourceOrder(
+                has_ddl,
+                high=ends_told_by(consumer),
+                pauses=self.pauses,
+                is_damaged=self.standstill.is_damaged,
+                max_bytes=configuration.lanes.max_bytes,
+                clock=clock,
             )
+            self.share = WholeShare(consumer, assignments, topics_matcher(topics), ddl_topics)
             self.history = DDLHistory(settings, has_ddl, formats.of_assigned, stopping=stop)
+        stages: list[Stage | None] = [
+            KafkaAnswers(self.kafka, self.errors),
+            self.membership,
+            self.requests,
+            self.gate,  # before all that takes records for fetched, and the partition's end for reached
+            self.standstill,
+            self.refetching,
+            Arrivals(self.metrics.consumed),
+            self.order,
+            MaxAhead(self.pauses, configuration.max_ahead),
+            self.share,
+            self.backlog,
+            self.backpressure.polls,
+            self.pauses,  # last: it tells librdkafka what the others want paused of new partitions
+        ]
+        self.stages += [stage for stage in stages if stage is not None]
         self.fetcher = Fetcher(
             consumer,
-            topics,
-            assignments=self.assignments,
-            router=Router(self.book, self.metrics, on_undecodable=configuration.on_undecodable),
-            rebalancer=self.rebalancer,
-            refetching=self.refetching,
-            lanes=self.lanes,
-            errors=self.errors,
-            store=self.kafka,
-            membership=self.membership,
-            metrics=self.metrics,
-            order=order,
-            share=self.share,
+            self.receiver,
             prepare=[
                 *([] if self.history is None else [self.history.read]),
                 InstanceId(settings, topics, admin, errors=self.errors, stopping=stop, clock=clock).wait,
+                lambda _: self.kafka.attach(consumer),
+                lambda _: self.rebalancer.subscribe(consumer, topics),
             ],
-            max_records=lanes.max_records,
-            max_bytes=lanes.max_bytes,
-            max_ahead=configuration.max_ahead,
             leaves=close_stays(settings),
-            clock=clock,
+            beat=self.beat,
             fail=fail,
         )
-
         self.stuck = StuckHeads(
-            self.assignments,
+            assignments,
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.backlog.parts,
+            held=self.backlog.parts,
             after=configuration.stuck_after,
             clock=clock,
         )
@@ -233,7 +266,7 @@ class Components:
             self.lanes,
             self.calls,
             units=self.book.all,
-            held=self.fetcher.backlog.parts,
+            held=self.backlog.parts,
             commit=self.committer.commit,
             letters=self.dead_letters is not None,
             stopped=stop.is_set,
@@ -242,7 +275,10 @@ class Components:
 
         self.unreadable = Unreadable(
             self.assignments,
-            self.fetcher,
+            self.requests,
+            standstill=self.standstill,
+            refetching=self.refetching,
+            stages=self.stages,
             settings=settings,
             commit=self.committer.commit,
             stopped=stop.is_set,
@@ -255,22 +291,6 @@ class Components:
         for processor in new:
             processor.start()
 
-    def circuits(self) -> list[tuple[str, Circuit]]:
-        """What is known of each target, by the handler's name; last the dead-letter topic and the schema
-        registry."""
-        found = list(self.handlers.circuits())
-        if self.dead_letters is not None:
-            found.append((DEAD_LETTER_TARGET, self.dead_letters.circuit))
-        if self._has_registry:
-            found.append((SCHEMA_REGISTRY_TARGET, self.registry))
-        return found
-
     def _statistics(self, text: str) -> None:
-        self.fetcher.standstill.statistics(text)
+        self.standstill.statistics(text)
         self.brokers.statistics(text)
-
-
-def _is_incremental(settings: Mapping[str, Any]) -> bool:
-    """Whether a rebalance takes only the partitions that leave."""
-    strategy = str(settings.get("partition.assignment.strategy", ""))
-    return "cooperative" in strategy or settings.get("group.protocol") == "consumer"

@@ -79,7 +79,7 @@ class Draining:
             processor.join(max(0.0, end - self.clock()))
         # Leaving the group forgets what its partitions held.
         self.components.former.tell(self.components.assignments.current())
-        return self._drained() and not self.components.former.lost, self.components.lanes.halted()
+        return self._drained() and not self.components.former.lost, self.components.lanes.seen.halted()
 
     def _commit(self) -> None:
         self.components.committer.stop()
@@ -89,7 +89,7 @@ class Draining:
         with contextlib.suppress(CheckpointError):
             entries = self.components.local.entries().values()
             self.components.finished_map.close(each.window for each in entries if each.window)
-        self.components.rebalancer.starts.remove_old_maps()
+        self.components.starts.remove_old_maps()
 
     def _close_handlers(self) -> bool:
         """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
@@ -104,7 +104,7 @@ class Draining:
             time.sleep(_LOOK_SECONDS)
 
     def _drained(self) -> bool:
-        running = [work.unit.table.label for work in self.components.lanes.running()]
+        running = [work.unit.table.label for work in self.components.lanes.seen.running()]
         if running:
             log.error(
                 "shutdown_timeout",

@@ -20,7 +20,7 @@ def unhealthy(components: Components, now: float, patience: float) -> str | None
     dead = [thread.name for thread in processors if not thread.is_alive()]
     if dead:
         return f"dead threads: {', '.join(dead)}"
-    return components.fetcher.standstill.reason or components.stuck.reason
+    return components.standstill.reason or components.stuck.reason
 
 
 def unready(components: Components) -> str | None:

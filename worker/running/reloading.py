@@ -121,7 +121,7 @@ class Reloader:
             except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
                 log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
                 return None
-            if not self._components.fetcher.requests.ask(lambda: self._adopt(plan), give_up=self._stopped):
+            if not self._components.requests.ask(lambda: self._adopt(plan), give_up=self._stopped):
                 return None  # the worker stops; nothing of it matters any more
             log.info("reloaded", changed=changes.live)
         elif not changes.restart:
@@ -152,15 +152,14 @@ class Reloader:
             free = components.lanes.resize(
                 now.lanes, lambda unit: home_lane(unit.table.label, count), components.book.all()
             )
-            components.fetcher.bound(now.lanes.max_records, now.lanes.max_bytes)
             components.man(free)
+        for stage in components.stages:
+            stage.adopt(now)
         if now.dead_letter is not None and components.dead_letters is not None:
             components.dead_letters.allow(now.dead_letter.max_ratio)
-        components.fetcher.max_ahead.most = now.max_ahead
         components.stuck.after = now.stuck_after
         components.committer.pace(now.checkpoint.interval)
-        components.rebalancer.starts.configuration = now
-        components.rebalancer.revoke_timeout = now.revoke_timeout
+        components.starts.adopt(now)
         if now.logging.level != old.logging.level:
             logs.configure(now.logging.level, now.logging.format, redact=now.secrets.redact)
         self.configuration = now
@@ -168,6 +167,6 @@ class Reloader:
     def _in_use(self) -> set[BoundHandler]:
         """Handlers that a table still has, or a batch that runs."""
         components = self._components
-        used = {bound for work in components.lanes.running() for bound in work.table.handlers}
-        busy = components.book.busy(components.fetcher.backlog.units, components.lanes.at_rest)
+        used = {bound for work in components.lanes.seen.running() for bound in work.table.handlers}
+        busy = components.book.busy(components.backlog.parts, components.lanes.at_rest)
         return used | {bound for unit in busy for bound in unit.table.handlers}

@@ -15,7 +15,7 @@ from worker.configuration import Configuration
 from worker.dead_letters.writing import DEAD_LETTER_TARGET
 from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
-from worker.lanes.snapshot import TableView
+from worker.lanes.snapshot import TableView, glance, snapshot
 from worker.observing.overview.history import Pulse
 from worker.observing.overview.passing_over import PassingOver
 from worker.observing.status import (
@@ -35,6 +35,8 @@ from worker.units.chunk import Chunk
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
+_SCHEMA_REGISTRY_TARGET = "__schema_registry__"
+"""Among the handlers' names."""
 SHOWN_TABLES = 1_000
 """The status tells of so many at most."""
 
@@ -69,16 +71,16 @@ class StatusReport:
         """The few figures that are taken again and again: no table is put together for them."""
         units, _ = self.parts.book.counted()
         assigned = self.parts.assignments.current()
-        blocked, chunks = self.parts.lanes.glance(units)
+        blocked, chunks = glance(self.parts.lanes.seen, units)
         delays = self._delays(chunks)
         lags = [_lag(each, each.tracker.checkpoint) for each in assigned]
         delay = max((delays.get(each.partition, 0.0) for each in assigned), default=None)
-        return Pulse(self.parts.lanes.finished_records, lags, delay, blocked)
+        return Pulse(self.parts.lanes.seen.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """At the worker, and at most so many of its tables."""
         units, gone = self.parts.book.counted()
-        seen = self.parts.lanes.snapshot(units, most, self.configuration.stuck_after)
+        seen = snapshot(self.parts.lanes.seen, units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -99,12 +101,12 @@ class StatusReport:
             lanes=seen.lanes,
             tables=rows,
             tables_omitted=len(units) - len(rows),
-            finished_records=self.parts.lanes.finished_records,
+            finished_records=self.parts.lanes.seen.finished_records,
             unmatched_records=self.parts.book.unmatched.records,
             checkpoint=self.parts.committer.status(),
             kafka=KafkaStatus(
                 up=self.parts.brokers.up,
-                quiet_seconds=round(self.clock() - self.parts.fetcher.receiver.brought, 3),
+                quiet_seconds=round(self.clock() - self.parts.receiver.last_progress, 3),
                 unconfirmed_seconds=round(self.parts.membership.held_seconds(self.clock()), 3),
                 faults=[
                     msgspec.structs.replace(each, error=self._redact(each.error))
@@ -122,7 +124,7 @@ class StatusReport:
         finished = [*gone.items(), *seen.finished]
         stands = seen.blocked_records
         if seen.held_up:
-            stands += sum(len(chunk.messages) for _, chunk in self.parts.fetcher.backlog.parts())
+            stands += sum(len(chunk.messages) for _, chunk in self.parts.backlog.parts())
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
@@ -179,7 +181,7 @@ class StatusReport:
         return None if text is None else self._redact(text)
 
     def _partition(self, assignment: Assignment, delay: float | None) -> PartitionStatus:
-        tracker, fetcher = assignment.tracker, self.parts.fetcher
+        tracker, parts = assignment.tracker, self.parts
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
         position = tracker.next_offset
@@ -192,12 +194,12 @@ class StatusReport:
             finished_ahead=count_of(checkpoint.ahead) if checkpoint else 0,
             lag=_lag(assignment, lambda: checkpoint),
             unread=_between(position, assignment.end),
-            paused=fetcher.pauses.holds(assignment),
-            paused_by=fetcher.pauses.why(assignment),
-            first_commit_seconds=round(fetcher.gate.uncommitted_seconds(assignment, self.clock()), 3),
+            paused=parts.pauses.holds(assignment),
+            paused_by=parts.pauses.why(assignment),
+            first_commit_seconds=round(parts.gate.uncommitted_seconds(assignment, self.clock()), 3),
             ahead=tracker.ahead(0),
             stuck=self._stuck_head(assignment),
-            standstill_seconds=round(fetcher.standstill.seconds(assignment), 3),
+            standstill_seconds=round(parts.standstill.seconds(assignment), 3),
             error=self._error_of(assignment),
             delay_seconds=None if delay is None else round(delay, 3),
             source_time_ms=assignment.last_source_ms(),
@@ -206,7 +208,7 @@ class StatusReport:
         )
 
     def _error_of(self, assignment: Assignment) -> PartitionError | None:
-        told = self.parts.fetcher.standstill.error(assignment)
+        told = self.parts.standstill.error(assignment)
         return None if told is None else msgspec.structs.replace(told, error=self._redact(told.error))
 
     def _stuck_head(self, assignment: Assignment) -> StuckStatus | None:

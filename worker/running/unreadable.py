@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException
 
 from handlers.logs import get_logger
-from worker.fetching.fetcher import Fetcher
+from worker.fetching.requests import Requests
+from worker.fetching.standstill import Standstill
 from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
+from worker.partitions.refetching import Refetching
+from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("unblock")
@@ -27,8 +30,11 @@ class Unreadable:
     """
 
     assignments: Assignments
-    fetcher: Fetcher
+    requests: Requests
     _: KW_ONLY
+    standstill: Standstill
+    refetching: Refetching
+    stages: Sequence[Stage]
     settings: Mapping[str, Any]
     commit: Callable[[], bool]
     stopped: Callable[[], bool]
@@ -73,7 +79,7 @@ class Unreadable:
             raise Refused(
                 f"this worker does not have {asked.topic}[{asked.partition}]: ask the one that does"
             )
-        error = self.fetcher.standstill.error(assignment)
+        error = self.standstill.error(assignment)
         if error is None or not error.unreadable:
             raise Refused(
                 f"{assignment.partition} has no batch that cannot be read: say --table of the record"
@@ -91,16 +97,16 @@ class Unreadable:
                 raise Refused(
                     f"{assignment.partition} has just left this worker: ask the one that has it now"
                 )
-            if self.fetcher.holds(assignment):  # they would count as finished
+            if any(stage.holds(assignment) for stage in self.stages):  # they would count as finished
                 raise Refused(
                     f"{assignment.partition} still holds records from before that batch, which wait for a "
                     "schema, a first commit or their turn in source order: ask again when they are handled"
                 )
             assignment.tracker.reach(end)
-            self.fetcher.fetch_from(assignment, end)
+            self.refetching.restart(assignment, end)
 
         try:
-            if not self.fetcher.requests.ask(restart, give_up=self.stopped):
+            if not self.requests.ask(restart, give_up=self.stopped):
                 raise Refused("the worker stops: ask again when it runs")
         except KafkaException as error:
             raise Refused(f"{assignment.partition} cannot be fetched anew ({error}): ask again") from error

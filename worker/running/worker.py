@@ -184,7 +184,7 @@ class Worker:
     def _shown_state(self) -> WorkerState:
         if self._stop.is_set():
             return "stopped" if self._state == "stopped" else "draining"
-        if self._state == "running" and self.components.lanes.halted():
+        if self._state == "running" and self.components.lanes.seen.halted():
             return "halted"
         if self._state == "running" and not self.components.assignments.balanced:
             return "starting"
@@ -270,10 +270,10 @@ class Worker:
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.configuration = self._configuration
-            is_dead_end = self.components.lanes.pressed and self.components.lanes.dead_end()
+            is_dead_end = self.components.lanes.seen.pressed and self.components.lanes.seen.dead_end()
             ends = ends + 1 if is_dead_end else 0
             if ends > 1:
-                halted = ", ".join(self.components.lanes.halted())
+                halted = ", ".join(self.components.lanes.seen.halted())
                 raise DeadEnd(
                     f"the lanes are full of what waits behind halted tables: {halted}; "
                     f"mend the cause and restart, or set on_failure: skip"

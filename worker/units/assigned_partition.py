@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -141,6 +141,11 @@ class Assignments:
             for assignment in assignments:
                 self._by_partition[assignment.partition] = assignment
 
+    def balance(self, assignments: Iterable[Assignment]) -> None:
+        """The group has given this member its share: these came."""
+        self.add(assignments)
+        self.balanced = True
+
     def get(self, topic: str, partition: int) -> Assignment | None:
         return self._by_partition.get(TopicPartition(topic, partition))
 
@@ -180,6 +185,13 @@ class Assignments:
             for place, own in groups.items()
             if (assignment := self.get(*place)) is not None and not assignment.closed
         ]
+
+    def sending(self, marks: Mapping[TopicPartition, Mark]) -> None:
+        """A commit is about to be sent to Kafka, which will be known by these."""
+        for partition, mark in marks.items():
+            assignment = self.get(*partition)
+            if assignment is not None:
+                assignment.tracker.sending(mark)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:

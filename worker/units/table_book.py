@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
+from worker.units.chunk import Chunk
 from worker.units.home_lane import home_lane
 from worker.units.table import Table
 from worker.units.table_names import fits
@@ -180,13 +181,16 @@ class TableBook:
         return changed
 
     def busy(
-        self, waiting: Callable[[], set[Unit]], at_rest: Callable[[Iterable[Unit]], list[Unit]]
+        self, held: Callable[[], list[tuple[Unit, Chunk]]], at_rest: Callable[[Iterable[Unit]], list[Unit]]
     ) -> list[Unit]:
         """Those that may still need the handlers they have: for one that no rule matches any more, while
         something of it waits for the lanes, or is in them. Any thread.
 
-        `waiting`: see Fetcher; `at_rest`: see Lanes."""
-        units, coming = self.all(), waiting()  # first: what the lanes take then is found there
+        `held`: what waits for the lanes; `at_rest`: see Lanes."""
+        units, coming = (
+            self.all(),
+            {unit for unit, _ in held()},
+        )  # first: what the lanes take then is found there
         through = set(at_rest([unit for unit in units if unit in self._unmatched and unit not in coming]))
         return [unit for unit in units if unit not in through]
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import cast
 
 from confluent_kafka import Consumer, Message
 
 from offsets.types import TopicPartition
+from worker.configuration import Configuration
 from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
+from worker.partitions.stage import Stage
+from worker.units.assigned_partition import Assignment
 
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """How long a poll waits for more once something came: fuller polls cost less for each record."""
 
 
-class Polls:
+class Polls(Stage):
     """The fetcher's own. A rebalance may come inside each call of the consumer."""
 
     def __init__(self, consumer: Consumer, max_records: int, max_bytes: int) -> None:
         self._consumer = consumer
+        self._bounds = max_records, max_bytes
         self.size = PollSize(max_records, max_bytes)
         self.waiting: deque[list[Message]] = deque()
         """To be routed before what comes next."""
@@ -44,15 +49,20 @@ class Polls:
             self.waiting.append(late)
         self._revoked |= before
 
-    def leave(self, revoked: set[TopicPartition]) -> None:
+    def adopt(self, now: Configuration) -> None:
+        bounds = now.lanes.max_records, now.lanes.max_bytes
+        if bounds != self._bounds:
+            self._bounds, self.size = bounds, PollSize(*bounds)
+
+    def revoked(self, gone: Collection[Assignment]) -> None:
         """A record fetched before must not count as fetched by a later assignment of its partition."""
+        revoked = {assignment.partition for assignment in gone}
         self._revoked |= revoked
         for poll in self.waiting:
             poll[:] = [m for m in poll if _place(m) not in revoked]
 
-    def holds(self, partition: TopicPartition) -> bool:
-        """Whether something of it is to be routed."""
-        return any(_place(message) == partition for poll in self.waiting for message in poll)
+    def holds(self, assignment: Assignment) -> bool:
+        return any(_place(message) == assignment.partition for poll in self.waiting for message in poll)
 
     @property
     def some_revoked(self) -> bool:

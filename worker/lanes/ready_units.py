@@ -1,0 +1,109 @@
+"""The ready queues of all lanes, and which unit is next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from worker.lanes.lane import Lane
+from worker.units.turns import QUICK_SECONDS
+from worker.units.unit import Unit
+
+_FEW, _PATIENCE = 4, 4
+"""While tables take turns: so many ready units a lane are few; when so many others have become ready, a lane,
+who waits is next whatever it has."""
+_MOSTLY = 0.9
+"""Of the latest batches. If more than a tenth are slow, and take 50 ms, batches wait for a free lane rather
+than for the interpreter."""
+_OF_ONE_BATCH = 0.005
+"""What each batch weighs in the share of quick ones: the last 500 tell nearly all."""
+
+
+class ReadyUnits:
+    """Guarded by the lock of `Lanes`."""
+
+    def __init__(self, lanes: Sequence[Lane], *, stealing: bool) -> None:
+        self.count = len(lanes)
+        """Lanes in use: those beyond it were given up, and end when their last batch does."""
+        self.stealing = stealing
+        """A processor takes the work of other lanes, too."""
+        self._lanes = lanes
+        self._ready = 0
+        self._tickets = 0
+        self._turns = False
+        self._untold = 0
+        self._quick_share = 0.0  # of the latest batches
+
+    def __len__(self) -> int:
+        return self._ready
+
+    def add(self, unit: Unit) -> None:
+        self._untold += 1
+        self._tickets += 1
+        unit.ticket = self._tickets
+        self._lanes[unit.lane].ready.append(unit)
+        self._ready += 1
+
+    def remove(self, unit: Unit) -> Unit:
+        self._lanes[unit.lane].ready.remove(unit)
+        self._ready -= 1
+        return unit
+
+    def untold(self) -> int:
+        """How many became ready since this was asked last."""
+        units, self._untold = self._untold, 0
+        return units
+
+    def next(self, lane: Lane) -> Unit:
+        """Take the head of this lane's queue, or else of another's; there is a ready unit somewhere."""
+        if self._turns and self.stealing:
+            return self.remove(self._whose_turn())
+        own = lane if lane.ready or not self.stealing else self._fullest()
+        self._ready -= 1
+        return own.ready.popleft()
+
+    def took(self, *, shortened: bool) -> None:
+        """A batch begins. `shortened`: it was cut short so that others get their turn."""
+        self._turns = shortened and self._ready > 0
+
+    def ran(self, seconds: float) -> None:
+        """A batch took so long."""
+        self._quick_share += ((seconds < QUICK_SECONDS) - self._quick_share) * _OF_ONE_BATCH
+
+    @property
+    def are_many(self) -> bool:
+        """Each processor finds its next two batches, and most are too quick to gain by being fuller. Any
+        thread: at about this moment."""
+        if self._quick_share < _MOSTLY:
+            return False
+        if self.stealing:
+            return self._ready > 2 * self.count
+        return all(len(lane.ready) > 1 for lane in self._lanes[: self.count])
+
+    def rehome(self) -> None:
+        """The units have other lanes now; who is ready stays so, in the same order."""
+        ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
+        for lane in self._lanes:
+            lane.ready.clear()
+        for unit in ready:
+            self._lanes[unit.lane].ready.append(unit)
+
+    def _fullest(self) -> Lane:
+        """Of those with a ready unit, the one that holds the most records."""
+        found, most = None, -1
+        for lane in self._lanes:  # no `max`: it calls Python for each lane, and this is asked for each batch
+            if lane.ready and lane.records > most:
+                found, most = lane, lane.records
+        assert found is not None  # there is a ready unit somewhere
+        return found
+
+    def _whose_turn(self) -> Unit:
+        """If few are ready, the one with the most to do, in seconds: it would go on alone when all others are
+        through. But none waits for long."""
+        lanes = self._lanes
+        longest = min((lane.ready[0] for lane in lanes if lane.ready), key=lambda unit: unit.ticket)
+        if self._ready > _FEW * len(lanes) or self._tickets - longest.ticket >= _PATIENCE * len(lanes):
+            return longest
+        return min(
+            (unit for lane in lanes for unit in lane.ready),
+            key=lambda unit: (-unit.turns.seconds(unit.records), unit.ticket),
+        )

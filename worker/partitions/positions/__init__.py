@@ -1,0 +1,1 @@
+"""Where a worker stands, as its stores tell it from outside; the worker itself uses none of it."""
