@@ -88,13 +88,13 @@ class ClickHouseClient:
         if answer.is_success and code is None and not is_page:
             return answer.content
         number = int(code) if code is not None and code.isdecimal() else None
+        reason = self._client.fault(answer)
+        if number in _OF_DATA or (number is None and answer.status == 413):
+            raise Refused(reason)
         # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
         passes = is_passing(answer.status) or is_denied(answer.status) or is_page
         if number in _PASSING or (number is None and passes):
             raise self._client.unavailable(answer)
-        reason = self._client.fault(answer)
-        if number in _OF_DATA or (number is None and answer.status == 413):
-            raise Refused(reason)
         if number == _TOO_LARGE:
             raise AnswerTooLarge(reason)
         raise RequestRefused(reason)

@@ -128,9 +128,11 @@ def test_settings_go_with_each_request_and_never_replace_our_own() -> None:
     assert "insert_quorum=auto&select_sequential_consistency=1" in request.path
 
 
-def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves() -> None:
+@pytest.mark.parametrize("kind", ["text/html", "text/plain"])
+def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(kind: str) -> None:
+    page = Answer(413, {"Content-Type": kind}, b"<html>Request Entity Too Large</html>")
     with HookServer() as server:
-        server.answer = lambda _: Answer(413, {}, b"<html>Request Entity Too Large</html>")
+        server.answer = lambda _: page
         client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
         with pytest.raises(Refused, match="413"):
             client.insert("INSERT INTO t (id) FORMAT RowBinary", b"1")
