@@ -29,6 +29,7 @@ STORMY = {
     "place_not_known": (),
     "record_skipped": ("position",),
     "spark_upkeep_failed": ("table",),
+    "table_waits": ("table",),
 }
 """Event -> the fields that say what it is about; of a position its topic and partition alone."""
 
