@@ -8,7 +8,8 @@ import pytest
 from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
-from handlers import Batch, TargetUnavailable
+from handlers import Batch
+from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
 from handlers.versioned.memory import Unfit
 
@@ -24,6 +25,7 @@ def batch(table: str, *changes: dict[str, Any], offset: int = 0, key: Any = "id"
     ("made", "told"),
     [
         ({"mappings": {"_routing": {"required": True}}}, "requires a routing"),
+        ({"settings": {"index.blocks.write": True}}, "cluster_block_exception"),
         ({"settings": {"index.default_pipeline": "lost"}}, r"pipeline with id \[lost\] does not exist"),
         ({"aliases": {"ALIAS": {"filter": {"term": {"name": "a"}}}}}, "an alias with a filter"),
         ({"aliases": {"ALIAS": {"is_write_index": False}}}, "takes no writes"),
@@ -37,9 +39,8 @@ def test_an_index_that_takes_no_row_is_waited_for_and_no_row_is_blamed(
     if "aliases" in made:
         made = {"aliases": {table: made["aliases"]["ALIAS"]}}
     search_node.call("PUT", f"/{name}", made)
-    with handler(search_node) as it, pytest.raises(Unfit, match=told) as caught:
+    with handler(search_node) as it, pytest.raises(UnfitPlace, match=told) as caught:
         it.handle(batch(table, ROW))
-    assert isinstance(caught.value, TargetUnavailable)
     assert caught.value.others_go_on
     assert search_node.documents(name) == {}
 
