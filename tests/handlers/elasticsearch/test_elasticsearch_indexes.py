@@ -91,3 +91,17 @@ def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
             it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=5))
         it.handle(batch(table, {"op": "truncate", "sql": None, "before": None}, key=None, offset=6))
         assert search_node.documents(table) == {}
+
+
+def test_a_table_that_was_made_again_has_another_key(search_node: SearchNode, database: str) -> None:
+    """And both come again after a crash."""
+    table, truncate = f"{database}.t", {"op": "truncate", "sql": None, "before": None}
+    with handler(search_node) as it:
+        for _ in range(2):
+            it.handle(batch(table, {**ROW, "id": 5}, {**ROW, "id": 6}))
+            it.handle(batch(table, truncate, key=None, offset=5))
+            it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=6))
+        found = search_node.documents(table)
+        assert {id_: one["name"] for id_, one in found.items()} == {"5": "5"}
+        with pytest.raises(Unfit, match="have ids of name"):
+            it.handle(batch(table, {**ROW, "id": 5}, offset=7))
