@@ -110,7 +110,7 @@ class Indexes:
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
 
     def _holds_earlier(self, place: Index, states: Sequence[State]) -> bool:
-        """False if all documents are of these rows or later ones: a DROP TABLE between has removed the others."""
+        """False if all documents are of these rows or later: a DROP TABLE between has removed the others."""
         last: dict[str, int] = {}
         for state in states:
             last[state.partition] = max(state.version, last.get(state.partition, 0))

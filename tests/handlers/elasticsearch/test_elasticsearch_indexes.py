@@ -11,6 +11,7 @@ from servers.search_node import SearchNode
 from handlers import Batch
 from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
+from handlers.versioned.late_rows import RowMoved
 from handlers.versioned.memory import Unfit
 
 TYPES = {"id": "int", "name": "varchar(9)", "note": "text"}
@@ -105,3 +106,8 @@ def test_a_table_that_was_made_again_has_another_key(search_node: SearchNode, da
         assert {id_: one["name"] for id_, one in found.items()} == {"5": "5"}
         with pytest.raises(Unfit, match="have ids of name"):
             it.handle(batch(table, {**ROW, "id": 5}, offset=7))
+        letter = batch(table, {**ROW, "id": 7}, offset=8)
+        letter.replay_of = (letter.changes[0].topic, 0, 1)
+        with pytest.raises(RowMoved, match="has another primary key now"):
+            it.handle(letter)
+        it.handle(batch(table, {**ROW, "name": "6"}, key="name", offset=9))
