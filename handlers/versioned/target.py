@@ -180,7 +180,7 @@ class VersionedTarget(Generic[P]):
             key = (batch.changes[rows[0]].key_columns if rows else None) or ()
             if batch.replay_of is not None and key and former.key not in ((), key):
                 raise RowMoved(
-                    f"{self._dialect.name_of(*named)} has another primary key now than the dead letter's rows "
+                    f"{self._dialect.name_of(*named)} has another primary key than the dead letter's rows "
                     f"({', '.join(key)}): let the source write them anew"
                 )
             memory = remembering(
