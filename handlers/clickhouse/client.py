@@ -21,8 +21,8 @@ _PASSING = frozenset(
         *(192, 193, 194, 195, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
-_NO_RIGHT = frozenset((164, 452, 497))
-"""Perhaps to this table alone."""
+_NO_RIGHT = frozenset((158, 164, 307, 452, 497))
+"""Or a limit of the user is reached: perhaps for this table alone."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 

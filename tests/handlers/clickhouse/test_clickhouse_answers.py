@@ -56,7 +56,7 @@ def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
     assert not error.others_go_on
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, 497), (500, 164), (500, 452)])
+@pytest.mark.parametrize(("status", "code"), [(403, 497), (500, 158), (500, 164), (500, 452)])
 def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code: int) -> None:
     assert isinstance(answered(status, code), UnfitPlace)
 
