@@ -11,7 +11,8 @@ def test_a_table_whose_place_is_taken_waits_alone_and_goes_on_when_it_is_mended(
     files = stage.folder / "files"
     (files / "shop").mkdir(parents=True)
     (files / "shop" / "t0").write_text("no folder")
-    table = {"match": "shop.*", "handlers": [{"type": "files", "directory": str(files)}], "on_failure": "skip"}
+    handler = {"type": "files", "directory": str(files)}
+    table = {"match": "shop.*", "handlers": [handler], "on_failure": "skip"}
     source = stage.source()
     for name in ("t0", "t1"):
         source.insert(name, records=5)
