@@ -9,6 +9,7 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch
+from handlers.elasticsearch.index import index_of
 from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
 from handlers.versioned.late_rows import RowMoved
@@ -79,6 +80,11 @@ def test_an_update_that_lacks_columns_is_not_written_where_they_cannot_be_read(
     search_node.call("POST", f"/{table}/_refresh")
     found = search_node.call("POST", f"/{table}/_search", {"query": {"match": {"note": "hello"}}})
     assert found["hits"]["total"]["value"] == 1
+
+
+@pytest.mark.parametrize(("mode", "keeps"), [("stored", True), ("synthetic", False), ("disabled", False)])
+def test_an_index_of_elasticsearch_8_says_what_it_keeps(mode: str, keeps: bool) -> None:
+    assert index_of("t", {"mappings": {"_source": {"mode": mode}}}).keeps_source is keeps
 
 
 def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
