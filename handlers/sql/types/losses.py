@@ -180,7 +180,7 @@ def _refuse_rounded_double(values: Sequence[Any]) -> None:
         if number is None or not number.is_finite():
             continue
         double = float(number)
-        if number not in (Decimal(repr(double)), Decimal(f"{double:.17g}")):
+        if number not in (Decimal(repr(double)), Decimal(f"{double:.17g}"), Decimal(double)):
             raise UnfitValue(f"{value} has more digits than a double keeps; make it a column of decimals")
 
 
