@@ -105,7 +105,7 @@ def _date(value: Any) -> Any:
 def _labels(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if value.startswith("{") and value.endswith("}"):
+    if value[:1] + value[-1:] in ("{}", "[]"):
         raise UnfitValue("it is the text of an array, of which it is not known where items end: send a list")
     return tuple(value.split(",")) if value else ()
 
