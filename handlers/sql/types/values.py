@@ -14,6 +14,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.column_types import Unsigned64
 from handlers.sql.types.driver_values import DRIVERS, UnfitValue, json_text, text_of
+from handlers.sql.types.postgresql_types import ShortText
 
 _SHOWN = 40
 
@@ -45,7 +46,7 @@ _KINDS: Sequence[tuple[tuple[type, ...], Kind]] = (
     ((sa.Numeric,), Kind.DECIMAL),
     ((sa.JSON,), Kind.JSON),
     ((mysql.BIT, postgresql.BIT), Kind.BITS),
-    ((sa.String, sa.Uuid), Kind.TEXT),
+    ((sa.String, sa.Uuid, ShortText), Kind.TEXT),
     ((sa.types._Binary,), Kind.BYTES),
     ((sa.DateTime,), Kind.DATETIME),
     ((sa.Date,), Kind.DATE),

@@ -51,6 +51,7 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("double", "0.10000000000000001"),
         ("double", -(2**63)),
         ("date", "20250101"),
+        ("date", 20250101),
         ("datetime", "20250101101112"),
     ],
     "postgres": [
@@ -61,6 +62,7 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("timestamptz", "2025-01-01T00:00:00+02:00"),
         ("timestamptz", "2025-01-01 00:00:00 Europe/Berlin"),
         ("date", "2025-01-01T00:00:00"),
+        ("date", 20250101),
         ("time(3)", "10:00:00.123"),
         ("timetz", "10:00:00+02"),
         ("interval", "1 day -01:00:00.5"),
@@ -370,3 +372,12 @@ def test_a_number_in_sqlites_any_stays_a_text(make_sql: MakeLab) -> None:
     with lab.handler() as handler:
         handler.handle(orders({"id": 1, "v": "007"}))
     assert lab.rows() == [{"id": 1, "v": "007"}]
+
+
+def test_a_name_holds_a_value_as_a_text_does(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id name, v text")
+    with lab.handler() as handler:
+        for offset, value in enumerate((True, datetime(2025, 1, 1), ("a", "b"))):
+            handler.handle(orders({"id": value, "v": value}, key=None, offset=offset))
+    assert all(row["id"] == row["v"] for row in lab.rows())
