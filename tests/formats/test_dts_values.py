@@ -110,7 +110,7 @@ MYSQL = [
     (15, text(b""), "", "varchar"),
     (254, text(b"abc"), "abc", "varchar"),
     (253, text(b"\xff\x00", "binary"), b"\xff\x00", "varbinary"),
-    (254, text(b"\x00", "varbinary"), b"\x00", "binary"),
+    (254, text(b"\x00", "binary"), b"\x00", "varbinary"),
     (249, text(b"t"), "t", "tinytext"),
     (250, typed("BinaryObject", "blob", b"\xff"), b"\xff", "mediumblob"),
     (251, text(b"t"), "t", "longtext"),
