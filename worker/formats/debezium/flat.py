@@ -43,6 +43,8 @@ class FlatRecord(msgspec.Struct, gc=False):
     source: Source
     database: str
     table: str
+    by_topic: bool
+    """Whether the topic's name tells the table, or its database."""
     transaction: str | None
 
 
@@ -80,7 +82,10 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
         missing = "database" if table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
     transaction = _text(told, "transaction_id") or _text(told, "source_gtid", "gtid")
-    return FlatRecord(_operation(told), row, source, database, table, transaction)
+    by_topic = not _text(told, "source_table", "table") or not (
+        _text(told, "source_schema", "schema") or (not is_postgresql and _text(told, "source_db", "db"))
+    )
+    return FlatRecord(_operation(told), row, source, database, table, by_topic, transaction)
 
 
 def _operation(told: Mapping[str, Any]) -> Operation:
