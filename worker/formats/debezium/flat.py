@@ -50,8 +50,9 @@ class FlatRecord(msgspec.Struct, gc=False):
 
 def names_itself(record: Record, settings: DebeziumSettings) -> bool:
     """Whether headers of the record say that the transform has made it (`add.headers`)."""
-    names = (name.removeprefix(settings.fields_prefix) for name, _ in record.headers() or ())
-    return any(name.removeprefix("__") in _SIGNS for name in names)
+    prefixes = "__", settings.fields_prefix
+    names = (name for name, _ in record.headers() or () if name.startswith(prefixes))
+    return any(name.removeprefix(prefix) in _SIGNS for name in names for prefix in prefixes)
 
 
 def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> FlatRecord:
