@@ -125,7 +125,7 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
     database, _, table = rest.partition(".")
     if not table:
         prefix = database = table = ""  # a topic that another transform has named
-    elif "." in table and prefix != own:
+    elif "." in table and prefix != own and table != _text(told, "source_table", "table"):
         database = table = ""  # dots of the prefix, or of the table's name
     connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
     connector = connector or known_connector
