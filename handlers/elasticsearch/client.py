@@ -114,5 +114,5 @@ def told(body: Any, clean: Callable[[str], str] = str) -> str:
 def _json(answer: HttpAnswer, form: Any = Any) -> Any:
     try:
         return msgspec.json.decode(answer.content, type=form)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -23,6 +23,8 @@ from handlers.mysql.values import converter_of
 from handlers.sql.types.values import Kind
 from handlers.sql.types.values import encode as as_sql
 from worker.formats.canal.format import Canal
+from worker.formats.debezium.format import Debezium
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.dts.format import DTS
 from worker.formats.interface import Format, UndecodableRecord
 from worker.formats.own_json.format import Json
@@ -139,6 +141,16 @@ def test_an_integer_that_no_source_has_is_refused() -> None:
     row = envelope(after={"id": 1, "x": base64.b64encode(b"\x7f" * 65).decode()})
     with pytest.raises(UndecodableRecord, match="no integer of any source"):
         change_of(debezium(with_schema(row, {"id": connect("int32"), "x": connect("int64")})))
+
+
+@pytest.mark.parametrize("digits_sent", [84, 88, 96])
+def test_digits_that_may_not_be_base64_are_a_number_however_many_they_are(digits_sent: int) -> None:
+    """Read as base64 they stand for a number of twice as many digits, which the column cannot hold."""
+    at = {"connector": "postgresql", "schema": "public"}
+    settings = DebeziumSettings(columns={"public.orders": {"x": "numeric(100,0)"}})
+    row = envelope(at=at, after={"id": 1, "x": "1" * digits_sent})
+    (change,) = changes(Debezium(settings), debezium(row, {"id": 1}))
+    assert (change.after or {})["x"] == Decimal("1" * digits_sent)
 
 
 def test_more_bits_than_a_number_has_are_refused() -> None:

@@ -123,3 +123,11 @@ def test_a_row_without_its_key_is_refused(times: int) -> None:
         decode(row(), format_)
     with pytest.raises(UndecodableRecord, match="key column 'id' is not in the row"):
         decode(row(data={"total": 1}), format_)
+
+
+def test_a_row_without_its_key_does_not_tell_how_the_key_is_spelled() -> None:
+    maxwell, fields = Maxwell(), {"primary_key_columns": ["orderid"], "type": "update", "old": {"total": 1}}
+    with pytest.raises(UndecodableRecord, match="key column 'orderid' is not in the row"):
+        decode(row(data={"total": 2}, **fields), maxwell)
+    (change,) = decode(row(data={"OrderId": 7, "total": 2}, **fields), maxwell)
+    assert change.key == {"OrderId": 7}

@@ -60,6 +60,25 @@ def test_what_a_router_of_topics_adds_is_no_column_of_a_row_of_its_key_alone() -
     assert change.before == {"id": 7}
 
 
+_ROUTED = {"id": 7, "__dbz__physicalTableIdentifier": "my.shop.orders_1"}
+
+
+@pytest.mark.parametrize("told", [{}, {"__table": "orders_1"}, {"__db": "shop"}])
+def test_a_flattened_row_of_several_tables_in_one_topic_has_to_tell_its_own(told: Mapping[str, str]) -> None:
+    """Their keys may be equal: by the topic's name they would be one row."""
+    record = debezium.record(
+        {"id": 7, "__op": "c", "__connector": "mysql", **told}, _ROUTED, topic="my.shop.all_orders"
+    )
+    with pytest.raises(UndecodableRecord, match="ByLogicalTableRouter"):
+        _changes(Debezium(), record)
+
+
+def test_a_flattened_row_of_several_tables_in_one_topic_belongs_to_the_one_it_tells() -> None:
+    told = {"__op": "c", "__connector": "mysql", "__db": "shop", "__table": "orders_1"}
+    [change] = _changes(Debezium(), debezium.record({"id": 7, **told}, _ROUTED, topic="my.shop.all_orders"))
+    assert change.key == {"id": 7}
+
+
 @pytest.mark.parametrize("types", [None, {"note": "varchar(20)"}])
 def test_a_row_of_canal_without_a_column_of_its_key_is_undecodable(types: Mapping[str, str] | None) -> None:
     with pytest.raises(UndecodableRecord, match="key column 'id' is not in the row"):

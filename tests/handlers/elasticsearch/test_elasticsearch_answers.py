@@ -167,7 +167,8 @@ def test_a_truncate_waits_for_all_shards(failing: str) -> None:
 def test_a_404_that_is_not_the_clusters_is_waited_for() -> None:
     """What balances the load knows no service for a moment: a TRUNCATE would be taken for done."""
     truncate = make_batch("shop.orders", [{"op": "truncate", "sql": None, "before": None}])
-    for body in (b"<html>default backend - 404</html>", b'{"message": "no Route matched"}', b""):
+    latin = '{"message": "nicht verfügbar"}'.encode("latin-1")
+    for body in (b"<html>default backend - 404</html>", b'{"message": "no Route matched"}', b"", latin):
         with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
             server.answer = lambda _, body=body: Answer(404, body=body)
             with pytest.raises(TargetUnavailable, match="somebody else answers 404"):

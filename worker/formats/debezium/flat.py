@@ -43,13 +43,16 @@ class FlatRecord(msgspec.Struct, gc=False):
     source: Source
     database: str
     table: str
+    by_topic: bool
+    """Whether the topic's name tells the table, or its database."""
     transaction: str | None
 
 
 def names_itself(record: Record, settings: DebeziumSettings) -> bool:
     """Whether headers of the record say that the transform has made it (`add.headers`)."""
-    names = (name.removeprefix(settings.fields_prefix) for name, _ in record.headers() or ())
-    return any(name.removeprefix("__") in _SIGNS for name in names)
+    prefixes = "__", settings.fields_prefix
+    names = (name for name, _ in record.headers() or () if name.startswith(prefixes))
+    return any(name.removeprefix(prefix) in _SIGNS for name in names for prefix in prefixes)
 
 
 def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> FlatRecord:
@@ -80,7 +83,10 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
         missing = "database" if table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
     transaction = _text(told, "transaction_id") or _text(told, "source_gtid", "gtid")
-    return FlatRecord(_operation(told), row, source, database, table, transaction)
+    by_topic = not _text(told, "source_table", "table") or not (
+        _text(told, "source_schema", "schema") or (not is_postgresql and _text(told, "source_db", "db"))
+    )
+    return FlatRecord(_operation(told), row, source, database, table, by_topic, transaction)
 
 
 def _operation(told: Mapping[str, Any]) -> Operation:
@@ -119,7 +125,7 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
     database, _, table = rest.partition(".")
     if not table:
         prefix = database = table = ""  # a topic that another transform has named
-    elif "." in table and prefix != own:
+    elif "." in table and prefix != own and table != _text(told, "source_table", "table"):
         database = table = ""  # dots of the prefix, or of the table's name
     connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
     connector = connector or known_connector

@@ -244,6 +244,11 @@ class Debezium:
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:
+        if flat.by_topic and self._keys.tells_tables_apart(record.key()):
+            raise UndecodableRecord(
+                "ByLogicalTableRouter has brought several tables into this topic, and the record does not "
+                "tell its own: set add.fields=db,table (of PostgreSQL schema,table)"
+            )
         shape = self._shape(head, flat.source, is_flat=True)
         row = shape.typed(flat.row)
         time_ms = flat.source.ts_ms

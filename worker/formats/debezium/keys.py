@@ -80,6 +80,10 @@ class Keys:
             self._recent.clear()
         self._recent[topic] = known
 
+    def tells_tables_apart(self, key: bytes | None) -> bool:
+        """Whether a column of the key tells from which of the topic's tables the row is."""
+        return any(name.startswith(_ADDED) for name in plain_object(key, self._envelopes) or ())
+
     def values(self, key: bytes | None) -> dict[str, Any] | None:
         """The key's columns with plain JSON values; None where there are none."""
         values = plain_object(key, self._envelopes) or {}

@@ -12,7 +12,7 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
+from worker.formats.images import Image, changes_from, check_key, deleted, lacking, statement_from, updated
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.history import (
@@ -145,6 +145,7 @@ class Maxwell:
         shape = self._shapes.get(key)
         if shape is None:
             shape = RowShape(definition, key[-1], whole.data)
+            check_key(shape.key_columns or (), whole.data)  # it spells the key for all rows to come
             self._shapes.add(key, shape, len(whole.data))
         message, row = shape.read(value)
         self._recent = shape

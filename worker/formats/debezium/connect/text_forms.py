@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from handlers.decimals import bounded
-from worker.formats.debezium.connect.numbers import digits_of, scaled, unscaled
+from worker.formats.debezium.connect.numbers import digits_of, scaled
 from worker.formats.debezium.connect.values import Reader
 
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
@@ -71,7 +71,7 @@ def any_decimal(
             return from_text(value)
         if scale or not value.isdecimal() or len(value) > precision:
             return from_base64(value)
-        if len(value) % 4 == 0 and len(str(abs(unscaled(_base64(value))))) <= precision:
+        if len(value) % 4 == 0 and from_base64(value).adjusted() < precision:
             raise ValueError(
                 "it may be digits or base64: set debezium.decimals to the connector's decimal.handling.mode"
             )
