@@ -130,7 +130,12 @@ class StatusReport:
     def _targets(self) -> list[TargetStatus]:
         """Handlers of one name as one: down while one of them is."""
         found: dict[str, TargetStatus] = {}
-        for name, circuit in self.parts.circuits():
+        circuits = list(self.parts.handlers.circuits())
+        if self.parts.dead_letters is not None:
+            circuits.append((DEAD_LETTER_TARGET, self.parts.dead_letters.circuit))
+        if self.parts.registry is not None:
+            circuits.append((_SCHEMA_REGISTRY_TARGET, self.parts.registry))
+        for name, circuit in circuits:
             down = circuit.down()
             if down is not None:
                 error = self._redact(down.reason)
