@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
+from handlers.failures import UnfitPlace
 from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused
 
@@ -17,9 +18,11 @@ _PASSING = frozenset(
         *(241, 243, 252),  # memory, disk, parts that wait to be merged
         *(225, 242, 285, 286, 289, 319, 341, 517, 571, 999),  # replicas and their Keeper
         *(236, 394, 473, 499),  # given up there, or a store that is away
-        *(192, 193, 194, 195, 497, 516),  # whoever mends the credentials mends it for all that waits
+        *(192, 193, 194, 195, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
+_NO_RIGHT = frozenset((158, 164, 307, 452, 497))
+"""Or a limit of the user is reached: perhaps for this table alone."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
@@ -88,13 +91,15 @@ class ClickHouseClient:
         if answer.is_success and code is None and not is_page:
             return answer.content
         number = int(code) if code is not None and code.isdecimal() else None
+        reason = self._client.fault(answer)
+        if number in _OF_DATA or (number is None and answer.status == 413):
+            raise Refused(reason)
         # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
         passes = is_passing(answer.status) or is_denied(answer.status) or is_page
         if number in _PASSING or (number is None and passes):
             raise self._client.unavailable(answer)
-        reason = self._client.fault(answer)
-        if number in _OF_DATA or (number is None and answer.status == 413):
-            raise Refused(reason)
+        if number in _NO_RIGHT:
+            raise UnfitPlace(reason)
         if number == _TOO_LARGE:
             raise AnswerTooLarge(reason)
         raise RequestRefused(reason)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from handlers.api import TargetUnavailable
-from handlers.elasticsearch.client import SearchClient, told
+from handlers.elasticsearch.client import SearchClient, is_of_index, told
+from handlers.failures import UnfitPlace
 from handlers.http.client import is_denied, is_passing
 from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
-from handlers.versioned.memory import Unfit
 
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
@@ -83,10 +83,10 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
             continue
         if status == _CONFLICT:
             late.append(item)
+        elif _lacks_pipeline(error) or is_of_index(status, {"error": error}):
+            raise UnfitPlace(f"_bulk of {path[1:]}: {status}: {told(error)}")
         elif _is_passing(status, error):
             unavailable = TargetUnavailable(f"_bulk of {path[1:]}: {told(error)}")
-        elif _is_of_index(error):
-            raise Unfit(f"_bulk of {path[1:]}: {status}: {told(error)}")
         elif status == 400:
             refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
@@ -99,10 +99,8 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
     return late
 
 
-def _is_of_index(error: dict[str, Any]) -> bool:
-    """Whether the index refuses all documents."""
-    of_pipeline = str(error.get("reason")).startswith("pipeline with id [")
-    return error.get("type") == "index_closed_exception" or of_pipeline
+def _lacks_pipeline(error: dict[str, Any]) -> bool:
+    return str(error.get("reason")).startswith("pipeline with id [")
 
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from handlers.elasticsearch.options import ElasticsearchOptions
+from handlers.failures import UnfitPlace
 from handlers.http.client import Answer as HttpAnswer
 from handlers.http.client import HttpClient, basic_login, is_denied, is_passing, trusted
 from handlers.http.parts import RequestRefused
@@ -77,6 +78,8 @@ class SearchClient:
         if answer.is_success or answer.status in may:
             return Answer(answer.status, body)
         reason = f"{method} {path.partition('?')[0]}: {told(body, self._client.clean) or answer.text}"
+        if is_of_index(answer.status, body):
+            raise UnfitPlace(self._client.fault(answer, reason))
         if is_passing(answer.status) or is_denied(answer.status):
             raise self._client.unavailable(answer, reason)
         raise RequestRefused(self._client.fault(answer, reason))
@@ -86,6 +89,14 @@ def error_type(body: Any) -> str | None:
     """The type of the error that an answer tells; None: it tells none, as an answer of somebody else."""
     error = body.get("error") if isinstance(body, dict) else None
     return error.get("type") if isinstance(error, dict) else None
+
+
+def is_of_index(status: int, body: Any) -> bool:
+    """Whether the cluster refuses all that is asked of this index, and perhaps of no other."""
+    kind = error_type(body)
+    return kind == "index_closed_exception" or (
+        status == 403 and kind in ("security_exception", "cluster_block_exception")
+    )
 
 
 def told(body: Any, clean: Callable[[str], str] = str) -> str:

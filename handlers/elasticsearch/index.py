@@ -45,7 +45,8 @@ def index_of(name: str, told: Mapping[str, Any]) -> Index:
     _check_writes(name, told, mappings)
     source = mappings.get("_source") or {}
     mode = (((told.get("settings") or {}).get("index") or {}).get("mapping") or {}).get("source") or {}
-    keeps_source = source in ({}, {"enabled": True}) and mode.get("mode", "stored") == "stored"
+    is_whole = source in ({}, {"enabled": True}, {"mode": "stored"})
+    keeps_source = is_whole and mode.get("mode", "stored") == "stored"
     fields = _fields(mappings)
     own = (fields.get(ORIGIN) or {}).get("properties") or {}
     _check_origin(name, own)

@@ -98,7 +98,8 @@ class Indexes:
     def lacking(
         self, place: Index | None, states: Sequence[State], key: Sequence[str]
     ) -> Mapping[str, Field]:
-        if place is not None and key and place.memory.key not in ((), tuple(key)):
+        is_other = place is not None and key and place.memory.key not in ((), tuple(key))
+        if place is not None and is_other and self._holds_earlier(place, states):
             raise Unfit(
                 f"the documents of {place.name} have ids of {', '.join(place.memory.key)}, and the source's "
                 f"primary key is {', '.join(key)}: two rows could have one id. Lead the table to another "
@@ -107,6 +108,17 @@ class Indexes:
         known = {} if place is None else place.columns
         found = fields_of(new_columns(states, known))
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
+
+    def _holds_earlier(self, place: Index, states: Sequence[State]) -> bool:
+        """False if all documents are of these rows or later: a DROP TABLE between has removed the others."""
+        last: dict[str, int] = {}
+        for state in states:
+            last[state.partition] = max(state.version, last.get(state.partition, 0))
+        later = [
+            {"bool": {"filter": [{"term": {_PARTITION: name}}, {"range": {_VERSION: {"gte": version}}}]}}
+            for name, version in last.items()
+        ]
+        return bool(self._found(place, {"size": 1, "_source": False, "query": {"bool": {"must_not": later}}}))
 
     def make(
         self, name: tuple[str, str], columns: Mapping[str, Field], key: Sequence[str], memory: Memory

@@ -16,6 +16,7 @@ from redis.exceptions import ClusterDownError, NoPermissionError, OutOfMemoryErr
 from redis.retry import Retry
 
 from handlers.api import TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.logs import get_logger
 
 log = get_logger("handlers.redis")
@@ -29,9 +30,9 @@ _URLS = "a URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380/0 o
 # First words of answers that say nothing about the command: https://redis.io/docs/latest/develop/reference/
 # protocol-spec/#simple-errors and src/server.c, `createSharedObjects`.
 _DOWN = frozenset(
-    ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM", "NOPERM")
+    ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM")
 )
-_DOWN_ERRORS = (redis.ReadOnlyError, OutOfMemoryError, ClusterDownError, NoPermissionError, TryAgainError)
+_DOWN_ERRORS = (redis.ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError)
 
 
 _OTHER_TYPE = "WRONGTYPE"
@@ -161,6 +162,8 @@ class RedisTarget:
             raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
         except redis.RedisError as error:
             told = f"Redis at {self.name}: {_answer(error)}"
+            if isinstance(error, NoPermissionError):  # perhaps for this table's keys alone
+                raise UnfitPlace(told) from None
             if isinstance(error, _DOWN_ERRORS) or _answer(error).split(" ", 1)[0] in _DOWN:
                 raise TargetUnavailable(told) from None
             raise RefusedByRedis(told) from None

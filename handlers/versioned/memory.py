@@ -42,7 +42,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     """The highest option `epoch` that it was written under."""
     key: tuple[str, ...] = ()
-    """The columns of the rows' primary key; empty: not known yet."""
+    """The columns of the rows' primary key, as they were last; empty: not known yet."""
     number: int = 0
     """Of the revision, and not in its text; 0: there is none."""
 
@@ -93,5 +93,5 @@ def remembering(
     known = memory.partitions
     if len(known) < _PARTITIONS:
         known = tuple(dict.fromkeys((*known, *sorted(partitions))))[:_PARTITIONS]
-    ids = memory.key or tuple(key)
+    ids = tuple(key) or memory.key
     return Memory(table, tuple(topics), known, max(memory.epoch, epoch), ids, memory.number)

@@ -16,7 +16,7 @@ from handlers.mysql.statement_of_change import operations_of
 from handlers.options.templates import place_of
 from handlers.progress.passing_over import PassingOver
 from handlers.versioned.last_states import State, last_states, partition_of
-from handlers.versioned.late_rows import Held, check_late
+from handlers.versioned.late_rows import Held, RowMoved, check_late
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
 from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
@@ -178,6 +178,11 @@ class VersionedTarget(Generic[P]):
                 batch, former.topics, base=self._options.epoch, again=self._options.topic_again
             )
             key = (batch.changes[rows[0]].key_columns if rows else None) or ()
+            if batch.replay_of is not None and key and former.key not in ((), key):
+                raise RowMoved(
+                    f"{self._dialect.name_of(*named)} has another primary key than the dead letter's rows "
+                    f"({', '.join(key)}): let the source write them anew"
+                )
             memory = remembering(
                 former,
                 table=str(named),

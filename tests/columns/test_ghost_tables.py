@@ -172,6 +172,15 @@ def test_a_table_is_not_renamed_to_where_more_or_less_is_hidden(
         left_of(sql)
 
 
+@pytest.mark.parametrize("table", ["people", "plain"])
+@pytest.mark.parametrize("sql", ["RENAME TABLE plain TO PEOPLE", "RENAME TABLE PEOPLE TO plain"])
+def test_a_name_in_capitals_hides_as_much(sql: str, table: str) -> None:
+    """`lower_case_table_names` of MySQL: rows are of crm.people, and statements stand as they were typed."""
+    people, plain = configured({"match": "crm.people", **RULES}, {"match": "crm.plain"}).tables
+    with pytest.raises(RuleFault, match="whose rules hide what those of crm"):
+        ruled(people if table == "people" else plain, [statement(sql)], f"crm.{table}")
+
+
 @pytest.mark.parametrize(
     "sql", ["ALTER TABLE skipped RENAME TO crm.people", "ALTER TABLE people RENAME crm.hashing"]
 )

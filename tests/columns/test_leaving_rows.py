@@ -176,6 +176,24 @@ def test_an_update_that_may_lack_anything_needs_an_old_row_that_tells_whether_it
     assert (left.op, left.lacks) == ("update", None)
 
 
+@pytest.mark.parametrize(("old", "is_told"), [(TAKEN, True), (LEFT, False), ({"id": 1}, False)])
+def test_a_moved_row_of_a_partial_update_is_taken_if_its_old_row_was(
+    old: dict[str, Any], is_told: bool
+) -> None:
+    layout = {"database": "db", "table": "t", "before": "old", "after": "new", "key": ["id"]}
+    json_format = Json(JsonLayout.model_validate({**layout, "updates": "partial"}))
+    value = {"db": "shop", "t": "users", "old": old, "new": {**TAKEN, "id": 2}}
+    told: list[Change] = []
+    json_format.decode(CapturedRecord("t", 0, 0, 1, None, json.dumps(value).encode(), []), told)
+    if is_told:
+        left = ruled(rule_of(filter=FILTER), told)
+        assert [(change.op, change.lacks) for change in left] == [("delete", frozenset()), ("insert", None)]
+        assert is_move(*left)
+    else:
+        with pytest.raises(RuleFault, match="does not send the row's value of all columns"):
+            ruled(rule_of(filter=FILTER), told)
+
+
 def test_a_row_that_the_filter_had_taken_or_of_which_nothing_is_lacking_is_taken() -> None:
     update = {"op": "update", "before": None, "after": dict(TAKEN), "lacks": GONE_KEY}
     [left] = ruled(rule_of(filter="id < 9"), changes_of(update))

@@ -27,6 +27,7 @@ class Notes:
         self.refuse: BaseException | None = None
         """What keeps dead letters from being written."""
         self.downs: list[str] = []
+        self.held: list[str] = []
         self.ups: list[float] = []
         self.stop = False
 
@@ -38,6 +39,9 @@ class Notes:
 
     def target_down(self, handler: str, error: BaseException) -> None:
         self.downs.append(str(error))
+
+    def held_up(self, work: Work, handler: str, error: BaseException) -> None:
+        self.held.append(str(error))
 
     def target_up(self, handler: str, seconds: float) -> None:
         self.ups.append(seconds)

@@ -19,6 +19,7 @@ from offsets.types import Checkpoint
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Record
 from worker.running.components import Components
+from worker.running.worker import Worker
 from worker.units.assigned_partition import Assignment
 
 RECORDS = 3
@@ -140,3 +141,27 @@ def test_records_of_a_former_topic_that_cannot_be_handled_are_told_as_lost_at_on
         components.receiver.flush(former, again=False)
     assert (lost(logged), components.former.lost) == ([4], 4)
     components.consumer.close()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.3])
+def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
+    mock_servers: str, tmp_path: Path, gate: threading.Event, seconds: float
+) -> None:
+    worker = Worker(settings(mock_servers, tmp_path))
+    worker.components.handlers.open()
+    worker.components.lanes.trust(math.inf)
+    made_anew(worker.components)
+    for processor in worker.components.processors:
+        processor.start()
+    if seconds > 1:
+        after_a_moment(gate.set)
+    with capture_logs() as logged:
+        finished, halted = worker._draining.finish(seconds)
+    gate.set()
+    if seconds > 1:
+        assert (finished, halted, Gated.handled, lost(logged)) == (True, [], RECORDS, [])
+        worker.components.former.lost = 1  # when a partition left
+        assert not worker._draining.finish(seconds)[0]
+    else:
+        assert (finished, lost(logged)) == (False, [RECORDS])
+    worker.components.consumer.close()

@@ -73,6 +73,30 @@ def test_a_table_whose_target_is_down_is_blocked_and_goes_on_by_itself() -> None
     assert up["down_seconds"] >= 0
 
 
+def test_a_table_that_its_target_does_not_take_is_told_once_and_stops_no_other() -> None:
+    stage, target = Stage(lanes=1), Target()
+
+    def refuse(batch: Batch) -> None:
+        target.calls += 1
+        if not target.up.is_set():
+            raise TargetUnavailable("it has no such index", others_go_on=True)
+
+    held, other = unit("orders", Scripted(refuse), retry=QUICK), unit("other", Scripted())
+    sharing(Circuit(), held, other)
+    stage.offer((held, range(3)), (other, range(3, 6)))
+    with capture_logs() as logs:
+        for processor in stage.processors:
+            processor.start()
+        stage.wait(lambda: target.calls >= 5 and other.finished_records == 3)
+        assert held.blocked
+        target.up.set()
+        stage.wait(lambda: held.finished_records == 3)
+        stage.stop()
+    (told,) = [log for log in logs if log["log_level"] != "debug"]
+    assert (told["event"], told["table"], told["handler"]) == ("table_waits", "shop.orders", "h0")
+    assert told["error"] == "it has no such index"
+
+
 def test_tables_of_other_targets_are_handled_as_if_nothing_were_wrong() -> None:
     stage, target = Stage(lanes=1), Target()
     down = [unit(f"down{n}", Scripted(target), retry={"initial_delay": 60.0}) for n in range(5)]

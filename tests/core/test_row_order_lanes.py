@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from building import Clock, assignment, ddl, record
+from building import Clock, assignment, ddl
 from lane_building import lanes_of, offsets
 from row_building import key_change, no_rows, row_unit, rows, truncate
 from row_stepping import decoded, dispatched, done, handled, keys, offered, stepped
@@ -85,11 +85,10 @@ def test_a_record_without_rows_is_finished_when_it_is_spread(clock: Clock) -> No
         (truncate(2), True),
         (truncate(2), False),  # known only when it is decoded
         (key_change(2, 1, 2), False),
-        (record(2, data=[{"at": "1"}], mysqlType={"at": "bigint"}, pkNames=["id"]), False),
         (rows(2, 1, key=None), False),
         (rows(2, 1, key=["at"]), False),
     ],
-    ids=["ddl", "truncate", "truncate not routed", "key change", "part of a key", "no key", "other key"],
+    ids=["ddl", "truncate", "truncate not routed", "key change", "no key", "other key"],
 )
 def test_what_concerns_the_whole_table_runs_alone_between_what_came_before_and_after(
     clock: Clock, barrier: Record, alone: bool

@@ -38,6 +38,7 @@ WELL = {
     f"binlane_kafka_up{{{POD}}}": "1x120",
     f"binlane_membership_unconfirmed_seconds{{{POD}}}": "0x98 20x22",
     f"binlane_tables_halted{{{POD}}}": "0x120",
+    f"binlane_tables_target_down{{{POD}}}": "0x90 1x2 0x30",
     f'binlane_target_up{{{POD},handler="spark"}}': "1x120",
     f'binlane_spark_up{{{POD},handler="spark"}}': "1x120",
     f"binlane_standstill_seconds{{{PLACE}}}": "0x120",
@@ -83,7 +84,11 @@ WRONG: dict[str, dict[str, str]] = {
     "BinlaneMembershipUnconfirmed": {f"binlane_membership_unconfirmed_seconds{{{POD}}}": "0x97 61+60x30"},
     "BinlaneFirstCommitMissing": {f"binlane_first_commit_missing_seconds{{{PLACE}}}": "0x97 61+60x30"},
     "BinlaneTableBlocked": {f"binlane_tables_halted{{{POD}}}": "0x97 2x30"},
-    "BinlaneTargetDown": {f'binlane_target_up{{{POD},handler="spark"}}': "1x92 0x30"},
+    "BinlaneTargetDown": {
+        f'binlane_target_up{{{POD},handler="spark"}}': "1x92 0x30",
+        f"binlane_tables_target_down{{{POD}}}": "0x92 3x30",
+    },
+    "BinlaneTableWaits": {f"binlane_tables_target_down{{{POD}}}": "0x92 1x30"},
     "BinlaneSparkDown": {f'binlane_spark_up{{{POD},handler="spark"}}': "1x95 0x30"},
     "BinlanePartitionError": {
         f"binlane_partition_error_seconds{{{PLACE}}}": "0x98 61x30",

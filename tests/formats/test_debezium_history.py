@@ -192,6 +192,18 @@ def test_the_definition_tells_the_key_of_a_record_without_one() -> None:
     assert change_of(record(envelope(), {"note": "a"}), format_).key_columns == ("note",)
 
 
+def test_a_column_that_the_connector_leaves_out_is_none_that_a_change_lacks() -> None:
+    """`column.exclude.list`: the definition has the column all the same."""
+    format_ = Debezium()
+    format_.learn(create({"id": "INT", "name": "VARCHAR(9)", "ssn": "VARCHAR(9)"}, at=at(400)))
+    old, new = {"id": 7, "name": "a"}, {"id": 7, "name": "b"}
+    for op, before, after in (("c", None, new), ("u", old, new), ("d", old, None)):
+        one = change_of(record(envelope(op, before=before, after=after, at=at(500)), {"id": 7}), format_)
+        assert (one.before, one.after) == (before, after)
+        assert one.is_whole
+        assert one.before_is_whole
+
+
 def test_a_column_that_the_definition_lacks_is_read_by_its_schema() -> None:
     format_ = Debezium()
     format_.learn(create({"id": "BIGINT UNSIGNED"}))

@@ -14,6 +14,7 @@ from servers.spark_cluster import eventually
 from structlog.testing import capture_logs
 
 from handlers import HandlerContext, TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.redis.handler import RedisHandler
 from handlers.redis.target import RefusedByRedis
 from handlers.testing import make_batch, opened
@@ -158,9 +159,10 @@ def test_a_user_without_a_right_is_waited_for(own_redis: Callable[[], RedisNode]
         url = f"redis://narrow:p@{server.url.rpartition('@')[2]}"
         with opened(RedisHandler(url=url)) as handler:
             batch = make_batch("shop.orders", [{"id": 1, "card": "4111-1111"}], key="id")
-            with pytest.raises(TargetUnavailable, match="no permissions") as caught:
+            with pytest.raises(UnfitPlace, match="no permissions") as caught:
                 handler.handle(batch)
             assert "4111" not in str(caught.value)
+            handler.handle(make_batch("other.orders", [{"id": 1}], key="id"))
             client.execute_command("ACL SETUSER narrow ~shop:*")
             handler.handle(batch)
         assert client.hget("shop:orders:1", "card") == b"4111-1111"

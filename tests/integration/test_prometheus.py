@@ -63,6 +63,7 @@ CAUSED_ELSEWHERE = {
     "BinlanePodsMissing",
     "BinlaneRestarts",
     "BinlaneStandstill",
+    "BinlaneTableWaits",
 }
 """What takes a frozen worker, a damaged log, Kubernetes or a fault of the client: docs/runbooks.md names the
 tests that cause it."""

@@ -146,6 +146,7 @@ class HandlerRun:
         if isinstance(raised, PartialFailure):
             known = self._advance(work.borders(self.done, end), raised)
             error = None if self.done == end else raised.cause or raised
+        before = self.error
         if error is not None:
             watch.failed(self.name, error)
             self.error = error
@@ -155,6 +156,8 @@ class HandlerRun:
         if down is not None:
             watch.target_up(self.name, down)
         if isinstance(error, TargetUnavailable):
+            if not isinstance(before, TargetUnavailable) or not before.others_go_on:
+                watch.held_up(work, self.name, error)
             self.delay = max(backoff(work.rule.retry, 1, random), seconds_to_wait(error.retry_after))
             return Step.BLOCKED
         if error is None:

@@ -85,6 +85,9 @@ class Watch(Protocol[Batches_contra]):
     def target_down(self, handler: str, error: BaseException) -> None:
         """The first call that found the handler's target down."""
 
+    def held_up(self, work: Batches_contra, handler: str, error: BaseException) -> None:
+        """The first call in a row that found that the target does not take this table."""
+
     def target_up(self, handler: str, seconds: float) -> None:
         """It is back after so many seconds."""
 

@@ -41,7 +41,8 @@ class Leaving:
                 return self._deleted(change)
             if change.op != "update":
                 if self._takes(change, change.after):
-                    if self._lost(change) != _NOTHING and (gone is None or not self._took(gone)):
+                    # What the record tells of the old row is true, be it all of it or not.
+                    if self._lost(change) != _NOTHING and not (gone and self._meets(gone.before)):
                         raise self._parted(change)
                     return change
                 # The next state of a row that the target has, perhaps. Without a key it changes no row.
@@ -108,10 +109,14 @@ class Leaving:
         # Rows without a key are found by all their columns: what the source sends is whole.
         if key and (row is None or not change.before_is_whole):
             row = _key_of(change)  # of which an update changes nothing
-        if row is None:
+        return self._meets(row)
+
+    def _meets(self, row: Row | None) -> bool | None:
+        """Whether the row, of which not all may be told, is one that the filter takes; None: it does not
+        tell."""
+        if row is None or (condition := self._on(tuple(row))) is None:
             return None
-        condition = self._on(tuple(row))
-        return None if condition is None else condition(row) is True
+        return condition(row) is True
 
     def _made(self, columns: tuple[str, ...]) -> Condition | None:
         """The condition for rows with these columns; None: they lack one of its columns."""

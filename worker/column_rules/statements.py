@@ -39,8 +39,9 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._of(ddl.TableName(database, table), database)
-        of = partial(self._of, own=(ddl.TableName(database, table), own))
+        found = self._rules_of(f"{database}.{table}")
+        own = found if isinstance(found, RowRules) else None
+        of = partial(self._of, own=(f"{database}.{table}", own))
         try:
             operations = parse(change.sql or "", database)
         except ddl.StatementError:
@@ -77,20 +78,15 @@ class StatementRules:
             )
         return msgspec.structs.replace(change, sql=sql, types=None)
 
-    def _of(
-        self,
-        name: ddl.TableName,
-        database: str,
-        *,
-        own: tuple[ddl.TableName | None, RowRules | None] = (None, None),
-    ) -> RowRules | None:
+    def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
-        it was spelled, and their rows under one name."""
+        it was spelled, and their rows under one name: in lower case, for most."""
         full = f"{name.database or database}.{name.table}"
-        found = self._rules_of(full)
-        if not isinstance(found, RowRules):
-            return own[1] if full.casefold() == str(own[0]).casefold() else None
-        return found
+        if isinstance(found := self._rules_of(full), RowRules):
+            return found
+        if full.casefold() == own[0].casefold():
+            return own[1]
+        return found if isinstance(found := self._rules_of(full.lower()), RowRules) else None
 
     def _refuse_shown(
         self,
@@ -108,7 +104,8 @@ class StatementRules:
                 f"statement does not say which database's {table.table} it was: its rows may show what is "
                 f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
             )
-        if any(self._rules_of(f"{one.database or database}.{one.table}") == "skipped" for one in (table, to)):
+        names = [f"{one.database or database}.{one.table}" for one in (table, to)]
+        if any({self._rules_of(name), self._rules_of(name.lower())} == {"skipped"} for name in names):
             return  # nothing of it is in a target, or comes there from now on
         if new is not None and not new.hides_no_more_than(old):
             raise RuleFault(

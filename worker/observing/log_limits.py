@@ -29,6 +29,9 @@ STORMY = {
     "place_not_known": (),
     "record_skipped": ("position",),
     "spark_upkeep_failed": ("table",),
+    "table_waits": ("table",),
+    "target_down": ("handler",),
+    "target_up": ("handler",),
 }
 """Event -> the fields that say what it is about; of a position its topic and partition alone."""
 

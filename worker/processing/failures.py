@@ -87,6 +87,10 @@ class Failures:
             hint="its tables wait, one batch at a time tries; no attempt is used up",
         )
 
+    def held_up(self, work: Work, handler: str, error: BaseException) -> None:
+        table = work.unit.table.label
+        log.warning("table_waits", table=table, handler=handler, error=text_of(error))
+
     def target_up(self, handler: str, seconds: float) -> None:
         log.info("target_up", handler=handler, down_seconds=round(seconds, 1))
         self._lanes.unblock()

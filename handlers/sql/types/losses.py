@@ -180,7 +180,7 @@ def _refuse_rounded_double(values: Sequence[Any]) -> None:
         if number is None or not number.is_finite():
             continue
         double = float(number)
-        if number not in (Decimal(repr(double)), Decimal(f"{double:.17g}")):
+        if number not in (Decimal(repr(double)), Decimal(f"{double:.17g}"), Decimal(double)):
             raise UnfitValue(f"{value} has more digits than a double keeps; make it a column of decimals")
 
 
@@ -228,6 +228,8 @@ def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: b
             continue
         if type(value) is str:
             _refuse_text(value, kind, digits, has_zone=has_zone)
+        elif kind is Kind.DATE and type(value) is int and len(str(value)) in _COMPACT[kind] and value > 0:
+            continue  # 20250101, which the databases read so
         elif type(value) not in _OF_TIMES[kind]:
             raise UnfitValue(f"a value of {type(value).__name__} is no {kind.name.lower()}")
         elif type(value) in _WITH_FRACTION:

@@ -14,6 +14,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.column_types import Unsigned64
 from handlers.sql.types.driver_values import DRIVERS, UnfitValue, json_text, text_of
+from handlers.sql.types.postgresql_types import ShortText
 
 _SHOWN = 40
 
@@ -45,7 +46,7 @@ _KINDS: Sequence[tuple[tuple[type, ...], Kind]] = (
     ((sa.Numeric,), Kind.DECIMAL),
     ((sa.JSON,), Kind.JSON),
     ((mysql.BIT, postgresql.BIT), Kind.BITS),
-    ((sa.String, sa.Uuid), Kind.TEXT),
+    ((sa.String, sa.Uuid, ShortText), Kind.TEXT),
     ((sa.types._Binary,), Kind.BYTES),
     ((sa.DateTime,), Kind.DATETIME),
     ((sa.Date,), Kind.DATE),
@@ -105,7 +106,7 @@ def _date(value: Any) -> Any:
 def _labels(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if value.startswith("{") and value.endswith("}"):
+    if value[:1] + value[-1:] in ("{}", "[]"):
         raise UnfitValue("it is the text of an array, of which it is not known where items end: send a list")
     return tuple(value.split(",")) if value else ()
 

@@ -16,6 +16,7 @@ from handlers import Batch, HandlerContext, TargetUnavailable
 from handlers.clickhouse import ClickHouseHandler
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.options import ClickHouseOptions
+from handlers.failures import UnfitPlace
 from handlers.http.parts import Refused, RequestRefused
 from handlers.options.faults import check_options
 from handlers.testing import make_batch, opened
@@ -45,15 +46,22 @@ def answered(status: int, code: int | None) -> BaseException:
     ("status", "code"),
     [
         *((500, code) for code in (159, 202, 209, 210, 241, 242, 243, 252, 285, 319, 999)),
-        *((403, code) for code in (497, 516)),
+        (403, 516),
         *((status, None) for status in (302, 401, 429, 502, 503)),
     ],
 )
 def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
-    assert isinstance(answered(status, code), TargetUnavailable)
+    error = answered(status, code)
+    assert isinstance(error, TargetUnavailable)
+    assert not error.others_go_on
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (500, 164), (404, None)])
+@pytest.mark.parametrize(("status", "code"), [(403, 497), (500, 158), (500, 164), (500, 452)])
+def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code: int) -> None:
+    assert isinstance(answered(status, code), UnfitPlace)
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (404, None)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
     assert isinstance(answered(status, code), RequestRefused)
 
@@ -128,9 +136,11 @@ def test_settings_go_with_each_request_and_never_replace_our_own() -> None:
     assert "insert_quorum=auto&select_sequential_consistency=1" in request.path
 
 
-def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves() -> None:
+@pytest.mark.parametrize("kind", ["text/html", "text/plain"])
+def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(kind: str) -> None:
+    page = Answer(413, {"Content-Type": kind}, b"<html>Request Entity Too Large</html>")
     with HookServer() as server:
-        server.answer = lambda _: Answer(413, {}, b"<html>Request Entity Too Large</html>")
+        server.answer = lambda _: page
         client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
         with pytest.raises(Refused, match="413"):
             client.insert("INSERT INTO t (id) FORMAT RowBinary", b"1")

@@ -15,6 +15,7 @@ from servers.search_node import SearchNode
 
 from handlers import HandlerContext, Rejected, TargetUnavailable
 from handlers.elasticsearch import ElasticsearchHandler
+from handlers.failures import UnfitPlace
 from handlers.http.parts import RequestRefused
 from handlers.testing import make_batch, opened
 from handlers.versioned.memory import Unfit
@@ -66,10 +67,10 @@ def cluster(
     [
         ((429, "es_rejected_execution_exception"), TargetUnavailable, "es_rejected_execution"),
         ((503, "unavailable_shards_exception"), TargetUnavailable, "unavailable_shards"),
-        ((403, "cluster_block_exception"), TargetUnavailable, "cluster_block"),
-        ((403, "security_exception"), TargetUnavailable, "security_exception"),
+        ((403, "cluster_block_exception"), UnfitPlace, "cluster_block"),
+        ((403, "security_exception"), UnfitPlace, "security_exception"),
         ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
-        ((400, "index_closed_exception"), Unfit, "index_closed"),
+        ((400, "index_closed_exception"), UnfitPlace, "index_closed"),
         ((404, "index_not_found_exception"), RequestRefused, "index_not_found"),
     ],
 )

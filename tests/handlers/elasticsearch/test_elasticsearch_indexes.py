@@ -8,8 +8,11 @@ import pytest
 from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
-from handlers import Batch, TargetUnavailable
+from handlers import Batch
+from handlers.elasticsearch.index import index_of
+from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
+from handlers.versioned.late_rows import RowMoved
 from handlers.versioned.memory import Unfit
 
 TYPES = {"id": "int", "name": "varchar(9)", "note": "text"}
@@ -24,6 +27,7 @@ def batch(table: str, *changes: dict[str, Any], offset: int = 0, key: Any = "id"
     ("made", "told"),
     [
         ({"mappings": {"_routing": {"required": True}}}, "requires a routing"),
+        ({"settings": {"index.blocks.write": True}}, "cluster_block_exception"),
         ({"settings": {"index.default_pipeline": "lost"}}, r"pipeline with id \[lost\] does not exist"),
         ({"aliases": {"ALIAS": {"filter": {"term": {"name": "a"}}}}}, "an alias with a filter"),
         ({"aliases": {"ALIAS": {"is_write_index": False}}}, "takes no writes"),
@@ -37,9 +41,8 @@ def test_an_index_that_takes_no_row_is_waited_for_and_no_row_is_blamed(
     if "aliases" in made:
         made = {"aliases": {table: made["aliases"]["ALIAS"]}}
     search_node.call("PUT", f"/{name}", made)
-    with handler(search_node) as it, pytest.raises(Unfit, match=told) as caught:
+    with handler(search_node) as it, pytest.raises(UnfitPlace, match=told) as caught:
         it.handle(batch(table, ROW))
-    assert isinstance(caught.value, TargetUnavailable)
     assert caught.value.others_go_on
     assert search_node.documents(name) == {}
 
@@ -79,6 +82,11 @@ def test_an_update_that_lacks_columns_is_not_written_where_they_cannot_be_read(
     assert found["hits"]["total"]["value"] == 1
 
 
+@pytest.mark.parametrize(("mode", "keeps"), [("stored", True), ("synthetic", False), ("disabled", False)])
+def test_an_index_of_elasticsearch_8_says_what_it_keeps(mode: str, keeps: bool) -> None:
+    assert index_of("t", {"mappings": {"_source": {"mode": mode}}}).keeps_source is keeps
+
+
 def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
     search_node: SearchNode, database: str
 ) -> None:
@@ -90,3 +98,22 @@ def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
             it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=5))
         it.handle(batch(table, {"op": "truncate", "sql": None, "before": None}, key=None, offset=6))
         assert search_node.documents(table) == {}
+
+
+def test_a_table_that_was_made_again_has_another_key(search_node: SearchNode, database: str) -> None:
+    """And both come again after a crash."""
+    table, truncate = f"{database}.t", {"op": "truncate", "sql": None, "before": None}
+    with handler(search_node) as it:
+        for _ in range(2):
+            it.handle(batch(table, {**ROW, "id": 5}, {**ROW, "id": 6}))
+            it.handle(batch(table, truncate, key=None, offset=5))
+            it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=6))
+        found = search_node.documents(table)
+        assert {id_: one["name"] for id_, one in found.items()} == {"5": "5"}
+        with pytest.raises(Unfit, match="have ids of name"):
+            it.handle(batch(table, {**ROW, "id": 5}, offset=7))
+        letter = batch(table, {**ROW, "id": 7}, offset=8)
+        letter.replay_of = (letter.changes[0].topic, 0, 1)
+        with pytest.raises(RowMoved, match="has another primary key"):
+            it.handle(letter)
+        it.handle(batch(table, {**ROW, "name": "6"}, key="name", offset=9))

@@ -49,7 +49,9 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("bit(8)", Decimal("2.0")),
         ("double", Decimal("0.1")),
         ("double", "0.10000000000000001"),
+        ("double", -(2**63)),
         ("date", "20250101"),
+        ("date", 20250101),
         ("datetime", "20250101101112"),
     ],
     "postgres": [
@@ -60,6 +62,7 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("timestamptz", "2025-01-01T00:00:00+02:00"),
         ("timestamptz", "2025-01-01 00:00:00 Europe/Berlin"),
         ("date", "2025-01-01T00:00:00"),
+        ("date", 20250101),
         ("time(3)", "10:00:00.123"),
         ("timetz", "10:00:00+02"),
         ("interval", "1 day -01:00:00.5"),
@@ -77,6 +80,9 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("bpchar", "a"),
         ("numeric(5,-2)", 300),
         ("double precision", Decimal("0.1")),
+        ("double precision", Decimal.from_float(0.1)),
+        ("double precision", 2**60),
+        ("double precision", Decimal("2.82879384806159008E17")),
         ("smaller_text", "abc"),
         ("small_amount[]", ["1.20"]),
     ],
@@ -93,8 +99,10 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
         ("json", "5"),
         ("datetime", "2025-01-01 00:00:00"),
         ("real", "NaN"),
+        ("real", 2**60),
     ],
     "duckdb": [
+        ("double", 2**70),
         ("decimal(5,2)[]", ["1.20"]),
         ("timestamp", "2025-01-01 00:00:00.123456"),
         ("timestamp_ns", "2025-01-01 00:00:00.123456789"),
@@ -206,6 +214,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("date", [datetime(2025, 1, 1, 10)]),
         ("timestamp(0)[]", "2025-01-01 00:00:00.7"),
         ("text[]", "{a,b}"),
+        ("text[]", '["a","b"]'),
         ("date", "today"),
         ("timestamp", "now"),
         ("time", "2025-01-01"),
@@ -228,6 +237,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ("float", 1e308),
         ("double", 2**53 + 1),
         ("integer[]", [1.5]),
+        ("varchar[]", '["a"]'),
         ("decimal(5,2)", "1_1"),
         ("interval", 5),
     ],
@@ -362,3 +372,12 @@ def test_a_number_in_sqlites_any_stays_a_text(make_sql: MakeLab) -> None:
     with lab.handler() as handler:
         handler.handle(orders({"id": 1, "v": "007"}))
     assert lab.rows() == [{"id": 1, "v": "007"}]
+
+
+def test_a_name_holds_a_value_as_a_text_does(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id name, v text")
+    with lab.handler() as handler:
+        for offset, value in enumerate((True, datetime(2025, 1, 1), ("a", "b"))):
+            handler.handle(orders({"id": value, "v": value}, key=None, offset=offset))
+    assert all(row["id"] == row["v"] for row in lab.rows())

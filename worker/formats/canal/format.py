@@ -56,7 +56,7 @@ class _Envelope(msgspec.Struct, gc=False):
     database: str | None = None
     table: str | None = None
     is_ddl: bool = msgspec.field(name="isDdl", default=False)
-    sql: str | None = None
+    sql: Any = None  # a wrong one is left to its table
 
 
 class _Time(msgspec.Struct, gc=False):
@@ -110,7 +110,7 @@ class Canal:
             if hint := hint_at(value, "canal"):
                 raise UndecodableRecord(f"no Canal message{hint}")
             if message.type in OPERATIONS:
-                refuse_sql("Canal message", message.sql)
+                refuse_sql("Canal message", str(message.sql or ""))
             return Skip("database_ddl" if message.is_ddl else "transaction")
         # Of some DDL Canal keeps the database's name as it was written, backticks and all.
         database = (message.database or "").strip("`")

@@ -130,8 +130,8 @@ class RowShape:
         fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)
         table = f"{source.schema or source.db}.{source.table}"
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
-        self.columns = frozenset(fields or (() if definition is None else definition.types))
-        """All columns of the table; empty if they are not known."""
+        self.columns = frozenset(fields or ())
+        """All columns that the connector sends; empty if they are not known. Definitions have others, too."""
         lost = settings.nulls_beyond_calendar(table)
         self.types, self.readers = readers_of(
             fields, definition, told, settings, is_mysql=is_mysql, lost=lost

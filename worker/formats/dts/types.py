@@ -54,7 +54,6 @@ _DATE = _type("date", Kind.DATE)
 _TIME = _type("time(6)", Kind.TIME)
 _JSON = _type("json", Kind.JSON)
 _VARIABLE = ColumnType(Kind.PLAIN, None, "varchar", "varbinary")
-_FIXED = ColumnType(Kind.PLAIN, None, "char", "binary")
 
 # The column types of MySQL's protocol, of which NULL (6) has no values:
 # https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html
@@ -87,7 +86,7 @@ _MYSQL: Mapping[int, ColumnType] = {
     251: ColumnType(Kind.PLAIN, None, "longtext", "longblob"),
     252: ColumnType(Kind.PLAIN, None, "text", "blob"),
     253: _VARIABLE,
-    254: _FIXED,
+    254: _VARIABLE,  # a char without its length would be char(1)
     255: _type("geometry", Kind.GEOMETRY),
 }
 # Object ids of PostgreSQL's own types: its catalog/pg_type.dat.
@@ -101,7 +100,7 @@ _POSTGRESQL: Mapping[int, ColumnType] = {
     114: _JSON,
     700: _type("float", Kind.SINGLE),
     701: _type("double"),
-    1042: _type("char"),
+    1042: _type("varchar"),
     1043: _type("varchar"),
     1082: _DATE,
     1083: _TIME,

@@ -48,6 +48,7 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "spark_ddl_waits": ("ddl", "info"),
     "truncate_ignored": ("ddl", "info"),
     "table_halted": ("trouble", "bad"),
+    "table_waits": ("trouble", "warn"),
     "target_down": ("trouble", "bad"),
     "target_up": ("trouble", "good"),
     "head_stuck": ("trouble", "bad"),
