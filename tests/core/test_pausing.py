@@ -83,6 +83,6 @@ def test_one_that_is_ahead_stays_paused_when_the_lanes_have_room_again(
     it.pauses.resume()
     assert it.read({3: RECORDS}) == {3: RECORDS}
     assert it.reads_nothing()
-    assert [it.pauses.holds(each) for each in (ahead, other)] == [True, False], "each partition's own"
+    assert [it.pauses.is_paused(each) for each in (ahead, other)] == [True, False], "each partition's own"
     it.pauses.single("ddl_topics", [])
     assert it.read({0: RECORDS}) == {0: RECORDS}

@@ -111,7 +111,10 @@ def test_it_is_refused_while_a_poll_of_the_partition_is_not_routed(site: Site) -
     refused(site)
 
 
-def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site, full: bool) -> None:
+    if full:
+        site.parts.pauses.pause()
     assert site.order().result == "set_aside"
     assert site.rows.tracker.next_offset == END
     assert site.rows.asked == END

@@ -204,7 +204,7 @@ class Standstill(Stage):
         explained = watched.error is not None and watched.error.explains
         if watched.error is not None and watched.error.is_over(passed):
             watched.error = None
-        if not explained and not self.pauses.holds(assignment):
+        if not explained and not self.pauses.is_paused(assignment):
             watched.quiet += passed
 
     def _ask(self, quiet: list[Assignment]) -> None:

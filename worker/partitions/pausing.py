@@ -45,7 +45,7 @@ class Pauses(Stage):
         """Have every partition that is assigned from now on paused. Any thread."""
         self.draining = True
 
-    def holds(self, assignment: Assignment) -> bool:
+    def is_paused(self, assignment: Assignment) -> bool:
         """Whether nothing is to be fetched from this partition. Any thread."""
         return self.why(assignment) is not None
 
@@ -98,7 +98,7 @@ class Pauses(Stage):
         paused: list[confluent_kafka.TopicPartition] = []
         running: list[confluent_kafka.TopicPartition] = []
         for each in partitions:
-            places = paused if self.holds(each) else running
+            places = paused if self.is_paused(each) else running
             places.append(confluent_kafka.TopicPartition(*each.partition))
         if paused:
             self._consumer.pause(paused)

@@ -199,7 +199,7 @@ class StatusReport:
             finished_ahead=count_of(checkpoint.ahead) if checkpoint else 0,
             lag=_lag(assignment, lambda: checkpoint),
             unread=_between(position, assignment.end),
-            paused=parts.pauses.holds(assignment),
+            paused=parts.pauses.is_paused(assignment),
             paused_by=parts.pauses.why(assignment),
             first_commit_seconds=round(parts.gate.uncommitted_seconds(assignment, self.clock()), 3),
             ahead=tracker.ahead(0),
