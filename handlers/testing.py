@@ -48,9 +48,7 @@ def make_batch(
         types: column -> the source's type, where the handler looks at it.
         topic_id: Kafka's id of the topic; None: it is not known.
 
-    Raises:
-        ValueError: `table` has no dot.
-    """
+    Raises ValueError: `table` has no dot."""
     database, dot, name = table.partition(".")
     if not dot:
         raise ValueError(f"table {table!r} is no database.table")

@@ -69,8 +69,7 @@ class ClickHouseClient:
         """What it answers.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RequestRefused,
-        AnswerTooLarge; Refused.
-        """
+        AnswerTooLarge; Refused."""
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
 

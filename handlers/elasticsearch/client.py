@@ -63,8 +63,7 @@ class SearchClient:
         lines of it; `form` is the type that the answer is decoded into; `most_bytes` limits it.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; AnswerTooLarge;
-        RequestRefused.
-        """
+        RequestRefused."""
         content, headers = lines, {} if lines is None else {"Content-Type": "application/x-ndjson"}
         if body is not None:
             content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}

@@ -64,8 +64,7 @@ class FilesHandler(Handler):
 
         Raises Rejected for a value without a form in JSON, or that does not fit its column of Parquet;
         TargetUnavailable for a disk that is full or out of order, and a store that is away; UnfitPlace for
-        anything else that the system or the store refuses (a missing right).
-        """
+        anything else that the system or the store refuses (a missing right)."""
         if self._parquet is not None:
             self._parquet.handle(batch)
             return

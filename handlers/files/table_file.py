@@ -70,8 +70,7 @@ class TableFile:
     def write(self, lines: bytes, now: float) -> int:
         """Append a batch of whole lines and have it on disk; the file's size from now on.
 
-        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was.
-        """
+        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was."""
         data = gzip.compress(lines, mtime=0) if self._suffix.endswith(".gz") else lines
         with self._lock:
             descriptor = self._ready(now)
@@ -87,8 +86,7 @@ class TableFile:
     def finish(self, *, opened_before: float | None = None) -> Path | None:
         """Close the file and give it its final name; None when there is none, or none of that age.
 
-        Raises OSError.
-        """
+        Raises OSError."""
         with self._lock:
             if self._part is None or (opened_before is not None and self._opened > opened_before):
                 return None
@@ -176,8 +174,7 @@ class TableFile:
 def recover(directory: Path) -> list[Path]:
     """Finish the files that a crashed worker left open below `directory`; their new names.
 
-    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError.
-    """
+    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError."""
     finished = []
     for part in sorted(directory.glob("*/*/.*.part")):
         descriptor = _open_locked(part)

@@ -76,8 +76,7 @@ class Outbox:
         """Send in order, and wait until each is delivered or will never be.
 
         Returns place -> error of those that were not; none is on its way any more. Raises KafkaException when
-        there can be no producer.
-        """
+        there can be no producer."""
         producer = self._running()
         self._look_again(producer, topic)
         delivery = Delivery(len(messages))

@@ -50,8 +50,7 @@ class FunctionCalls:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Starts Spark, unless another handler has.
 
-        Raises HandlerTypeError for the function, and what `session.acquire` raises.
-        """
+        Raises HandlerTypeError for the function, and what `session.acquire` raises."""
         assert options.function is not None
         self._function = load_function(options.function, context.folder, ARGUMENTS)
         self._name = options.function
@@ -68,8 +67,7 @@ class FunctionCalls:
 
         Raises Rejected for a value that its type cannot hold, StopWorker when Spark is gone,
         TargetUnavailable while a Connect server is away, FunctionFailure for other errors of Spark, what the
-        function raises, and PartialFailure with one of these as its cause after the first piece.
-        """
+        function raises, and PartialFailure with one of these as its cause after the first piece."""
         shape = _NO_COLUMNS
         for piece in self._pieces(batch):
             whole = piece.start == 0 and piece.stop == len(batch.changes)

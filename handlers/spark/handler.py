@@ -34,8 +34,7 @@ class SparkHandler(Handler):
         """Start Spark, unless another handler has.
 
         Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, RuntimeError
-        when Spark does not start, and FilesError for a store that would let workers overwrite each other.
-        """
+        when Spark does not start, and FilesError for a store that would let workers overwrite each other."""
         opened = self._made(context)
         try:
             opened.start()
@@ -58,8 +57,7 @@ class SparkHandler(Handler):
         """Put the batch beside its table, or call the function.
 
         Raises Rejected for what no table can hold, PartialFailure, StopWorker when Spark is gone, else what
-        Spark or the file system raises.
-        """
+        Spark or the file system raises."""
         if self._open is None:
             raise RuntimeError("handle was called before open")
         self._open.handle(batch)

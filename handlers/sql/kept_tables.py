@@ -185,8 +185,7 @@ class Kept:
         """Within it no other session of the handler follows statements of the source table: each step lets go
         of the marks' locks, and another worker would go on from there.
 
-        Raises TargetUnavailable where another one does for long.
-        """
+        Raises TargetUnavailable where another one does for long."""
         if self.connection.dialect.name not in _COMMITS_EACH:
             yield
             return

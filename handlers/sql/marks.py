@@ -174,8 +174,7 @@ class Marks:
     ) -> Pending:
         """Lock the marks and tell which changes are beyond them; `topic_ids`: topic -> its id, where known.
 
-        Raises ValueError for a table's name that is too long, and FormerTopic.
-        """
+        Raises ValueError for a table's name that is too long, and FormerTopic."""
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
         partitions = {(change.topic, change.partition) for change in changes}

@@ -60,8 +60,7 @@ def last_states(
 ) -> list[State]:
     """What the batch leaves of each row. `places`: of the changes in the batch that are looked at.
 
-    Raises Rejected, with the place of the first change that has no key, or no version.
-    """
+    Raises Rejected, with the place of the first change that has no key, or no version."""
     states: dict[str, State] = {}
     for at in places:
         change = batch.changes[at]

@@ -111,8 +111,7 @@ def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
 def find(files: Files, table: str, source: Source) -> Chain:
     """The source's chain as the store has it: two lists and one footer, however many files there are.
 
-    `table`: the folder of its table. Raises BrokenFile, and what the store raises.
-    """
+    `table`: the folder of its table. Raises BrokenFile, and what the store raises."""
     folder = f"{table}/{source.folder}"
     hours = [found[1] for entry in files.list(folder) if (found := _HOUR.fullmatch(entry.name))]
     for hour in sorted(hours, reverse=True):

@@ -33,8 +33,7 @@ def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
 def written(operations: Sequence[ddl.Operation]) -> str:
     """One statement that does these, as `net` gives the operations of one.
 
-    Raises StatementError for operations that no single statement does.
-    """
+    Raises StatementError for operations that no single statement does."""
     match operations:
         case [ddl.TruncateTable(table=table)]:
             return f"TRUNCATE TABLE {_name(table)}"

@@ -73,8 +73,7 @@ def follow(
 
     Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
-    raise. It can be called again whatever it raised.
-    """
+    raise. It can be called again whatever it raised."""
     own = ddl.TableName(database, table)
     statement = operations_of(change, own)
     topics = topics or (change.topic,)

@@ -43,8 +43,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow; nothing without a table.
 
     Narrower values fit as they are. Raises IncompatibleColumn for any other change of a type, and for columns
-    of the table that must not be null and that the rows do not have.
-    """
+    of the table that must not be null and that the rows do not have."""
     table = schema(session, ref)
     if table is None:
         return

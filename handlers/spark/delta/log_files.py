@@ -114,8 +114,7 @@ def state_in_files(files: Files, path: str) -> LogState | None:
     """The newest version of the table at `path`; None: Spark is to be asked.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation
-    Raises what `files` raises.
-    """
+    Raises what `files` raises."""
     replay = _Replay()
     try:
         version = replay.all_of(files, f"{path}/_delta_log")

@@ -46,8 +46,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
     `rows`: see `can_be_made`. Raises MergeConflict when another writer makes it meanwhile, and what `files`
-    raises.
-    """
+    raises."""
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
     schema = _schema(rows.schema)
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"

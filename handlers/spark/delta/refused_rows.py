@@ -76,8 +76,7 @@ def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) ->
     do.
 
     Delta asks it to be true, and not null. Passed over: a condition that speaks of a column that no row has.
-    Raises what Spark raises.
-    """
+    Raises what Spark raises."""
     refused = [
         (place, what)
         for what, condition in conditions.items()

@@ -19,8 +19,7 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
     """Rewrite small files as larger ones, where the table has `min_files` or more; whether that was done.
 
     Not when another writer changed the same files meanwhile: then there is another time. Raises what Spark
-    raises.
-    """
+    raises."""
     if not exists(session, ref):
         return False
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
@@ -41,8 +40,7 @@ def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
     """Remove files that no version of the last `retention` seconds needs. Raises what Spark raises.
 
     Delta warns of less than 168 hours: a query, or a commit, that takes longer than that may miss its files.
-    Who sets less has decided so.
-    """
+    Who sets less has decided so."""
     if exists(session, ref):
         with settings(session, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()

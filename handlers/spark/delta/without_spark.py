@@ -71,8 +71,7 @@ class WithoutSpark:
     def apply(self, what: Bringing) -> bool:
         """In one commit; False: that is for Spark to do, and nothing was done.
 
-        Raises MergeConflict, LostCommit, and what the store raises.
-        """
+        Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
         if not self._is_on or ref.path is None or not self._suit(what):
             return False

@@ -61,8 +61,7 @@ class Marks:
     ) -> tuple[Marks, Sequence[MadeAnew]]:
         """The marks as a batch is to be looked at with them: without those of topics that were made anew
         since; and which these are. `topic_ids`: topic -> its id, where known; `known_ids` learns them. Raises
-        FormerTopic.
-        """
+        FormerTopic."""
         found: dict[Partition, str] = {}
         if topic_ids:
             for topic, partition in {(change.topic, change.partition) for change in changes}:

@@ -144,8 +144,7 @@ class SegmentFolder:
     def whole_sizes(self) -> dict[int, int]:
         """The same, of those that are not removed; what a removal left that stopped midway is removed.
 
-        Raises BrokenLog, and MissingSegment where there is a hole.
-        """
+        Raises BrokenLog, and MissingSegment where there is a hole."""
         found = self.sizes()
         with self._lock:
             self._removed = 0  # somebody may have removed the whole folder, and the log begins anew

@@ -65,8 +65,7 @@ def view_sql(
     that no segment has, and all of the segments. Histories and replicas without a key are shown as merged,
     for what a segment changes in them depends on all rows before it.
 
-    Columns that only the table has are null in rows that come from segments. Raises NothingToSee.
-    """
+    Columns that only the table has are null in rows that come from segments. Raises NothingToSee."""
     if mode == "changelog" and ref.path == ref.log_folder:
         # Its files stay for ever, so they may be of several shapes.
         return f"SELECT * FROM {folder_sql(ref.log_folder)} WITH (`mergeSchema` = 'true')"

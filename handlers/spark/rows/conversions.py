@@ -275,8 +275,7 @@ def fitting(arrow: pa.DataType) -> ColumnType:
     """A column of this type, for any value that fits it without loss: texts are read, too.
 
     A date and time without a zone counts as one in UTC, where the type has one. Raises ValueError for an
-    Arrow type that no column here has.
-    """
+    Arrow type that no column here has."""
     # Lists are equal whatever their items are called, but found by their hash only under one name.
     known = _FITTING.get(pa.list_(arrow.value_type) if pa.types.is_list(arrow) else arrow)
     if known is not None:

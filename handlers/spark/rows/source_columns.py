@@ -157,8 +157,7 @@ class Columns:
         lack as it is. `are_nested`: `others` come into a struct, of which the table declares nothing.
 
         Columns that have no value and no type are left out, for Parquet has no column without a type; where
-        all would be, they are strings. Raises Rejected.
-        """
+        all would be, they are strings. Raises Rejected."""
         shared = frozenset(in_others)
         every_place = [*places, *other_places]
         made: dict[str, pa.Array] = {}

@@ -64,8 +64,7 @@ def kafka_jars() -> list[Path]:
     """The broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is on
     PATH, else resolved.
 
-    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka.
-    """
+    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka."""
     if home := os.environ.get("BINLANE_KAFKA_HOME"):
         jars = _installed(Path(home))
         if not jars:
@@ -270,8 +269,7 @@ def _reason(output: str) -> str:
 def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
     """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies.
 
-    Raises JarsError where nothing can be written.
-    """
+    Raises JarsError where nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

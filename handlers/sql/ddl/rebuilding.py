@@ -64,8 +64,7 @@ def rebuild(
     key, without a column, or under the name `to`. All else stays: defaults, NOT NULL, unique keys, in SQLite
     indexes and triggers, unless they need a column that is gone.
 
-    Raises Rejected for a table that has what would be lost.
-    """
+    Raises Rejected for a table that has what would be lost."""
     kept = _kept(target, table)
     is_sqlite = target.family == "sqlite"
     if kept.lost:

@@ -35,8 +35,7 @@ _LONGEST_IDLE_SECONDS = 1800
 def check_url(text: str) -> sa.URL:
     """The URL with binlane's driver for its database.
 
-    Raises ValueError, whose text holds nothing of the URL: it may hold a password.
-    """
+    Raises ValueError, whose text holds nothing of the URL: it may hold a password."""
     try:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):

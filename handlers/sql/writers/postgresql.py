@@ -102,8 +102,7 @@ class PostgreSQLWriter(Writer):
 def _array(column: KnownColumn, values: Sequence[Any]) -> str:
     """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
 
-    Raises UnfitColumn.
-    """
+    Raises UnfitColumn."""
     types = set(map(type, values))
     if types <= _AS_JSON.get(column.kind, frozenset()):
         # One call for all values: many times as quick as making a text of each.

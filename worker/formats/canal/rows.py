@@ -96,8 +96,7 @@ class RowShape:
         """A message of this shape and its rows, by whichever way reads them.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        type.
-        """
+        type."""
         decoder = self.practice.decoder
         if decoder is not None:
             try:

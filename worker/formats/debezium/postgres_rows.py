@@ -42,8 +42,7 @@ class PostgresRows:
     def in_calendar(self, row: Row | None, key: Sequence[str]) -> None:
         """Put NULL in the place of times beyond the calendar, if the configuration says so.
 
-        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time.
-        """
+        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time."""
         if row is None or not self._has_nulls:
             return
         for name, value in row.items():

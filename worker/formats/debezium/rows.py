@@ -165,8 +165,7 @@ class RowShape:
         of the two has a placeholder.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        column's type.
-        """
+        column's type."""
         if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)
         decoder = self.practice.decoder

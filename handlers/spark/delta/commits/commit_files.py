@@ -46,8 +46,7 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
     tell, so that Spark is to be asked. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
-    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises.
-    """
+    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises."""
     is_empty = True
     restores: list[Restore] = []
     try:
@@ -67,8 +66,7 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
 def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
     """What one commit says of itself; None: it is not binlane's.
 
-    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises.
-    """
+    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises."""
     commit = _commit(files, f"{path}/_delta_log", version)
     if commit is None:
         raise LookupError(f"the file of commit {version} of {path} is gone")

@@ -60,8 +60,7 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
     to where it went. Where only SQL is to be had (or `is_classic` is False) both are read from the notes, and
     from Delta's checkpoints when these commits are so old that Delta has removed them; up to where is told by
     the log then. Raises UnknownSegments when it does not tell, LostCommit where a RESTORE took the newest
-    segments back, and what Spark raises.
-    """
+    segments back, and what Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
         return held_in_snapshot(session, ref, snapshot)

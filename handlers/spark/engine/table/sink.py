@@ -104,8 +104,7 @@ class TableSink:
         """Put what the log does not hold of the batch; returns when that is durable.
 
         Raises AskAgain where it is in a pack that is not put yet; Rejected, PartialFailure, StopWorker, and
-        what Spark or the file system raises.
-        """
+        what Spark or the file system raises."""
         if not self._handed.is_durable(batch):
             self._until_put(lambda: self._take(batch))
             if (ticket := self._end.tail.ticket) is not None:

@@ -43,8 +43,7 @@ class Proof:
         """Put a hidden file in the folder twice; nothing once that was refused.
 
         Raises StoreOverwrites, FilesError for a store that takes no first put, and what the store raises:
-        then it is tried again the next time.
-        """
+        then it is tried again the next time."""
         if self._is_proven:
             return
         with self._lock:

@@ -45,8 +45,7 @@ def read_content(value: bytes) -> Content:
     """Raises UndecodableRecord.
 
     Changes count on from the bytes of the entries before theirs, which no entry has fewer of than changes. So
-    that is known without reading those, and a change has one index, taken apart or not.
-    """
+    that is known without reading those, and a change has one index, taken apart or not."""
     try:
         packet = Packet.FromString(value)
         if packet.type != _MESSAGES:

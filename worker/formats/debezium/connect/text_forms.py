@@ -25,8 +25,7 @@ def bytes_from_text(
 ) -> Callable[[str], bytes]:
     """Of `binary.handling.mode` bytes, base64 (both alike), base64-url-safe or hex; None: as the value tells.
 
-    `size`: how many bytes a value has at most; `is_padded`: and at least. Raises ValueError.
-    """
+    `size`: how many bytes a value has at most; `is_padded`: and at least. Raises ValueError."""
     if binary == "hex":
         return bytes.fromhex
     if binary is not None:
