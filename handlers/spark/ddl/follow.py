@@ -8,7 +8,7 @@ one did. The steps of a statement that fails are written down, too: it may come 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
@@ -159,14 +159,14 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
     check_values(target, table, retyped, names)
 
 
+@dataclass(eq=False, slots=True)
 class _Work:
     """The tables that a statement has touched so far."""
 
-    def __init__(self, target: Target, keys: dict[ddl.TableName, Key]) -> None:
-        self.target = target
-        self.keys = keys
-        self.touched: dict[ddl.TableName, None] = {}
-        self.moved: list[tuple[ddl.TableName, ddl.TableName]] = []
+    target: Target
+    keys: dict[ddl.TableName, Key]
+    touched: dict[ddl.TableName, None] = field(default_factory=dict)
+    moved: list[tuple[ddl.TableName, ddl.TableName]] = field(default_factory=list)
 
     def follow(self, step: str, operations: list[ddl.Operation]) -> None:
         """Operations of one group."""
