@@ -21,8 +21,7 @@ from handlers.api import Change
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.sql.kept_tables import Kept
-from handlers.sql.own_tables import OwnTables
-from handlers.sql.target.if_missing import insert_if_missing
+from handlers.sql.own_tables import OwnTables, insert_if_missing
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""

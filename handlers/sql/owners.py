@@ -16,8 +16,7 @@ import sqlalchemy as sa
 
 from handlers.mysql.ddl import TableName
 from handlers.sql.naming import Naming
-from handlers.sql.own_tables import OwnTables
-from handlers.sql.target.if_missing import insert_if_missing
+from handlers.sql.own_tables import OwnTables, insert_if_missing
 from handlers.sql.target.known_tables import TableName as TargetName
 
 _OF_TARGET = -4  # as its shard

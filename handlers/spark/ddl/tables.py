@@ -9,8 +9,7 @@ from dataclasses import replace
 from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, CreateTable, ModifyColumn, TableName
-from handlers.spark.ddl.columns import add_columns
-from handlers.spark.ddl.dropped import keep_dropped
+from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find

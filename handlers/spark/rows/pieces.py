@@ -15,8 +15,7 @@ import pyarrow as pa
 from handlers.api import Change, Row
 from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names
 from handlers.spark.rows.declared import Declared
-from handlers.spark.rows.folding import fold
-from handlers.spark.rows.images import image_of, images_of, keys_of
+from handlers.spark.rows.folding import fold, image_of, images_of, keys_of
 from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.source_columns import Columns, Run
 
