@@ -95,8 +95,7 @@ def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Ite
     """The handler, opened as the worker opens it, and closed at the end.
 
     `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext. What
-    a thread of the handler tells `stop_worker` is raised when the block is left.
-    """
+    a thread of the handler tells `stop_worker` is raised when the block is left."""
     told: list[BaseException] = []
     names = {
         "worker": "test",

@@ -1,7 +1,6 @@
 """The table of a source's table: found, made, and what it remembers of where it is fed from.
 
-Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing.
-"""
+Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing."""
 
 from __future__ import annotations
 

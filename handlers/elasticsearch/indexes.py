@@ -1,8 +1,7 @@
 """The index of a table: found, made, written and emptied; and what it remembers of where it is fed from.
 
 Each revision of that (`handlers.versioned.memory`) is the `null_value` of a field that no document has: a
-field can be added to a mapping, and its `null_value` cannot be changed.
-"""
+field can be added to a mapping, and its `null_value` cannot be changed."""
 
 from __future__ import annotations
 

@@ -85,8 +85,7 @@ class FilesHandler(Handler):
     """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or puts each batch as a
     file of Parquet (`handlers.files.parquet`).
 
-    Batches of different tables are written side by side: only the list of tables has a common lock.
-    """
+    Batches of different tables are written side by side: only the list of tables has a common lock."""
 
     options_model: ClassVar[type[FilesOptions]] = FilesOptions
 

@@ -2,8 +2,7 @@
 
 The file being written has a hidden name (`.NAME.part`), so that whoever loads the folder takes only finished
 ones; a finished file is renamed in place and never touched again. A batch is one write, on disk when `write`
-returns; when it fails nothing of it stays.
-"""
+returns; when it fails nothing of it stays."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def check_writable(directory: Path) -> None:
 class TableFile:
     """The file that one table's batches are appended to, and its successors.
 
-    Batches come from one thread at a time, but an idle file is finished by another.
-    """
+    Batches come from one thread at a time, but an idle file is finished by another."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         """`suffix`: .jsonl or .jsonl.gz; the latter holds one gzip member a batch."""

@@ -56,8 +56,7 @@ class Outbox:
     A producer that has broken for good is replaced by the next call, and so is one whose messages ran out of
     time twice in a row (once may be its slow start): librdkafka may lose a partition's leader for ever when
     the topic is made anew or the leader was away (confluentinc/librdkafka issues 4898 and 5430), while it
-    delivers to all others.
-    """
+    delivers to all others."""
 
     def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
         self._settings = settings

@@ -2,8 +2,7 @@
 
 `converter_of` reads a column's type text once and tells how every value of the column is read;
 docs/formats.md has the whole table. What the type text leaves open (`enum` without its labels, a type not
-known here) leaves the text as it is: never guessed, never lost.
-"""
+known here) leaves the text as it is: never guessed, never lost."""
 
 from __future__ import annotations
 

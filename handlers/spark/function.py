@@ -44,8 +44,7 @@ class FunctionCalls:
     At least once: a batch that failed, or was not committed before a crash, comes again, perhaps cut
     differently. Returning means done. Raising means that nothing of this call's changes was done; the
     function may raise `PartialFailure` and `Rejected` like any handler, with places in `batch.changes`.
-    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls.
-    """
+    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Starts Spark, unless another handler has.

@@ -19,8 +19,7 @@ class SparkHandler(Handler):
     function with each batch as a DataFrame.
 
     A batch of a table is done when it is durable beside the table; it is brought into the table behind that,
-    exactly once.
-    """
+    exactly once."""
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}

@@ -50,8 +50,7 @@ class SqlHandler(Handler):
     """Keeps tables of PostgreSQL, MySQL, MariaDB, SQLite or DuckDB equal to the source's, each change
     exactly once.
 
-    A batch is one transaction: its rows, and how far its table is applied.
-    """
+    A batch is one transaction: its rows, and how far its table is applied."""
 
     options_model: ClassVar[type[SqlOptions]] = SqlOptions
 

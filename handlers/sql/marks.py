@@ -4,8 +4,7 @@ The rules are those of `handlers.progress.marks`. Reading a mark locks it until 
 two workers that hold the same change (after a rebalance one may not know yet that it has lost the partition)
 the second sees what the first has done.
 
-Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones.
-"""
+Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones."""
 
 from __future__ import annotations
 

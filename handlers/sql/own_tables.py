@@ -1,8 +1,7 @@
 """Tables of the target that the handler or the server needs for itself: no source table is kept in them.
 
 Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them; and a
-record of a table `mysql.user` would make users of the target.
-"""
+record of a table `mysql.user` would make users of the target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Which source table a table of the target is of: written down beside the marks, for all handlers.
 
 Two source tables may meet in one table where names know no case, or where a template joins names. A template
-that leaves the database or the table out leads several tables into one on purpose: they share it.
-"""
+that leaves the database or the table out leads several tables into one on purpose: they share it."""
 
 from __future__ import annotations
 

@@ -96,8 +96,7 @@ def last_states(
 def new_columns(states: Iterable[State], known: Container[str]) -> Iterator[tuple[str, str | None, Any]]:
     """(column, the source's type text, value), each column once; `known`: those that the target has.
 
-    A column that is NULL and has no type waits for its first value.
-    """
+    A column that is NULL and has no type waits for its first value."""
     found: set[str] = set()
     waiting: dict[tuple[int, frozenset[str]], list[str]] = {}  # by the columns of a row and their types
     for state in states:

@@ -103,8 +103,7 @@ class Dialect(Protocol[P]):
         In the statement's own partition the version decides: what comes after the statement stays, also when
         the statement comes again. Versions of other partitions tell nothing about it: of those, rows go that
         the source changed before `time` (its clock, in milliseconds). A removed row leaves a version: the
-        statement's or, in another partition, its own plus 1, which stops nothing that comes from there.
-        """
+        statement's or, in another partition, its own plus 1, which stops nothing that comes from there."""
 
 
 class VersionedTarget(Generic[P]):

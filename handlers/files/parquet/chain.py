@@ -9,8 +9,7 @@ alone. So two workers that hold the same changes, one of which has lost the part
 yet, want the same name; the store gives it to one of them, whatever their batches look like, and the other
 reads from that file's footer how far it goes.
 
-A topic that was made anew begins at offset 0 again: then the generation is one more.
-"""
+A topic that was made anew begins at offset 0 again: then the generation is one more."""
 
 from __future__ import annotations
 

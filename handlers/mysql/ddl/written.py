@@ -1,7 +1,6 @@
 """Operations as a statement again: what `parse` reads back as the same operations, and nothing besides.
 
-Comments, checks, indexes and options of the statement that they were read from are gone.
-"""
+Comments, checks, indexes and options of the statement that they were read from are gone."""
 
 from __future__ import annotations
 

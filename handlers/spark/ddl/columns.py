@@ -93,8 +93,7 @@ def add_columns(
     the current versions: what older ones had is past.
 
     A column that is there already keeps its values: the statement comes again. In a history it may be one
-    that the source has dropped before: then it is the new column from now on, in its type.
-    """
+    that the source has dropped before: then it is the new column from now on, in its type."""
     ref = target.ref(table)
     columns = target.columns(ref)
     if not target.is_history:

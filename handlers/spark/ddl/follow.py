@@ -2,8 +2,7 @@
 
 A Delta commit is atomic, a statement may need several, and after a crash it comes again. Every commit says in
 its user metadata which step of which statement it was: an attempt finds in the table's history what the last
-one did. The steps of a statement that fails are written down, too: it may come again much later.
-"""
+one did. The steps of a statement that fails are written down, too: it may come again much later."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Several entries of a configuration may keep tables in one place, say a rule for shop.orders and one for
 shop.*, and each finds all logs that an earlier run has left. Were two sinks to merge one of them, most of the
 work would be in vain; and when one of the two drops the table, the other would bring what it has found before
-into the next table of that name.
-"""
+into the next table of that name."""
 
 from __future__ import annotations
 

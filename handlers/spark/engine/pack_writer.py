@@ -79,8 +79,7 @@ class PackWriter(Background):
     Any thread may call any method.
 
     A stream ends when a put fails, for whatever reason: what was put, if it was, is found as what another
-    worker has left is found, and what follows goes into a new stream.
-    """
+    worker has left is found, and what follows goes into a new stream."""
 
     def __init__(
         self,

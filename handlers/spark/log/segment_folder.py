@@ -3,8 +3,7 @@
 00000000000000000007.parquet            a segment, which views read
 _behind/00000000000000000008.parquet    one that they do not: it is behind a statement. It is copied to
                                         its place above, byte for byte, when they may
-_removed/00000000000000000005           an empty file: the numbers up to this one are used up
-"""
+_removed/00000000000000000005           an empty file: the numbers up to this one are used up"""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ class SegmentLog:
 
     A segment may hold a statement. What is put behind it is hidden from views, until `append` is told that
     the statement is followed: each segment says of the next whether it is hidden, so all writers put a number
-    at the same place.
-    """
+    at the same place."""
 
     def __init__(
         self,
@@ -64,8 +63,7 @@ class SegmentLog:
     def for_table(cls, files: Files, folder: str, *, clock: Callable[[], float] = time.time) -> SegmentLog:
         """A folder of segments that is a table by itself: they are never removed.
 
-        Somebody else may remove old ones, to keep the table small, though never the last one.
-        """
+        Somebody else may remove old ones, to keep the table small, though never the last one."""
         return cls(files, folder, is_table=True, clock=clock)
 
     @property
@@ -280,8 +278,7 @@ class SegmentLog:
         so far they do already.
 
         Their rows must have been in the table for so long that no query that begins now looks at it as it was
-        before. They are to be removed later, when none that began before still reads them.
-        """
+        before. They are to be removed later, when none that began before still reads them."""
         with self._lock:
             numbers = [number for number in self._known if after < number <= up_to]
         for number in numbers:

@@ -6,8 +6,7 @@
     create_views(spark, "s3a://lake")
     spark.sql("SELECT status, count(*) FROM shop_orders GROUP BY status")
 
-Any SparkSession with Delta will do, classic or Connect; nothing is written.
-"""
+Any SparkSession with Delta will do, classic or Connect; nothing is written."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ read them are retired before: their time stamp says so.
 
 Delta looks at its log once more when a query is planned, a moment after the segments were listed. So a query
 is to be run as it is made; whoever keeps a DataFrame names the version that it was made of
-(`handlers.spark.read.current.current` does).
-"""
+(`handlers.spark.read.current.current` does)."""
 
 from __future__ import annotations
 
@@ -190,8 +189,7 @@ def _aligned(
     """What to select of both, so that the columns are the same: the table's, then those that it has not yet.
     `of_...`: such a column as an expression.
 
-    Spark tells names apart without regard to case.
-    """
+    Spark tells names apart without regard to case."""
     in_table = {name.lower(): name for name in table}
     in_segments = {name.lower(): name for name in segments}
     names = [*table, *(name for name in segments if name.lower() not in in_table)]

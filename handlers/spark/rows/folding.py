@@ -1,8 +1,7 @@
 """The row changes of a batch as what they come to: of each key the last change, in one row.
 
 What `handlers.sql.folding` does for statements is done here for whole columns: where no row lacks a column,
-no row is looked at.
-"""
+no row is looked at."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def fold(images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], lacking
     `lacking`: places of the updates without some column.
 
     An update without some column adds to what the batch tells of the row before. A row that was inserted in
-    the batch is whole, and so is one that was deleted in it and came again: what they lack is null.
-    """
+    the batch is whole, and so is one that was deleted in it and came again: what they lack is null."""
     last = dict(zip(keys, range(len(keys)), strict=True))
     if len(last) == len(keys):
         first = last

@@ -72,8 +72,7 @@ class Columns:
         """In the order that they had before, new ones after them.
 
         Where the source tells the type of every column that comes, what it tells is all that there is. Else a
-        column that does not come may do so later.
-        """
+        column that does not come may do so later."""
         types = self._run.types
         before = [] if self._run.known is None else self._run.known.schema.names
         if self._found <= types.keys():

@@ -6,8 +6,7 @@ again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/b
 
 Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
 this module (tools/jar_digests.py writes it, with those of `make stack`); others must be what was downloaded
-at first.
-"""
+at first."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ class SharedSpark:
 
     A driver that is lost is lost for good (StopWorker): the deployment starts the worker anew, and what was
     not committed comes again. A Connect server may be away for a while (TargetUnavailable): batches wait.
-    Executors that a cluster loses are replaced by Spark itself.
-    """
+    Executors that a cluster loses are replaced by Spark itself."""
 
     def __init__(
         self,
@@ -150,8 +149,7 @@ class SharedSpark:
     def ui_url(self) -> str | None:
         """The address of Spark's own web pages; None: switched off, or at a Connect server, which tells none.
 
-        With a master on this machine they listen on 127.0.0.1 alone.
-        """
+        With a master on this machine they listen on 127.0.0.1 alone."""
         return self._place.ui_url
 
     @property

@@ -2,8 +2,7 @@
 
 MySQL and MariaDB end a transaction at each DDL statement, so after a crash a statement may come again of
 which some steps are done. There each step is written down before it begins; what comes again goes on from
-there, and a step looks first whether it is done already.
-"""
+there, and a step looks first whether it is done already."""
 
 from __future__ import annotations
 

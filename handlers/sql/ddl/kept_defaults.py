@@ -1,7 +1,6 @@
 """A column of MySQL, MariaDB or PostgreSQL gets another type, and keeps its default.
 
-MODIFY in MySQL and MariaDB drops what its definition does not name.
-"""
+MODIFY in MySQL and MariaDB drops what its definition does not name."""
 
 from __future__ import annotations
 

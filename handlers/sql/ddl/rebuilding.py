@@ -1,6 +1,5 @@
 """SQLite and DuckDB change no key of a table, and not every type (https://www.sqlite.org/lang_altertable.html,
-https://duckdb.org/docs/stable/sql/statements/alter_table): a new table takes over the rows and the name.
-"""
+https://duckdb.org/docs/stable/sql/statements/alter_table): a new table takes over the rows and the name."""
 
 from __future__ import annotations
 

@@ -108,8 +108,7 @@ def check_url(text: str) -> sa.URL:
 def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) -> sa.Engine:
     """An engine that has not connected yet.
 
-    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take.
-    """
+    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take."""
     dialect = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": pool_size, "pool_timeout": timeout}
     if dialect == "sqlite":

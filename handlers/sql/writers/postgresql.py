@@ -2,8 +2,7 @@
 
 Nearly as fast as COPY into a staging table (benchmarks/sql.py), and no tables come and go in the catalog.
 Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
-one while the next is written.
-"""
+one while the next is written."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Each shape (the schema of a record, or the definition of its table) has one `RowShape`, which knows how every
 column is read. Once a shape was met often it gets a decoder of its own that reads a whole message in one
-pass; what that refuses is read column by column.
-"""
+pass; what that refuses is read column by column."""
 
 from __future__ import annotations
 

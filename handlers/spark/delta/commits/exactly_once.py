@@ -160,7 +160,6 @@ def _set(session: SparkSession, confs: Mapping[str, str | None]) -> None:
 def is_conflict(error: Exception) -> bool:
     """Whether Delta did not make a commit because of what another writer had committed meanwhile.
 
-    https://docs.delta.io/concurrency-control/
-    """
+    https://docs.delta.io/concurrency-control/"""
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return bool(_CONFLICT.search(condition or str(error)[:2000]))

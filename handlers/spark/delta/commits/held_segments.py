@@ -115,8 +115,7 @@ def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
     """Where the newest commit of segments began of a table in whose history there is none: what Delta's
     checkpoints say of removed commits; 0: there never was one.
 
-    History goes back to a checkpoint, so what is in neither was never committed.
-    """
+    History goes back to a checkpoint, so what is in neither was never committed."""
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}")
     if history.agg({"version": "min"}).collect()[0][0] == 0:
         return 0  # nothing was removed

@@ -37,8 +37,7 @@ class Replica:
     - A small table is written anew, its rows that have no change and those of the segments: one scan and one
       join where a MERGE has two of each (measured: a third less CPU time, for 20,000 and for 200,000 rows).
     - Rows that were all inserted, of keys that the table does not have, are appended.
-    - All else is a MERGE, told between which keys the changes are: Delta passes over files of others.
-    """
+    - All else is a MERGE, told between which keys the changes are: Delta passes over files of others."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options

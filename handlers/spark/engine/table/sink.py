@@ -47,8 +47,7 @@ class TableSink:
         forget: Callable[[str, str], None],
     ) -> None:
         """`sign` writes down whose log it is; `offer` is told when something waits; `look_after`, when it is
-        read in, or something was merged; `forget`, which tables (database, table) DDL has changed.
-        """
+        read in, or something was merged; `forget`, which tables (database, table) DDL has changed."""
         self.database = database
         self.table = table
         self._work = work
@@ -281,8 +280,7 @@ class TableSink:
 
         When the table gets another name, or is dropped, its log stays: what is in it would be brought into
         the next table of this name. That segment is put each time: when others have put rows that are not
-        known here, it meets SegmentTaken before anything is done to the table.
-        """
+        known here, it meets SegmentTaken before anything is done to the table."""
         self._until_put(self._end.settle)
 
     # ---- merging

@@ -16,8 +16,7 @@ class UpkeepTimes:
     """Of one table: names of empty files in the folder `_upkeep` of its log, such as `vacuum-001790000000`.
 
     A time is in a name, as what is put is never written over, and the newest counts: so there is no moment
-    without one. Times are seconds since 1970 in UTC, by the clock of the worker that did it.
-    """
+    without one. Times are seconds since 1970 in UTC, by the clock of the worker that did it."""
 
     def __init__(self, files: Files, log_folder: str) -> None:
         self._files = files

@@ -1,8 +1,7 @@
 """The entries of a packet: where each belongs, and a packet taken apart by its tables.
 
 A packet holds what Canal read at once, of whichever tables its topic and partition are for: rows of several
-tables, statements between them, marks of transactions.
-"""
+tables, statements between them, marks of transactions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Values of any Avro schema as the plain values that Kafka Connect's JSON has for them.
 
 A reader takes the bytes and a place in them, and gives the value and the place behind it. All raise one of
-READ_ERRORS for bytes that are not of the schema.
-"""
+READ_ERRORS for bytes that are not of the schema."""
 
 from __future__ import annotations
 
