@@ -7,28 +7,25 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
+from handlers.options.shapes import Shaped
 from handlers.options.templates import place_of
+from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
 if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
-from typing import Annotated, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-from handlers.options.shapes import Shaped
-from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
 _MAX_OPEN = 256
 
 log = get_logger("handlers.files")
-
 
 _OF_LINES = ("rotate_bytes", "rotate_every", "compress")
 _OF_PARQUET = ("prefix", "topic_again")

@@ -11,8 +11,7 @@ from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find
-from handlers.spark.delta.properties import needs_mapping
-from handlers.spark.delta.statements import literal
+from handlers.spark.delta.statements import literal, needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.properties import MADE, needs_mapping
+from handlers.spark.delta.statements import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.rows.added import Mode
 from handlers.spark.rows.column_types import USUAL

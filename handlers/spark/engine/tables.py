@@ -195,7 +195,7 @@ class Tables:
         for sink in gone:
             self.let_go(sink)
         for sink in gone:
-            sink.ended()
+            sink.merges.ended()
 
     def let_go(self, sink: TableSink) -> None:
         """Another worker serves its log from now on."""
@@ -245,7 +245,7 @@ class Tables:
 
     def _leaving(self, name: TableName) -> None:
         with self.used(*name) as own:
-            (_owners.of(own.log_folder) or own).leaves()
+            (_owners.of(own.log_folder) or own).merges.leaves()
 
     def _forget(self, database: str, table: str) -> None:
         sink = _owners.of(self.world.locations.ref(database, table).log_folder)

@@ -33,7 +33,6 @@ _LOCK_SHARE = 0.9
 _LONGEST_IDLE_SECONDS = 1800
 """Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
 
-
 _POSTGRESQL_BYTES = (1 << 30) - 100_000
 """The parameters of one statement; a message ends below 1 GiB."""
 _MYSQL_TOO_LARGE = 1153

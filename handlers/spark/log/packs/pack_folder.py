@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from handlers.spark.log.segment_folder import UsedUp
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
-from handlers.spark.log.used_up import UsedUp
 
 SHARED = "_shared"
 """The folder of all streams, in the folder of all logs."""

@@ -31,7 +31,6 @@ _QUERY = 7
 _MOST_INDEX = 2**31 - 1
 """Of a change: targets keep it in 32 bits."""
 
-
 # https://github.com/alibaba/canal/tree/master/protocol/src/main/java/com/alibaba/otter/canal/protocol
 # (CanalProtocol.proto, EntryProtocol.proto): the fields that are read. Made here, which needs no compiler.
 _PACKAGE = "binlane.canal"
