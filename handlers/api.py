@@ -55,8 +55,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
       perhaps other columns; a column that is absent was not sent.
     - `moves_key`: this delete, or this insert, is half of an update that changed the row's key. If both are
       in one record, the insert follows its delete (`handlers.rows.is_move`). What the insert `lacks` is in
-      the row of the old key.
-    """
+      the row of the old key."""
 
     op: Operation
     before: Row | None
@@ -83,8 +82,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> Row | None:
         """The primary-key columns of the row as it is after the change (before it, for a delete).
 
-        None where the table has no primary key, and for DDL.
-        """
+        None where the table has no primary key, and for DDL."""
         row = self.after if self.after is not None else self.before
         if row is None or not self.key_columns:
             return None
@@ -177,8 +175,7 @@ class Batch:
         """`traceparent` and `tracestate` (W3C Trace Context) to be passed on with what is made of the batch,
         or of one of its changes; empty where the worker does not trace, or the change's record has none.
 
-        In `handle` the batch's span is OpenTelemetry's current one: what is instrumented goes on with it.
-        """
+        In `handle` the batch's span is OpenTelemetry's current one: what is instrumented goes on with it."""
         if not self.is_traced:
             return {}
         if change is None:
@@ -240,8 +237,7 @@ class Handler:
     """Subclass this; the other keys of the configuration entry arrive as keyword arguments.
 
     One object serves all lanes (so `handle` runs in several threads, each with another table), unless
-    `per_lane` is True: then each lane has its own. Batches of one table never run at the same time.
-    """
+    `per_lane` is True: then each lane has its own. Batches of one table never run at the same time."""
 
     per_lane: ClassVar[bool] = False
     options_model: ClassVar[type[BaseModel] | None] = None
@@ -273,8 +269,7 @@ class Handler:
         The rebalance waits for it as long as `revoke_timeout` leaves (for partitions that were lost: not at
         all), then goes on without it. It runs in a thread of its own, with batches of other partitions, and
         such of these as did not end in time, in `handle` meanwhile; `close` waits for it. They may come back
-        later.
-        """
+        later."""
 
     def close(self) -> None:
         """Called once, after the last batch, and before the worker leaves its group."""
@@ -288,8 +283,7 @@ class Handler:
         int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
         `spark`: {"master", "version", "ui", "up"}; `tables`: a list of {"table", "waiting_rows",
         "waiting_bytes", "waiting_seconds", "views_wait", "merged_source_time_ms", "error"}, what was received
-        and is not in its table yet.
-        """
+        and is not in its table yet."""
         return None
 
     def check(self, context: HandlerContext) -> None:

@@ -8,8 +8,7 @@ class AskAgain(Exception):
 
     The same batch is handed to it again after `seconds`, and what that call answers counts. It is no failure:
     no attempt is used up, and the thread is free for other tables meanwhile. The batch may never come again:
-    its partition may leave, and the worker may end.
-    """
+    its partition may leave, and the worker may end."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"it is known in {seconds:.3f} s")

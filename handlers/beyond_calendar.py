@@ -21,8 +21,7 @@ class BeyondCalendar:
 
     It is no date, no time and no text, so nothing takes it for one by mistake. `str` gives it as PostgreSQL
     writes it: `infinity`, `0044-03-15 BC`, `20000-01-01 12:00:00`, with a zone `20000-01-01 12:00:00+00`. It
-    compares with dates and times, and with others of its kind, as times in UTC. Immutable.
-    """
+    compares with dates and times, and with others of its kind, as times in UTC. Immutable."""
 
     __slots__ = ("_order", "_text", "has_clock", "microsecond")
 

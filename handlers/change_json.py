@@ -72,7 +72,8 @@ def _duration(value: timedelta) -> str:
     return f"{sign}{hours:02}:{minutes:02}:{seconds:02}" + (f".{fraction:06}" if fraction else "")
 
 
-def _float(value: float) -> float | str:
+def json_float(value: float) -> float | str:
+    """JSON has no other numbers than finite ones: the others are texts."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -81,7 +82,7 @@ def _float(value: float) -> float | str:
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 # The first that fits: a datetime is a date, too.
 _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
-    float: _float,
+    float: json_float,
     # Text, for a reader that takes numbers for doubles would lose digits; never with an exponent.
     Decimal: digits,
     (datetime, date, time): lambda value: value.isoformat(),

@@ -34,8 +34,7 @@ class Rejected(Exception):
 
     `at` is its place in `batch.changes`; nothing of the batch was applied. Without `at` the batch is split
     until the change that is rejected stands alone. Then the table's `on_failure` decides about it, and the
-    others go on. As the cause of a PartialFailure it means the change at `done`.
-    """
+    others go on. As the cause of a PartialFailure it means the change at `done`."""
 
     def __init__(self, reason: str, *, at: int | None = None) -> None:
         super().__init__(reason)
@@ -48,8 +47,7 @@ class TargetUnavailable(Exception):
 
     The batch is tried again until the target is back, without using up its attempts; its table shows as
     blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did. `others_go_on`: only
-    this table's batches wait, and the handler's other tables are handled as before.
-    """
+    this table's batches wait, and the handler's other tables are handled as before."""
 
     def __init__(self, reason: str, *, retry_after: float | None = None, others_go_on: bool = False) -> None:
         super().__init__(reason)

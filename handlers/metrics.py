@@ -10,8 +10,7 @@ class HandlerMetrics(Protocol):
 
     `metric` is a name that the worker defines (worker/observing/metric_definitions.py), as Prometheus shows
     it; the labels are all of its labels. Raises KeyError for a metric that is not defined. Values that stand
-    rather than happen (rows that wait) belong into `Handler.status`, which is read at each scrape.
-    """
+    rather than happen (rows that wait) belong into `Handler.status`, which is read at each scrape."""
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

@@ -67,8 +67,7 @@ class NativeType(str):
     """A type text in the spelling of `Change.types`, for whoever knows no other, and in PostgreSQL's words.
 
     A text, so that it goes wherever a column's type goes, through rules that rename the column; but never in
-    `Change.types` itself, as nothing encodes it (`NativeTypes`).
-    """
+    `Change.types` itself, as nothing encodes it (`NativeTypes`)."""
 
     __slots__ = ("native",)
 

@@ -44,8 +44,7 @@ _end = _End()
 def at_process_end(do: Callable[[], None]) -> Callable[[], None]:
     """`do` is called once, when the process ends in order; what is returned takes that back. Any thread.
 
-    Raises RuntimeError when the process ends already.
-    """
+    Raises RuntimeError when the process ends already."""
     return _end.add(do)
 
 

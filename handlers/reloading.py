@@ -59,8 +59,7 @@ class TableReload(Protocol):
         `read`: for all partitions of the table's topics, the next offset: the changes of all before it were
         given to `apply`. `catch_up`: called with the table's marks where they are beyond that; has `apply`
         take more, and returns `read` anew. Raises Behind, Differs, Hindered and Refused; then nothing has
-        changed, if it does not say otherwise.
-        """
+        changed, if it does not say otherwise."""
 
     def end(self) -> str:
         """Remove the new table, and disconnect. Never raises; what is left behind is told, empty: nothing."""

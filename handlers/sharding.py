@@ -2,8 +2,7 @@
 
 Changes of one row are always of one shard, whichever process, host or version of Python looks at them: a
 target may keep its marks by shard. The hash is CRC-32 of the key's values as text, since it is fast, is the
-same everywhere and spreads keys with a stride (ids that end in zeros) as evenly as others.
-"""
+same everywhere and spreads keys with a stride (ids that end in zeros) as evenly as others."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ def shard_of(change: Change) -> int | None:
     Keys that a database may hold to be the same key are of one shard: texts that differ only in case, accents
     or spaces at the end (as in MySQL's usual collations), numbers that differ only in zeros at the end. All
     rows of a table without a primary key are of shard 0. DDL and truncate have no shard, nor has a row that
-    does not carry its whole key: it might be any row.
-    """
+    does not carry its whole key: it might be any row."""
     columns = change.key_columns
     row = change.after if change.after is not None else change.before
     if row is None:

@@ -48,9 +48,7 @@ def make_batch(
         types: column -> the source's type, where the handler looks at it.
         topic_id: Kafka's id of the topic; None: it is not known.
 
-    Raises:
-        ValueError: `table` has no dot.
-    """
+    Raises ValueError: `table` has no dot."""
     database, dot, name = table.partition(".")
     if not dot:
         raise ValueError(f"table {table!r} is no database.table")
@@ -97,8 +95,7 @@ def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Ite
     """The handler, opened as the worker opens it, and closed at the end.
 
     `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext. What
-    a thread of the handler tells `stop_worker` is raised when the block is left.
-    """
+    a thread of the handler tells `stop_worker` is raised when the block is left."""
     told: list[BaseException] = []
     names = {
         "worker": "test",

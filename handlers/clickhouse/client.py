@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.failures import UnfitPlace
 from handlers.http.client import AnswerTooLarge, HttpClient, is_denied, is_passing, trusted
 from handlers.http.parts import Refused, RequestRefused
+from handlers.versioned.memory import Unfit
 
 _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
@@ -72,8 +74,7 @@ class ClickHouseClient:
         """What it answers.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RequestRefused,
-        AnswerTooLarge; Refused.
-        """
+        AnswerTooLarge; Refused."""
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
 
@@ -103,3 +104,18 @@ class ClickHouseClient:
         if number == _TOO_LARGE:
             raise AnswerTooLarge(reason)
         raise RequestRefused(reason)
+
+
+_OLDEST = (23, 8)
+"""`is_deleted` of ReplacingMergeTree, `COMMENT`s of tables, `format()` with its data."""
+
+
+def check_server(client: ClickHouseClient, url: str) -> None:
+    """Of `binlane check --connect`: changes nothing. Raises Unfit, and as ClickHouseClient."""
+    told = client.query("SELECT version() FORMAT TSV").decode("utf-8", "replace").strip()
+    found = re.match(r"(\d+)\.(\d+)\.", told)
+    if found is None:
+        raise Unfit(f"{url} is no ClickHouse: it tells no version")
+    if (int(found[1]), int(found[2])) < _OLDEST:
+        raise Unfit(f"{url} is ClickHouse {told}; needed: 23.8 or later")
+    client.query("SELECT count() FROM system.columns WHERE database = '' FORMAT TSV")

@@ -1,7 +1,6 @@
 """Values in RowBinary, each checked before it is sent: the server cuts and wraps without an error.
 
-https://clickhouse.com/docs/interfaces/formats/RowBinary
-"""
+https://clickhouse.com/docs/interfaces/formats/RowBinary"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The table of a source's table: found, made, and what it remembers of where it is fed from.
 
-Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing.
-"""
+Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from handlers.api import HandlerContext, Row
-from handlers.clickhouse.client import ClickHouseClient, identifier, literal
+from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.rights import check_server
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.clickhouse.types import column_type
 from handlers.clickhouse.writing import key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.last_states import State
+from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit, recalled
-from handlers.versioned.new_columns import new_columns
 from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")

@@ -53,8 +53,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
     """Write all; those of which the index holds a version as high or higher.
 
     Raises RowRefused for the first that is refused for what it is; TargetUnavailable, where some were not
-    taken now; RequestRefused. What was written then, stays: it is the same when it comes again.
-    """
+    taken now; RequestRefused. What was written then, stays: it is the same when it comes again."""
     lines, late = [item.lines() for item in items], list[Item]()
 
     def send(start: int, end: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from handlers.failures import UnfitPlace
 from handlers.http.client import Answer as HttpAnswer
 from handlers.http.client import HttpClient, basic_login, is_denied, is_passing, trusted
 from handlers.http.parts import RequestRefused
+from handlers.options.templates import Template
+from handlers.versioned.memory import Unfit
 
 _TOLD_CHARACTERS = 400
 
@@ -64,8 +67,7 @@ class SearchClient:
         lines of it; `form` is the type that the answer is decoded into; `most_bytes` limits it.
 
         Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; AnswerTooLarge;
-        RequestRefused.
-        """
+        RequestRefused."""
         content, headers = lines, {} if lines is None else {"Content-Type": "application/x-ndjson"}
         if body is not None:
             content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
@@ -116,3 +118,41 @@ def _json(answer: HttpAnswer, form: Any = Any) -> Any:
         return msgspec.json.decode(answer.content, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+# manage: for what an index remembers in its mapping's _meta, whoever makes it.
+_PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
+_MAKING = ("create_index",)
+_OLDEST = {"elasticsearch": 7, "opensearch": 1}
+
+
+def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
+    """Of `binlane check --connect`: changes nothing. Raises Unfit, and as SearchClient."""
+    body = client.request("GET", "/").body
+    told = body.get("version") if isinstance(body, dict) else None
+    number = told.get("number") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(number, str) or not re.match(r"\d+\.", number):
+        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
+    product = "opensearch" if told.get("distribution") == "opensearch" else "elasticsearch"
+    if int(number.partition(".")[0]) < _OLDEST[product]:
+        raise Unfit(
+            f"{options.url} is {product} {number}; needed: Elasticsearch 7.10 or OpenSearch 1, or later"
+        )
+    if product == "elasticsearch":
+        _check_privileges(client, options)
+
+
+def _check_privileges(client: SearchClient, options: ElasticsearchOptions) -> None:
+    """OpenSearch has nothing to ask; Elasticsearch without its security answers 400, 404 or 405."""
+    pattern = Template(options.index, row=False).of_table("*", "*").lower()
+    wanted = (*_PRIVILEGES, *(_MAKING if options.create else ()))
+    body = {"index": [{"names": [pattern], "privileges": list(wanted)}]}
+    try:
+        found = client.request("POST", "/_security/user/_has_privileges", body).body
+    except RequestRefused:
+        return
+    if not isinstance(found, dict) or found.get("has_all_requested", True):
+        return
+    has = found.get("index", {}).get(pattern, {})
+    lacking = ", ".join(name for name in wanted if not has.get(name))
+    raise Unfit(f"{options.url}: the user lacks, for indexes {pattern}: {lacking}")

@@ -1,8 +1,7 @@
 """The index of a table: found, made, written and emptied; and what it remembers of where it is fed from.
 
 Each revision of that (`handlers.versioned.memory`) is the `null_value` of a field that no document has: a
-field can be added to a mapping, and its `null_value` cannot be changed.
-"""
+field can be added to a mapping, and its `null_value` cannot be changed."""
 
 from __future__ import annotations
 
@@ -15,19 +14,17 @@ import msgspec
 from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import SearchClient, error_type, told
+from handlers.elasticsearch.client import SearchClient, check_cluster, error_type, told
 from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
 from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
-from handlers.elasticsearch.rights import check_cluster
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import Template
 from handlers.versioned.held_rows import with_held_rows
-from handlers.versioned.last_states import State
+from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import Memory, Unfit
-from handlers.versioned.new_columns import new_columns
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"

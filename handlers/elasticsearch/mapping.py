@@ -1,8 +1,7 @@
 """From the source's column types to fields: each value stands in `_source` as the source has it, and what is
 searched is no rounded one, but for times, which are searched by the millisecond.
 
-docs/handlers/elasticsearch.md has the table.
-"""
+docs/handlers/elasticsearch.md has the table."""
 
 from __future__ import annotations
 

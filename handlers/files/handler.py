@@ -7,15 +7,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.failures import OF_THE_DISK, UnfitPlace
-from handlers.files.options import FilesOptions
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
+from handlers.options.shapes import Shaped
 from handlers.options.templates import place_of
+from handlers.options.values import PositiveDuration, PositiveSize, duration, size
 
 if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
@@ -24,13 +27,62 @@ _MAX_OPEN = 256
 
 log = get_logger("handlers.files")
 
+_OF_LINES = ("rotate_bytes", "rotate_every", "compress")
+_OF_PARQUET = ("prefix", "topic_again")
+_STORES = ("s3", "s3a", "gs", "abfss")
+
+
+class FilesOptions(BaseModel):
+    """The keys of a `type: files` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    directory: str = Field(
+        min_length=1,
+        description="Where the files go, relative to the configuration file's folder. With format: parquet "
+        "also a place in an object store: s3://bucket/path, gs://..., abfss://...",
+    )
+    format: Literal["jsonl", "parquet"] = Field(
+        "jsonl", description="jsonl: lines that are appended. parquet: a file for each batch, exactly once."
+    )
+    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished. Of jsonl.")
+    rotate_every: PositiveDuration = duration(
+        "10m", "A file of this age is finished, also when its table is idle. Of jsonl."
+    )
+    compress: Literal["none", "gzip"] = Field(
+        "none", description="gzip: one member for each batch. Of jsonl; Parquet has zstd."
+    )
+    prefix: Annotated[str, Shaped(r"[A-Za-z_][A-Za-z0-9_]*", "a letter or _, then letters, digits and _")] = (
+        Field("_", description="Before the names of the columns that binlane adds. Of parquet.")
+    )
+    topic_again: dict[str, list[str]] = Field(
+        {},
+        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        "ids that it follows. Of parquet.",
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        of_others = _OF_PARQUET if self.format == "jsonl" else _OF_LINES
+        for key in of_others:
+            if key in self.model_fields_set:
+                raise ValueError(f"{key} is not for format: {self.format}; leave it out")
+        scheme, is_uri, _ = self.directory.partition("://")
+        if is_uri and self.format == "jsonl":
+            raise ValueError(
+                "directory: lines are appended to files in a folder; an object store needs format: parquet"
+            )
+        if is_uri and scheme not in _STORES:
+            stores = ", ".join(f"{store}://" for store in _STORES)
+            raise ValueError(f"directory: {scheme}:// is no store; allowed: a folder, {stores}")
+        return self
+
 
 class FilesHandler(Handler):
     """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or puts each batch as a
     file of Parquet (`handlers.files.parquet`).
 
-    Batches of different tables are written side by side: only the list of tables has a common lock.
-    """
+    Batches of different tables are written side by side: only the list of tables has a common lock."""
 
     options_model: ClassVar[type[FilesOptions]] = FilesOptions
 
@@ -64,8 +116,7 @@ class FilesHandler(Handler):
 
         Raises Rejected for a value without a form in JSON, or that does not fit its column of Parquet;
         TargetUnavailable for a disk that is full or out of order, and a store that is away; UnfitPlace for
-        anything else that the system or the store refuses (a missing right).
-        """
+        anything else that the system or the store refuses (a missing right)."""
         if self._parquet is not None:
             self._parquet.handle(batch)
             return

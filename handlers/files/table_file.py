@@ -2,8 +2,7 @@
 
 The file being written has a hidden name (`.NAME.part`), so that whoever loads the folder takes only finished
 ones; a finished file is renamed in place and never touched again. A batch is one write, on disk when `write`
-returns; when it fails nothing of it stays.
-"""
+returns; when it fails nothing of it stays."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def check_writable(directory: Path) -> None:
 class TableFile:
     """The file that one table's batches are appended to, and its successors.
 
-    Batches come from one thread at a time, but an idle file is finished by another.
-    """
+    Batches come from one thread at a time, but an idle file is finished by another."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         """`suffix`: .jsonl or .jsonl.gz; the latter holds one gzip member a batch."""
@@ -70,8 +68,7 @@ class TableFile:
     def write(self, lines: bytes, now: float) -> int:
         """Append a batch of whole lines and have it on disk; the file's size from now on.
 
-        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was.
-        """
+        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was."""
         data = gzip.compress(lines, mtime=0) if self._suffix.endswith(".gz") else lines
         with self._lock:
             descriptor = self._ready(now)
@@ -87,8 +84,7 @@ class TableFile:
     def finish(self, *, opened_before: float | None = None) -> Path | None:
         """Close the file and give it its final name; None when there is none, or none of that age.
 
-        Raises OSError.
-        """
+        Raises OSError."""
         with self._lock:
             if self._part is None or (opened_before is not None and self._opened > opened_before):
                 return None
@@ -176,8 +172,7 @@ class TableFile:
 def recover(directory: Path) -> list[Path]:
     """Finish the files that a crashed worker left open below `directory`; their new names.
 
-    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError.
-    """
+    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError."""
     finished = []
     for part in sorted(directory.glob("*/*/.*.part")):
         descriptor = _open_locked(part)

@@ -56,8 +56,7 @@ class Outbox:
     A producer that has broken for good is replaced by the next call, and so is one whose messages ran out of
     time twice in a row (once may be its slow start): librdkafka may lose a partition's leader for ever when
     the topic is made anew or the leader was away (confluentinc/librdkafka issues 4898 and 5430), while it
-    delivers to all others.
-    """
+    delivers to all others."""
 
     def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
         self._settings = settings
@@ -76,8 +75,7 @@ class Outbox:
         """Send in order, and wait until each is delivered or will never be.
 
         Returns place -> error of those that were not; none is on its way any more. Raises KafkaException when
-        there can be no producer.
-        """
+        there can be no producer."""
         producer = self._running()
         self._look_again(producer, topic)
         delivery = Delivery(len(messages))

@@ -1,7 +1,6 @@
 """Kafka's client: its log, its properties, and why it refuses one, in words.
 
-Property names and meanings: librdkafka's CONFIGURATION.md.
-"""
+Property names and meanings: librdkafka's CONFIGURATION.md."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ _WITH_UNIT = re.compile(r"\s*[-+]?(?!0[xX][0-9a-fA-F]+\s*$)[0-9.]+\s*[A-Za-z].*"
 class SettingsError(ValueError):
     """A Kafka property that cannot be used: `key` is its path in the configuration, `problem` a sentence.
 
-    Its text is `key: problem`, and never holds the property's value.
-    """
+    Its text is `key: problem`, and never holds the property's value."""
 
     def __init__(self, key: str, problem: str, *, of_all: bool = False) -> None:
         """`of_all`: each is possible by itself, but not all of them together."""

@@ -1,7 +1,6 @@
 """Names of the tables with which gh-ost and pt-online-schema-change change another table.
 
-Both copy the table's rows into a table of another name, and let the two change names at the end.
-"""
+Both copy the table's rows into a table of another name, and let the two change names at the end."""
 
 from __future__ import annotations
 

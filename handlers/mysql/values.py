@@ -2,8 +2,7 @@
 
 `converter_of` reads a column's type text once and tells how every value of the column is read;
 docs/formats.md has the whole table. What the type text leaves open (`enum` without its labels, a type not
-known here) leaves the text as it is: never guessed, never lost.
-"""
+known here) leaves the text as it is: never guessed, never lost."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
 def _datetime(text: str) -> datetime | None:
     """None for a zero date (0000-00-00, 2024-00-00, the year 0).
 
-    Raises ValueError for another date that no calendar has (2024-02-31).
-    """
+    Raises ValueError for another date that no calendar has (2024-02-31)."""
     found = _DATE.fullmatch(text)
     if found is None:
         raise ValueError("no date")

@@ -31,8 +31,7 @@ class KeyState(msgspec.Struct):
 def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) -> dict[str, KeyState]:
     """Key -> what the batch leaves there. DDL and truncates are not looked at.
 
-    Raises Rejected, with the place of the first change whose key cannot be told.
-    """
+    Raises Rejected, with the place of the first change whose key cannot be told."""
     states: dict[str, KeyState] = {}
     for at, change in enumerate(batch.changes):
         if change.op in ("ddl", "truncate"):

@@ -83,11 +83,9 @@ class RedisTarget:
 
         Sent again by itself when the connection was found broken: commands must bear that.
 
-        Raises:
-            TargetUnavailable: the server cannot be reached, or takes no writes now.
-            CommandRefused: one of them did not fit what is there.
-            RefusedByRedis: none was carried out, for a reason that is neither.
-        """
+        Raises TargetUnavailable: the server cannot be reached, or takes no writes now; CommandRefused: one
+        of them did not fit what is there; RefusedByRedis: none was carried out, for a reason that is
+        neither."""
         waits: list[Command] = []
         if self._wait_replicas:  # half of the time in which the answer has to be here
             waits = [("WAIT", self._wait_replicas, round(self._timeout * 500))]

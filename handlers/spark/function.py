@@ -44,14 +44,12 @@ class FunctionCalls:
     At least once: a batch that failed, or was not committed before a crash, comes again, perhaps cut
     differently. Returning means done. Raising means that nothing of this call's changes was done; the
     function may raise `PartialFailure` and `Rejected` like any handler, with places in `batch.changes`.
-    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls.
-    """
+    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Starts Spark, unless another handler has.
 
-        Raises HandlerTypeError for the function, and what `session.acquire` raises.
-        """
+        Raises HandlerTypeError for the function, and what `session.acquire` raises."""
         assert options.function is not None
         self._function = load_function(options.function, context.folder, ARGUMENTS)
         self._name = options.function
@@ -68,8 +66,7 @@ class FunctionCalls:
 
         Raises Rejected for a value that its type cannot hold, StopWorker when Spark is gone,
         TargetUnavailable while a Connect server is away, FunctionFailure for other errors of Spark, what the
-        function raises, and PartialFailure with one of these as its cause after the first piece.
-        """
+        function raises, and PartialFailure with one of these as its cause after the first piece."""
         shape = _NO_COLUMNS
         for piece in self._pieces(batch):
             whole = piece.start == 0 and piece.stop == len(batch.changes)

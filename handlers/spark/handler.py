@@ -19,8 +19,7 @@ class SparkHandler(Handler):
     function with each batch as a DataFrame.
 
     A batch of a table is done when it is durable beside the table; it is brought into the table behind that,
-    exactly once.
-    """
+    exactly once."""
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}
@@ -34,8 +33,7 @@ class SparkHandler(Handler):
         """Start Spark, unless another handler has.
 
         Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, RuntimeError
-        when Spark does not start, and FilesError for a store that would let workers overwrite each other.
-        """
+        when Spark does not start, and FilesError for a store that would let workers overwrite each other."""
         opened = self._made(context)
         try:
             opened.start()
@@ -58,8 +56,7 @@ class SparkHandler(Handler):
         """Put the batch beside its table, or call the function.
 
         Raises Rejected for what no table can hold, PartialFailure, StopWorker when Spark is gone, else what
-        Spark or the file system raises.
-        """
+        Spark or the file system raises."""
         if self._open is None:
             raise RuntimeError("handle was called before open")
         self._open.handle(batch)

@@ -28,8 +28,7 @@ def check_several_writers(root: str, spark: Any, *, assume_local: bool = False) 
     the configuration promises that there is one.
 
     `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`); `assume_local`: see `files_for`.
-    Raises UnsafeForSeveral, and what Spark raises.
-    """
+    Raises UnsafeForSeveral, and what Spark raises."""
     if not spark.section.single_writer:
         check_store(root, spark, assume_local=assume_local)
 

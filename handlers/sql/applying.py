@@ -64,8 +64,7 @@ class Applier:
 
         Tables that DDL is about come into `altered`. `one_by_one`: each change for itself, in source order;
         then what fails raises ChangeFailed. Else raises one of UNFIT, or an error of the database; and
-        always TableMissing, ColumnsMissing, FormerTopic and TargetUnavailable.
-        """
+        always TableMissing, ColumnsMissing, FormerTopic and TargetUnavailable."""
         kept = self._marks.kept(connection)
         with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
             return self._apply(connection, batch, altered, one_by_one=one_by_one)

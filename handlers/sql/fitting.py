@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,12 +20,12 @@ class Unfit(ValueError):
     """A change that the options, or the target's table, have no place for."""
 
 
+@dataclass(frozen=True, slots=True)
 class Fitting:
     """Any thread. Every method raises ColumnsMissing and Unfit, as the option `new_columns` says."""
 
-    def __init__(self, unknown_columns: str) -> None:
-        """`unknown_columns`: as of SqlOptions."""
-        self._unknown_columns = unknown_columns
+    unknown_columns: str
+    """As of SqlOptions."""
 
     def row(self, table: KnownTable, row: dict[str, Any] | None, change: Change) -> Rows:
         given = row or {}
@@ -55,7 +56,7 @@ class Fitting:
         if None not in found:
             return found
         missing = [name for name, column in zip(names, found, strict=True) if column is None]
-        rule = self._unknown_columns
+        rule = self.unknown_columns
         if rule == "add":
             wanted = wanted_columns(changes)
             raise ColumnsMissing(table.name, {name: wanted[name] for name in missing})

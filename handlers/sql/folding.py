@@ -83,8 +83,7 @@ def fold(changes: Sequence[Change], key: tuple[str, ...], *, covers: Covers, mov
     is deleted first, so that nothing of it stays. `moves`: an update may change the key, because the key is
     the target's and not the source's.
 
-    Raises KeyMissing.
-    """
+    Raises KeyMissing."""
     try:
         return _fold(changes, key, covers=covers, moves=moves)
     except TypeError:

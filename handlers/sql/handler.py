@@ -50,8 +50,7 @@ class SqlHandler(Handler):
     """Keeps tables of PostgreSQL, MySQL, MariaDB, SQLite or DuckDB equal to the source's, each change
     exactly once.
 
-    A batch is one transaction: its rows, and how far its table is applied.
-    """
+    A batch is one transaction: its rows, and how far its table is applied."""
 
     options_model: ClassVar[type[SqlOptions]] = SqlOptions
 
@@ -67,8 +66,7 @@ class SqlHandler(Handler):
     def open(self, context: HandlerContext) -> None:
         """Connect, and make the table of marks if it is not there.
 
-        Raises DatabaseError when the target cannot be reached or refuses.
-        """
+        Raises DatabaseError when the target cannot be reached or refuses."""
         self._engine = self._make_engine(context)
         marks = self._marks(context, self._engine)
         try:
@@ -92,8 +90,7 @@ class SqlHandler(Handler):
         """Apply the batch, but for what the target has of it.
 
         Raises Rejected, TargetUnavailable, FormerTopic, and DatabaseError for what may be better the next
-        time; PartialFailure with that, if changes before it are applied.
-        """
+        time; PartialFailure with that, if changes before it are applied."""
         for start, piece in parts(batch):
             try:
                 self._handle(piece)

@@ -4,8 +4,7 @@ All of it is in the table of marks, within the caller's transaction. A table tha
 renamed, has a row of its own there, without a topic; so have the columns of a table whose source writes no
 DDL, as its records told them last; and so has a statement that was begun and is not done,
 at the place of its record. It stays when the statement fails and the table goes on without it: its dead
-letter may be replayed.
-"""
+letter may be replayed."""
 
 from __future__ import annotations
 
@@ -111,8 +110,7 @@ class Kept:
     def making(self, name: TableName, naming: Naming) -> Iterator[None]:
         """Within it the target's table of a source table is made, by one statement.
 
-        It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it.
-        """
+        It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it."""
         schema, table = naming.target(*name)
         if self.connection.dialect.name not in _COMMITS_EACH:
             self._note_made(name, naming)
@@ -185,8 +183,7 @@ class Kept:
         """Within it no other session of the handler follows statements of the source table: each step lets go
         of the marks' locks, and another worker would go on from there.
 
-        Raises TargetUnavailable where another one does for long.
-        """
+        Raises TargetUnavailable where another one does for long."""
         if self.connection.dialect.name not in _COMMITS_EACH:
             yield
             return

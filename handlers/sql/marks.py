@@ -4,8 +4,7 @@ The rules are those of `handlers.progress.marks`. Reading a mark locks it until 
 two workers that hold the same change (after a rebalance one may not know yet that it has lost the partition)
 the second sees what the first has done.
 
-Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones.
-"""
+Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from handlers.api import Change
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place, beyond, reached
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
 from handlers.sql.kept_tables import Kept
-from handlers.sql.own_tables import OwnTables
-from handlers.sql.target.if_missing import insert_if_missing
+from handlers.sql.own_tables import OwnTables, insert_if_missing
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
 """Characters; with the topic's 249 they fit into InnoDB's longest key."""
@@ -174,8 +172,7 @@ class Marks:
     ) -> Pending:
         """Lock the marks and tell which changes are beyond them; `topic_ids`: topic -> its id, where known.
 
-        Raises ValueError for a table's name that is too long, and FormerTopic.
-        """
+        Raises ValueError for a table's name that is too long, and FormerTopic."""
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
         partitions = {(change.topic, change.partition) for change in changes}

@@ -1,14 +1,15 @@
 """Tables of the target that the handler or the server needs for itself: no source table is kept in them.
 
 Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them; and a
-record of a table `mysql.user` would make users of the target.
-"""
+record of a table `mysql.user` would make users of the target."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from handlers.sql.target.known_tables import TableName
 
@@ -85,3 +86,14 @@ class OwnTables:
         # SQLite's and DuckDB's names know no case, MySQL's on some systems; PostgreSQL's do, as they are
         # always quoted.
         return name if self.dialect == "postgresql" else name.casefold()
+
+
+def insert_if_missing(dialect: str, table: sa.Table) -> Any:
+    """A statement that leaves rows whose key is there. `table` has the column `shard`."""
+    match dialect:
+        case "postgresql" | "duckdb":
+            return postgresql.insert(table).on_conflict_do_nothing()
+        case "sqlite":
+            return sqlite.insert(table).on_conflict_do_nothing()
+    # Not INSERT IGNORE, which would take other errors for warnings, too.
+    return mysql.insert(table).on_duplicate_key_update(shard=table.c.shard)

@@ -1,8 +1,7 @@
 """Which source table a table of the target is of: written down beside the marks, for all handlers.
 
 Two source tables may meet in one table where names know no case, or where a template joins names. A template
-that leaves the database or the table out leads several tables into one on purpose: they share it.
-"""
+that leaves the database or the table out leads several tables into one on purpose: they share it."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ import sqlalchemy as sa
 
 from handlers.mysql.ddl import TableName
 from handlers.sql.naming import Naming
-from handlers.sql.own_tables import OwnTables
-from handlers.sql.target.if_missing import insert_if_missing
+from handlers.sql.own_tables import OwnTables, insert_if_missing
 from handlers.sql.target.known_tables import TableName as TargetName
 
 _OF_TARGET = -4  # as its shard

@@ -11,8 +11,7 @@ from handlers.sql.options import SqlOptions
 def check_rights(connection: sa.Connection, options: SqlOptions, naming: Naming) -> str | None:
     """What is lacking, as a sentence; None: nothing that can be seen from here.
 
-    Rights on tables that exist already are not looked at. Raises SQLAlchemy's errors.
-    """
+    Rights on tables that exist already are not looked at. Raises SQLAlchemy's errors."""
     match connection.dialect.name:
         case "postgresql":
             return _postgresql(connection, options, naming)

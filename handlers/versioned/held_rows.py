@@ -20,8 +20,7 @@ def with_held_rows(
     Former keys of moved rows come last: what is refused under its new key then stays under the former one.
     `read` is called with some states, and whether it raises AnswerTooLarge if they hold more than is read at
     once. (A row alone is read whatever its size.) No other batch of these rows runs meanwhile. Raises
-    AnswerTooLarge for a row alone, too.
-    """
+    AnswerTooLarge for a row alone, too."""
     if leaving := [state for state in states if state.leaves]:
         staying = [state for state in states if not state.leaves]
         yield from _in_pieces(staying, read)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -60,8 +61,7 @@ def last_states(
 ) -> list[State]:
     """What the batch leaves of each row. `places`: of the changes in the batch that are looked at.
 
-    Raises Rejected, with the place of the first change that has no key, or no version.
-    """
+    Raises Rejected, with the place of the first change that has no key, or no version."""
     states: dict[str, State] = {}
     for at in places:
         change = batch.changes[at]
@@ -91,3 +91,28 @@ def last_states(
             state.of_several = known.row is not None
         states[key] = state
     return list(states.values())
+
+
+def new_columns(states: Iterable[State], known: Container[str]) -> Iterator[tuple[str, str | None, Any]]:
+    """(column, the source's type text, value), each column once; `known`: those that the target has.
+
+    A column that is NULL and has no type waits for its first value."""
+    found: set[str] = set()
+    waiting: dict[tuple[int, frozenset[str]], list[str]] = {}  # by the columns of a row and their types
+    for state in states:
+        row = state.row
+        if row is None:
+            continue
+        types = state.types or {}
+        shape = id(state.types), frozenset(row)
+        rest: list[str] = []
+        for column in waiting.get(shape, row):
+            if column in known or column in found:
+                continue
+            type_text, value = types.get(column), row[column]
+            if type_text or value is not None:
+                found.add(column)
+                yield column, type_text, value
+            else:
+                rest.append(column)
+        waiting[shape] = rest

@@ -32,8 +32,7 @@ def check_late(
 
     It may if both come from one partition, whose offsets are an order, or if the held one is of a later epoch
     of the same topic. `base`: the option `epoch`; `topics`: those that the target remembers now, None if it
-    is gone. Raises RowMoved.
-    """
+    is gone. Raises RowMoved."""
     if held.version < state.version:
         return
     epoch = held.version - 1 >> EPOCH_BITS

@@ -4,8 +4,7 @@ The topics that are remembered, in their order, decide a row's epoch, so this or
 workers each remember a topic, the later one has to see the other's before it writes a row. A description of
 a table cannot be changed on a condition. But ClickHouse and Elasticsearch give a new name (of a column, of a
 field) to one writer only. So each revision has a name of its own and is complete. Nobody changes it. The
-newest one counts, and a writer whose number is taken looks again.
-"""
+newest one counts, and a writer whose number is taken looks again."""
 
 from __future__ import annotations
 

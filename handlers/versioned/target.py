@@ -95,8 +95,7 @@ class Dialect(Protocol[P]):
 
     def write(self, place: P, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
         """Write all; returns how many rows were written later already. Calls `check` for rows that the target
-        holds, if it looks at them. Raises RowRefused with a place in the batch, and what `check` does.
-        """
+        holds, if it looks at them. Raises RowRefused with a place in the batch, and what `check` does."""
 
     def empty(self, place: P, *, version: int, partition: str, time: int) -> int:
         """Remove what is older than a statement at this place; returns how many rows there were.
@@ -104,8 +103,7 @@ class Dialect(Protocol[P]):
         In the statement's own partition the version decides: what comes after the statement stays, also when
         the statement comes again. Versions of other partitions tell nothing about it: of those, rows go that
         the source changed before `time` (its clock, in milliseconds). A removed row leaves a version: the
-        statement's or, in another partition, its own plus 1, which stops nothing that comes from there.
-        """
+        statement's or, in another partition, its own plus 1, which stops nothing that comes from there."""
 
 
 class VersionedTarget(Generic[P]):
@@ -169,8 +167,7 @@ class VersionedTarget(Generic[P]):
         """A table's place that has the columns of these rows of the batch and remembers its topics, with what
         the batch leaves of the rows.
 
-        Without rows, for a statement, None: there is nothing that binlane has written. Raises as `handle`.
-        """
+        Without rows, for a statement, None: there is nothing that binlane has written. Raises as `handle`."""
         for _ in range(_ROUNDS):
             place = self._find(*named)
             former = Memory() if place is None else place.memory

@@ -4,8 +4,7 @@ Elasticsearch and OpenSearch take a write with an external version only if it is
 (63 bits, https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control);
 ClickHouse's ReplacingMergeTree keeps the row with the highest one. Ours is made of an epoch (7 bits), the
 offset (40 bits) and the row's place in its record (16 bits), so what comes late never wins. Offsets count
-within one topic: each topic that a table is fed from has an epoch, one that was made anew a later one.
-"""
+within one topic: each topic that a table is fed from has an epoch, one that was made anew a later one."""
 
 from __future__ import annotations
 

@@ -106,8 +106,7 @@ def updated(
 ) -> tuple[Image, ...]:
     """An update: one image, or a delete and an insert if the key changed.
 
-    `before` has the key's old values. `after` has every value that either image tells.
-    """
+    `before` has the key's old values. `after` has every value that either image tells."""
     for name in key or ():
         if before is not None and before.get(name) != after.get(name):
             return (

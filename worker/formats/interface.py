@@ -177,6 +177,5 @@ class SeparateDDL(Protocol):
 
         Called before the record, or a record after it in the log, is decoded: for the whole topic when the
         worker starts, then for each new record. More than once for the same record is the same as once.
-        Never raises; anything that is no table definition is passed over.
-        """
+        Never raises; anything that is no table definition is passed over."""
         ...

@@ -31,8 +31,7 @@ def number(text: str) -> float | Decimal:
     """A JSON number with a point or an exponent: a float if it gives the same digits back, else a Decimal.
 
     Made for `float_hook` of msgspec's decoder. Raises ArithmeticError for an exponent beyond any bound; the
-    decoder makes a DecodeError of BeyondBounds.
-    """
+    decoder makes a DecodeError of BeyondBounds."""
     value = float(text)
     if repr(value) == text:
         return value
@@ -49,8 +48,7 @@ def compact(raw: bytes) -> str:
     """JSON without spaces; the order of keys and the spelling of numbers stay as they are.
 
     `raw` is what a decoder found to be JSON. Characters that need no escape lose theirs: an escape belongs to
-    the message that the text came in. Raises one of JSON_ERRORS.
-    """
+    the message that the text came in. Raises one of JSON_ERRORS."""
     # Most writers leave no spaces, and then none are in the text's strings either.
     text = msgspec.json.format(raw, indent=-1) if _SPACE.search(raw) else raw
     if b"\\" in text:

@@ -26,8 +26,7 @@ def get(
     """A new reader of this format; `json_layout` is where records of the format json hold what, `debezium`
     what those of Debezium do not say, `schemas` those that they name by ids.
 
-    Raises KeyError with the known names for another name, ValueError for json without its layout.
-    """
+    Raises KeyError with the known names for another name, ValueError for json without its layout."""
     # Each is imported when it is made: all of them are a tenth of what a worker imports, and it has one.
     if name == "canal":
         from worker.formats.canal.format import Canal  # noqa: PLC0415

@@ -1,7 +1,6 @@
 """Rows of one shape, decoded from JSON in one pass, and the shapes that a format knows.
 
-Records of a table look alike, one after the other: what is learnt of the first ones reads the rest.
-"""
+Records of a table look alike, one after the other: what is learnt of the first ones reads the rest."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class RowStruct:
     """Rows with these columns and no others: nothing is dropped, nothing made up. Never changed.
 
     Its readers are code made for these columns alone, and raise what a column's `finish` raises. Names of
-    columns are in that code only as the texts that `repr` makes of them.
-    """
+    columns are in that code only as the texts that `repr` makes of them."""
 
     __slots__ = ("_columns", "type")
 
@@ -125,8 +123,7 @@ class Practice(Generic[Decoder]):
     A decoder costs 1 ms and about 1.3 KiB a column. It may refuse a message, which is then read the long way.
     Each refusal puts off its next use: a table with one zero date has others.
 
-    Threads share it without a lock: a lost count does no harm, and of two decoders either will do.
-    """
+    Threads share it without a lock: a lost count does no harm, and of two decoders either will do."""
 
     __slots__ = ("_left", "_made", "_make", "_put_off")
 
@@ -158,8 +155,7 @@ class Practice(Generic[Decoder]):
 def spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
     """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
 
-    One that no column has stays as it is: a row may lack a part of its key, and says so.
-    """
+    One that no column has stays as it is: a row may lack a part of its key, and says so."""
     known = set(columns)
     folded = {name.casefold(): name for name in known}
     return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
@@ -169,8 +165,7 @@ class Shapes(Generic[Key, Shape]):
     """The shapes that are known, within bounds: beyond them all are forgotten, and learnt again.
 
     Threads share it without a lock: each access is one dict operation, and two threads that miss together
-    make the same shape twice.
-    """
+    make the same shape twice."""
 
     def __init__(self) -> None:
         self._shapes: dict[Key, Shape] = {}

@@ -81,9 +81,7 @@ def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
     Keys and values are text, null, {"base64": ...}, or JSON that was not put in quotes. `topic` is that of
     records that name none; offsets count from 0 where none is given.
 
-    Raises:
-        SampleError: a line that is no JSON, or a file that cannot be read.
-    """
+    Raises SampleError: a line that is no JSON, or a file that cannot be read."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:

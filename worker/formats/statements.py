@@ -44,8 +44,7 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     `ALTER TABLE a RENAME TO shop.a` most tools say only `shop`).
 
     `database`: the database that the record names. Empty where the statement is about its own table alone or
-    about none, or cannot be read. Never raises.
-    """
+    about none, or cannot be read. Never raises."""
     if not _may_name_others(sql):
         return []
     # As its parser: with the first statement.

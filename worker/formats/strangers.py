@@ -1,7 +1,6 @@
 """Records of other writers than a topic's format expects: whose they seem to be, and what to do.
 
-Asked only about a record that is refused anyway, so a guess hits no good one.
-"""
+Asked only about a record that is refused anyway, so a guess hits no good one."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ class TableHistory:
     """Definitions of tables by their place in the source's log. The fetcher's thread learns, processors look
     up, both at any time.
 
-    A rename is two lessons: the old name was dropped, the new one has the definition.
-    """
+    A rename is two lessons: the old name was dropped, the new one has the definition."""
 
     def __init__(self) -> None:
         self._learning = Lock()  # guards writes to _lines and version; reading takes one lookup and no lock
@@ -56,8 +55,7 @@ class TableHistory:
 
         In any order. What was learned last counts where several are learned at one place (a snapshot writes
         DROP and CREATE, a swap of names several renames). Learning again what was learned at this place
-        changes nothing, not even for a moment.
-        """
+        changes nothing, not even for a moment."""
         name = (stream, database, table)
         with self._learning:
             orders, learned = self._lines.get(name, _Line((), ()))
@@ -78,8 +76,7 @@ class TableHistory:
         """The latest definition at this place or before it; with an empty order the latest of all.
 
         None for a table that was dropped, or that nothing is known of. 0.2 us, and the same object as long
-        as nothing new was learned.
-        """
+        as nothing new was learned."""
         line = self._lines.get((stream, database, table))
         if line is None:
             return None

@@ -9,8 +9,7 @@ alone. So two workers that hold the same changes, one of which has lost the part
 yet, want the same name; the store gives it to one of them, whatever their batches look like, and the other
 reads from that file's footer how far it goes.
 
-A topic that was made anew begins at offset 0 again: then the generation is one more.
-"""
+A topic that was made anew begins at offset 0 again: then the generation is one more."""
 
 from __future__ import annotations
 
@@ -111,8 +110,7 @@ def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
 def find(files: Files, table: str, source: Source) -> Chain:
     """The source's chain as the store has it: two lists and one footer, however many files there are.
 
-    `table`: the folder of its table. Raises BrokenFile, and what the store raises.
-    """
+    `table`: the folder of its table. Raises BrokenFile, and what the store raises."""
     folder = f"{table}/{source.folder}"
     hours = [found[1] for entry in files.list(folder) if (found := _HOUR.fullmatch(entry.name))]
     for hour in sorted(hours, reverse=True):

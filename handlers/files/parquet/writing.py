@@ -82,8 +82,7 @@ class ParquetFiles:
         """Returns when all changes of the batch are in files.
 
         Raises Rejected, TargetUnavailable, FormerTopic, and UnfitPlace for a BrokenFile and what else a store
-        refuses: no change is to blame for it, so none may be skipped or set aside.
-        """
+        refuses: no change is to blame for it, so none may be skipped or set aside."""
         try:
             self._handle(batch)
         except (BrokenFile, FilesError) as error:

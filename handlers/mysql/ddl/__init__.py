@@ -54,8 +54,7 @@ def parse(sql: str, database: str) -> list[Operation]:
     before and is named without a database is in ANY_DATABASE when the statement itself names `database` for
     another table (`ALTER TABLE a RENAME TO shop.a`, of `shop`).
 
-    Raises StatementError for what it cannot read.
-    """
+    Raises StatementError for what it cannot read."""
     from handlers.mysql.ddl.statements import read  # noqa: PLC0415 - sqlglot takes its time
 
     try:

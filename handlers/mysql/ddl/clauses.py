@@ -93,8 +93,7 @@ def new_name(clause: Tokens) -> tuple[str | None, str] | None:
 def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operation]:
     """What the clauses do, put in order: in the statement they all speak of the table as it was before it.
 
-    Raises StatementError.
-    """
+    Raises StatementError."""
     found: list[ddl.Operation] = []
     of_list = False  # a clause that is a list goes on: `ORDER BY a, b`, `TRUNCATE PARTITION p0, p1`
     for clause in clauses:

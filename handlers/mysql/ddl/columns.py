@@ -33,10 +33,7 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "UTC_TIMESTAM
 
 
 def read_definition(tokens: Tokens) -> Definition:
-    """Read a column's name, type, attributes and place.
-
-    Raises StatementError.
-    """
+    """Read a column's name, type, attributes and place. Raises StatementError."""
     name = tokens.name()
     type_text, numbered = _type(tokens)
     nullable, default, generated, primary, unique = not numbered, None, None, False, numbered

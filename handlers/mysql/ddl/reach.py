@@ -1,7 +1,6 @@
 """How far a statement may reach: to tables that the rule leads to the handler, and that the handler keeps.
 
-A statement names tables itself: `DROP TABLE payroll.salaries` may stand in a record of shop.orders.
-"""
+A statement names tables itself: `DROP TABLE payroll.salaries` may stand in a record of shop.orders."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ class Reach:
         """Why the operation must not be done; empty: it may.
 
         `own`: the table of the statement's record, which the handler keeps in any case, and those that the
-        statement has renamed to what they are called now.
-        """
+        statement has renamed to what they are called now."""
         table = operation.table
         for name in names_of(operation):
             if name not in own and not self.handles(str(name)):

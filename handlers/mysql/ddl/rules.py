@@ -24,8 +24,7 @@ _SWITCHES: dict[type[ddl.Operation], str] = {
 class DDLRules(BaseModel):
     """One switch for each kind of statement; what is switched off is logged and passed over.
 
-    As an option it is a mapping of these switches, or `true` or `false` for all of them.
-    """
+    As an option it is a mapping of these switches, or `true` or `false` for all of them."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

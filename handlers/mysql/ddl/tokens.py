@@ -68,8 +68,7 @@ def tokens_of(sql: str) -> Tokens:
     """The first statement of the text.
 
     Raises StatementError for text that is not made of SQL's tokens (a quote that is never closed), and for a
-    statement that is too long or too deep.
-    """
+    statement that is too long or too deep."""
     text = _PREFIX + _without_frames(sql)
     try:
         found = sqlglot.tokenize(text, read=MySQL)

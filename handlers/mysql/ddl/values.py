@@ -34,8 +34,7 @@ def default_value(column: Column, time_ms: int) -> Any:
     """The value, as changes carry values of the column's type. None where there is none, or none that can be
     known: of an expression (a new UUID for each row), or a date that no calendar has.
 
-    `time_ms`: when the statement ran, milliseconds since 1970 in UTC, which is what CURRENT_TIMESTAMP was.
-    """
+    `time_ms`: when the statement ran, milliseconds since 1970 in UTC, which is what CURRENT_TIMESTAMP was."""
     type_, default = read_type(column.type), column.default
     if column.numbered or (default is None and column.nullable):
         return None

@@ -1,7 +1,6 @@
 """Operations as a statement again: what `parse` reads back as the same operations, and nothing besides.
 
-Comments, checks, indexes and options of the statement that they were read from are gone.
-"""
+Comments, checks, indexes and options of the statement that they were read from are gone."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
 def written(operations: Sequence[ddl.Operation]) -> str:
     """One statement that does these, as `net` gives the operations of one.
 
-    Raises StatementError for operations that no single statement does.
-    """
+    Raises StatementError for operations that no single statement does."""
     match operations:
         case [ddl.TruncateTable(table=table)]:
             return f"TRUNCATE TABLE {_name(table)}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
-from handlers.spark.ddl.dropped import dropped_columns, keep_dropped
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find
-from handlers.spark.delta.properties import needs_mapping
+from handlers.spark.delta.statements import literal, needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")
@@ -91,8 +92,7 @@ def add_columns(
     the current versions: what older ones had is past.
 
     A column that is there already keeps its values: the statement comes again. In a history it may be one
-    that the source has dropped before: then it is the new column from now on, in its type.
-    """
+    that the source has dropped before: then it is the new column from now on, in its type."""
     ref = target.ref(table)
     columns = target.columns(ref)
     if not target.is_history:
@@ -147,3 +147,25 @@ def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> 
         clauses.append(f"{quoted(name)} {target.type_of(one.column)}{place}")
         names.insert(at, name)
     return clauses
+
+
+_PROPERTY = "binlane.dropped_columns"
+"""Of the Delta table: their names, a JSON list."""
+
+
+def dropped_columns(target: Target, ref: TableRef) -> list[str]:
+    """Empty where none stay."""
+    value = target.properties(ref).get(_PROPERTY)
+    return [] if value is None else msgspec.json.decode(value, type=list[str])
+
+
+def keep_dropped(
+    target: Target, ref: TableRef, step: str, *, gone: Iterable[str] = (), back: Iterable[str] = ()
+) -> None:
+    """Remember that the source has dropped some columns, and has others again."""
+    before = dropped_columns(target, ref)
+    names = [name for name in before if find(back, name) is None]
+    names += [name for name in gone if find(names, name) is None]
+    if names != before:
+        value = literal(msgspec.json.encode(names).decode())
+        target.run(ref, step, f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({literal(_PROPERTY)} = {value})")

@@ -1,8 +1,7 @@
 """Values that are there when a column's type changes: as MySQL converts them, in Spark's SQL.
 
 What the column held before is known as Spark's type alone: an enum, a JSON and a varchar are all strings.
-https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html
-"""
+https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html"""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def converted(column: str, old: str, new: str, source_type: str) -> str | None:
     """The column's value in its new type; null where it has no place in it.
 
     `column`: quoted. `old`, `new`: Spark's types. `source_type`: the new type as MySQL spells it. None: there
-    is no conversion between the two.
-    """
+    is no conversion between the two."""
     source = read_type(source_type)
     conversion = _CONVERSIONS.get(kind_of(new))
     return None if conversion is None else conversion(column, old, new, source)

@@ -77,8 +77,7 @@ def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence
     """Number the rows from 1 in the order of the primary key, as InnoDB numbers them in the source (and in
     its own replicas), which tells the numbers to nobody.
 
-    Not where the key is not known or holds text, nor where the table has none: then they stay null.
-    """
+    Not where the key is not known or holds text, nor where the table has none: then they stay null."""
     columns = target.columns(ref)
     own = find(columns, name)
     keys = [find(columns, one) for one in key or ()]

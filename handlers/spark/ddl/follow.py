@@ -2,13 +2,12 @@
 
 A Delta commit is atomic, a statement may need several, and after a crash it comes again. Every commit says in
 its user metadata which step of which statement it was: an attempt finds in the table's history what the last
-one did. The steps of a statement that fails are written down, too: it may come again much later.
-"""
+one did. The steps of a statement that fails are written down, too: it may come again much later."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
@@ -73,8 +72,7 @@ def follow(
 
     Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
     nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
-    raise. It can be called again whatever it raised.
-    """
+    raise. It can be called again whatever it raised."""
     own = ddl.TableName(database, table)
     statement = operations_of(change, own)
     topics = topics or (change.topic,)
@@ -160,14 +158,14 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
     check_values(target, table, retyped, names)
 
 
+@dataclass(eq=False, slots=True)
 class _Work:
     """The tables that a statement has touched so far."""
 
-    def __init__(self, target: Target, keys: dict[ddl.TableName, Key]) -> None:
-        self.target = target
-        self.keys = keys
-        self.touched: dict[ddl.TableName, None] = {}
-        self.moved: list[tuple[ddl.TableName, ddl.TableName]] = []
+    target: Target
+    keys: dict[ddl.TableName, Key]
+    touched: dict[ddl.TableName, None] = field(default_factory=dict)
+    moved: list[tuple[ddl.TableName, ddl.TableName]] = field(default_factory=list)
 
     def follow(self, step: str, operations: list[ddl.Operation]) -> None:
         """Operations of one group."""

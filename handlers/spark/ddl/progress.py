@@ -32,8 +32,7 @@ class _Written(msgspec.Struct):
 class Progress:
     """Of one step of one statement: `<root>/ddl/<topic>/<id>-<partition>-<offset>-<index>/<database>/<table>/
     <step>.begun` and `.done`, a few bytes each; of a topic without an id, `ddl/<topic>-<partition>...`. They
-    stay: a statement may come again long after it was followed.
-    """
+    stay: a statement may come again long after it was followed."""
 
     def __init__(self, target: Target, table: TableName, step: str, what: str) -> None:
         """`what` the step does: a file of an earlier release, which had no table in its path, counts if it
@@ -94,8 +93,7 @@ class KeptSteps:
     then the newest commits of its table are others.
 
     Of one statement: `<digest of its text and time>-<how many>.steps` in its folder (see Progress); the
-    one with the most counts. They stay, as the letter may come again.
-    """
+    one with the most counts. They stay, as the letter may come again."""
 
     def __init__(
         self, files: Files, root: str, places: Sequence[Place], table: TableName, change: Change

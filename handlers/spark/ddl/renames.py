@@ -1,8 +1,7 @@
 """Tables renamed: a folder moves with all that Delta keeps in it; a catalog's table gets another name.
 
 A statement may rename several tables, and swap their names (`a TO tmp, b TO a, tmp TO b`): whether a step is
-done cannot be seen from which names are taken. Each step leaves a mark before and after it.
-"""
+done cannot be seen from which names are taken. Each step leaves a mark before and after it."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ _WITHOUT_STATISTICS = ("binary", "boolean", "array<string>")
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
     """All rows go, and those of the Delta table at `path` come. Columns that this one lacks are null.
 
-    Raises Rejected where it is not there, or has columns that the table has not; and what Spark raises.
-    """
+    Raises Rejected where it is not there, or has columns that the table has not; and what Spark raises."""
     write_anew(target, ref, lambda: _rows_of(target, ref, path), step, told=f"rows of {path}")
 
 

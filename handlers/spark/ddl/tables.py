@@ -9,14 +9,12 @@ from dataclasses import replace
 from handlers.api import Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import AddColumn, CreateTable, ModifyColumn, TableName
-from handlers.spark.ddl.columns import add_columns
-from handlers.spark.ddl.dropped import keep_dropped
+from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.delta.statements import new_table
+from handlers.spark.delta.statements import MADE, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import spark_name

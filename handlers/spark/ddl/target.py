@@ -17,7 +17,7 @@ from handlers.spark.delta.commits.commit_files import notes_in_files
 from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.log_files import has_commits
-from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED
+from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import column_type

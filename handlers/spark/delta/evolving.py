@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
 from handlers.logs import get_logger
-from handlers.spark.delta.properties import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
+from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
 from handlers.spark.rows.widening import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
@@ -43,8 +43,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow; nothing without a table.
 
     Narrower values fit as they are. Raises IncompatibleColumn for any other change of a type, and for columns
-    of the table that must not be null and that the rows do not have.
-    """
+    of the table that must not be null and that the rows do not have."""
     table = schema(session, ref)
     if table is None:
         return

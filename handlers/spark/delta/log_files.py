@@ -106,7 +106,7 @@ _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
 """What is raised by bytes that are none of Delta's."""
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """The files do not tell: Spark is to be asked."""
 
 
@@ -114,15 +114,14 @@ def state_in_files(files: Files, path: str) -> LogState | None:
     """The newest version of the table at `path`; None: Spark is to be asked.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation
-    Raises what `files` raises.
-    """
+    Raises what `files` raises."""
     replay = _Replay()
     try:
         version = replay.all_of(files, f"{path}/_delta_log")
         return replay.state(version)
     except FilesError:
         raise
-    except (_Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
+    except (Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
         return None  # or Delta has removed a file since it was listed
 
 
@@ -143,7 +142,7 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
                     return msgspec.convert({**row, "configuration": dict(row["configuration"])}, Metadata)
     except FilesError:
         raise
-    except (_Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
+    except (Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
         pass
     return None
 
@@ -180,9 +179,9 @@ class _Replay:
 
     def state(self, version: int) -> LogState:
         if self.schema is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
-            raise _Unknown
+            raise Unknown
         if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
-            raise _Unknown
+            raise Unknown
         fields: list[dict[str, Any]] = json.loads(self.schema)["fields"]
         return LogState(
             version,
@@ -194,7 +193,7 @@ class _Replay:
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
-            raise _Unknown
+            raise Unknown
         for batch in file.iter_batches(_AT_ONCE, columns=_READ):
             for row in batch.to_pylist():
                 self._take(msgspec.convert(_told(row), _Action))
@@ -206,23 +205,23 @@ class _Replay:
             if action.remove is not None:
                 gone = self.added.pop(action.remove.path, None)
                 if gone is not None and gone[2] != action.remove.deletion_vector:
-                    raise _Unknown  # it is not this one that is removed
+                    raise Unknown  # it is not this one that is removed
         for action in actions:
             self._take(action)
         if len(self.added) > _MOST_FILES:
-            raise _Unknown
+            raise Unknown
 
     def _take(self, action: _Action) -> None:
         if (add := action.add) is not None:
             if add.stats is None:
-                raise _Unknown
+                raise Unknown
             rows = msgspec.json.decode(add.stats, type=_Stats).num_records
             gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
             if not 0 <= gone <= rows:
-                raise _Unknown
+                raise Unknown
             self.added[add.path] = add.size, rows - gone, add.deletion_vector
         if action.sidecar is not None:
-            raise _Unknown  # the files are told elsewhere
+            raise Unknown  # the files are told elsewhere
         if action.meta_data is not None:
             self.schema = action.meta_data.schema_string
         if action.protocol is not None:
@@ -247,7 +246,7 @@ def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
     since = [version for version in commits if version > begin]
     is_gapless = since == list(range(begin + 1, begin + 1 + len(since)))
     if not is_gapless or len(since) > _MOST_COMMITS or (newest is None and not since):
-        raise _Unknown
+        raise Unknown
     return () if newest is None else checkpoints[newest], since
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.properties import MADE, needs_mapping
+from handlers.spark.delta.statements import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.rows.added import Mode
 from handlers.spark.rows.column_types import USUAL
@@ -46,8 +46,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
     `rows`: see `can_be_made`. Raises MergeConflict when another writer makes it meanwhile, and what `files`
-    raises.
-    """
+    raises."""
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
     schema = _schema(rows.schema)
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"

@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame
 from handlers.api import Rejected
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.properties import MADE, of_new_table
-from handlers.spark.delta.statements import new_table
+from handlers.spark.delta.statements import MADE, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef

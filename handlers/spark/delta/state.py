@@ -35,8 +35,7 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
     """The table as it is now; None: there is none.
 
     A few milliseconds where Delta can be asked directly (a table at a path, without Spark Connect), else two
-    small queries.
-    """
+    small queries."""
     snapshot = delta_snapshot(session, ref)
     if snapshot is not None:
         if snapshot.version() < 0:

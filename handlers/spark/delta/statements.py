@@ -1,4 +1,4 @@
-"""Parts of SQL statements."""
+"""Parts of SQL statements, and the properties that they give Delta tables."""
 
 from __future__ import annotations
 
@@ -42,3 +42,24 @@ def new_table(
         each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(each)})")
     return " ".join(parts)
+
+
+NAMES_MAPPED = ("delta.columnMapping.mode", "name")
+MADE = {"binlane.made": "true"}
+"""Of tables that are dropped when the source drops its own; others are somebody else's."""
+TYPES_WIDENED = ("delta.enableTypeWidening", "true")
+# https://docs.delta.io/delta-column-mapping/: names with these need the table's columns to be mapped.
+_SPECIAL = frozenset(" ,;{}()\n\t=")
+
+
+def needs_mapping(names: Iterable[str]) -> bool:
+    """Whether Parquet takes these names of columns only when Delta maps them."""
+    return any(_SPECIAL.intersection(name) for name in names)
+
+
+def of_new_table(names: Iterable[str], configured: Mapping[str, object]) -> dict[str, str]:
+    """The properties of a new table with these columns. `configured`: the handler's option."""
+    found = dict([NAMES_MAPPED]) if needs_mapping(names) else {}
+    for name, value in configured.items():
+        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found

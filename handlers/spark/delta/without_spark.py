@@ -1,8 +1,7 @@
 """Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
 
 A commit of some hundred rows costs Spark more than a second of CPU, whatever it brings, and delta-rs some
-hundredths. What is not plain (a large table, columns that are mapped or checked) stays Spark's.
-"""
+hundredths. What is not plain (a large table, columns that are mapped or checked) stays Spark's."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ class WithoutSpark:
     def apply(self, what: Bringing) -> bool:
         """In one commit; False: that is for Spark to do, and nothing was done.
 
-        Raises MergeConflict, LostCommit, and what the store raises.
-        """
+        Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
         if not self._is_on or ref.path is None or not self._suit(what):
             return False

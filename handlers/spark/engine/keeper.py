@@ -36,8 +36,7 @@ class Keeper(Background):
     """One thread, `spark-keeper`, from `start` to `end`.
 
     A table costs it something when something was merged, and when its upkeep is due: thousands of others are
-    not walked through.
-    """
+    not walked through."""
 
     def __init__(self, options: UpkeepOptions, serves: Callable[[TableSink], bool]) -> None:
         """`serves`: whether a table is this handler's still."""

@@ -72,8 +72,7 @@ class Lake:
     def start(self) -> None:
         """Begin to merge what waits, and to watch Spark, as soon as it is up.
 
-        Raises FilesError for a store that overwrites, or in which several workers are not safe.
-        """
+        Raises FilesError for a store that overwrites, or in which several workers are not safe."""
         try:
             self._check_writers()
             self._world.files.prove(self._world.locations.logs)

@@ -38,8 +38,7 @@ class Search(Background):
     then it is looked at, as another worker, or a replay, may have put more. Each log has a time of its own
     for that, so that thousands are never looked at together. What cannot be read is tried again each minute,
     without keeping the others waiting; and a log that another handler of this process serves is taken over
-    when that one is closed.
-    """
+    when that one is closed."""
 
     def __init__(
         self,

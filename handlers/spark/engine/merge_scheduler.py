@@ -25,8 +25,7 @@ class Merger:
     """Threads that merge tables when they are due: the oldest change waits `max_age`, or `max_rows` wait.
 
     Any thread may offer. A table whose merge fails is tried again later, and later each time; the others go
-    on.
-    """
+    on."""
 
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options

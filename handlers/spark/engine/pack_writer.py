@@ -8,6 +8,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import count
 
 from msgspec.structs import replace
@@ -32,21 +33,19 @@ _SOON = 0.05
 _log = get_logger("spark")
 
 
+@dataclass(eq=False, slots=True)
 class Ticket:
     """Tells of one pack. Any thread."""
 
-    __slots__ = ("_clock", "due", "is_durable")
-
-    def __init__(self, due: float, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.is_durable: bool | None = None
-        """None: it is not known yet; False: perhaps not, and the stream is over."""
-        self.due = due
-        """When it is known, probably (seconds by the clock)."""
+    due: float
+    """When it is known, probably (seconds by the clock)."""
+    clock: Callable[[], float]
+    is_durable: bool | None = None
+    """None: it is not known yet; False: perhaps not, and the stream is over."""
 
     def wait(self) -> float:
         """Seconds until it is worth asking."""
-        return max(self.due - self._clock(), _SOON)
+        return max(self.due - self.clock(), _SOON)
 
 
 class Pending:
@@ -66,13 +65,13 @@ class Pending:
         self.checksum = 0
 
 
+@dataclass(eq=False, slots=True)
 class _Pack:
     """What the next pack will hold. Guarded by the writer's lock until it is put."""
 
-    def __init__(self, ticket: Ticket) -> None:
-        self.ticket = ticket
-        self.bytes = 0
-        self.pieces: list[tuple[Pending, Piece]] = []
+    ticket: Ticket
+    bytes: int = 0
+    pieces: list[tuple[Pending, Piece]] = field(default_factory=list)
 
 
 class PackWriter(Background):
@@ -80,8 +79,7 @@ class PackWriter(Background):
     Any thread may call any method.
 
     A stream ends when a put fails, for whatever reason: what was put, if it was, is found as what another
-    worker has left is found, and what follows goes into a new stream.
-    """
+    worker has left is found, and what follows goes into a new stream."""
 
     def __init__(
         self,

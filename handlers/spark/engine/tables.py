@@ -16,7 +16,6 @@ from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta.modes.choice import applier_for
 from handlers.spark.delta.without_spark import WithoutSpark
-from handlers.spark.engine.owners import Owners
 from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
@@ -30,6 +29,41 @@ from handlers.spark.read.inspection import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
+
+
+class Owners:
+    """Log folder -> the sink that serves it: of the handlers of one process, one at a time. Any thread.
+
+    Several entries of a configuration may keep tables in one place, say a rule for shop.orders and one for
+    shop.*, and each finds all logs that an earlier run has left. Were two sinks to merge one of them, most of
+    the work would be in vain; and when one of the two drops the table, the other would bring what it has
+    found before into the next table of that name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the dict
+        self._sinks: dict[str, TableSink] = {}
+
+    def of(self, log_folder: str) -> TableSink | None:
+        return self._sinks.get(log_folder)
+
+    def claim(self, log_folder: str, sink: TableSink) -> TableSink | None:
+        """It is this sink's from now on; returns whose it was, if that is another one: it must let go."""
+        with self._lock:
+            before = self._sinks.get(log_folder)
+            self._sinks[log_folder] = sink
+        return None if before is sink else before
+
+    def claim_free(self, log_folder: str, sink: TableSink) -> bool:
+        """Whether it is this sink's now: it was nobody's, or its already."""
+        with self._lock:
+            return self._sinks.setdefault(log_folder, sink) is sink
+
+    def release(self, log_folder: str, sink: TableSink) -> None:
+        """Nobody's, if it is this sink's."""
+        with self._lock:
+            if self._sinks.get(log_folder) is sink:
+                del self._sinks[log_folder]
+
 
 _owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
@@ -195,7 +229,7 @@ class Tables:
         for sink in gone:
             self.let_go(sink)
         for sink in gone:
-            sink.ended()
+            sink.merges.ended()
 
     def let_go(self, sink: TableSink) -> None:
         """Another worker serves its log from now on."""
@@ -245,7 +279,7 @@ class Tables:
 
     def _leaving(self, name: TableName) -> None:
         with self.used(*name) as own:
-            (_owners.of(own.log_folder) or own).leaves()
+            (_owners.of(own.log_folder) or own).merges.leaves()
 
     def _forget(self, database: str, table: str) -> None:
         sink = _owners.of(self.world.locations.ref(database, table).log_folder)

@@ -6,8 +6,7 @@ restored, replaced or removed looks like one that never held more. In the folder
 00000000000000000005-00000000000000000008   the table's newest commit of segments brought 5 to 8
 left-00000000000000000009                   what was told up to 9 was about a table that has left: DDL has
                                             dropped or renamed it
-followed-00000000000000000007               the statements in the log up to this segment are followed
-"""
+followed-00000000000000000007               the statements in the log up to this segment are followed"""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class Marks:
     ) -> tuple[Marks, Sequence[MadeAnew]]:
         """The marks as a batch is to be looked at with them: without those of topics that were made anew
         since; and which these are. `topic_ids`: topic -> its id, where known; `known_ids` learns them. Raises
-        FormerTopic.
-        """
+        FormerTopic."""
         found: dict[Partition, str] = {}
         if topic_ids:
             for topic, partition in {(change.topic, change.partition) for change in changes}:
@@ -99,16 +98,14 @@ class Marks:
     def beyond(self, changes: Sequence[Change], shard: int | None) -> tuple[Sequence[Change], Sequence[int]]:
         """Which of a batch's changes are not applied yet, and their places in it.
 
-        `shard`: the batch's; None for a batch of the whole table.
-        """
+        `shard`: the batch's; None for a batch of the whole table."""
         return beyond(changes, self._known_of(changes), WHOLE if shard is None else shard)
 
     def advanced(self, changes: Sequence[Change], shard: int | None) -> Marks:
         """The marks once these changes, and all of the shard (or table) before them, are applied.
 
         A mark never goes back. A batch of the whole table comes when all before it is done, so marks of
-        shards at or before its end are dropped.
-        """
+        shards at or before its end are dropped."""
         own = WHOLE if shard is None else shard
         moved = reached(changes, self._known_of(changes), own)
         if not moved:

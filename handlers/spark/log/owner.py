@@ -55,8 +55,7 @@ def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
     """Write down whose the log is, if nobody has; returns who had, if somebody had.
 
     Raises Rejected when it is another's, BrokenLog for a `table.json` that does not tell, and what the store
-    raises.
-    """
+    raises."""
     path = _place(log_folder)
     try:
         found = _read(files, path)
@@ -101,8 +100,7 @@ def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
 def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
     """Each log folder below the folder of all logs, and whose it is.
 
-    Raises BrokenLog for a `table.json` that does not tell, and what the store raises.
-    """
+    Raises BrokenLog for a `table.json` that does not tell, and what the store raises."""
     folders = [folder]
     while folders:
         here = folders.pop()

@@ -2,8 +2,7 @@
 
 Encodings are plain and the compression zstd: typical rows take half the bytes and two thirds of the time that
 Parquet's usual dictionaries with snappy take. Times are 64-bit microseconds, marked as UTC or as without a
-zone; decimals are decimals.
-"""
+zone; decimals are decimals."""
 
 from __future__ import annotations
 

@@ -3,20 +3,18 @@
 00000000000000000007.parquet            a segment, which views read
 _behind/00000000000000000008.parquet    one that they do not: it is behind a statement. It is copied to
                                         its place above, byte for byte, when they may
-_removed/00000000000000000005           an empty file: the numbers up to this one are used up
-"""
+_removed/00000000000000000005           an empty file: the numbers up to this one are used up"""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from handlers.spark.log.segment_file import BrokenLog, missing
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files, is_temporary
-from handlers.spark.log.used_up import UsedUp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,8 +142,7 @@ class SegmentFolder:
     def whole_sizes(self) -> dict[int, int]:
         """The same, of those that are not removed; what a removal left that stopped midway is removed.
 
-        Raises BrokenLog, and MissingSegment where there is a hole.
-        """
+        Raises BrokenLog, and MissingSegment where there is a hole."""
         found = self.sizes()
         with self._lock:
             self._removed = 0  # somebody may have removed the whole folder, and the log begins anew
@@ -179,3 +176,36 @@ class SegmentFolder:
         if is_temporary(entry.name) and entry.modified_ms + _LEFT_OVER_MS < self._now():
             self._files.delete(f"{folder}/{entry.name}")
         return entry.name.startswith((".", "_"))
+
+
+_FOLDER = "_removed"
+_KEPT = 2
+"""Names: a listing that is made while they change holds one of them."""
+
+
+class UsedUp:
+    """Numbers up to the greatest that is told. Any thread. Each method raises what the store raises."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        """`folder`: of the numbered files."""
+        self._files = files
+        self._folder = f"{folder}/{_FOLDER}"
+
+    def last(self) -> int:
+        """0: none is used up."""
+        return max(self._told(), default=0)
+
+    def tell(self, number: int) -> int:
+        """Numbers up to and including this one are used up: their files may go. Returns `last`."""
+        told = self._told()
+        if told and number <= told[-1]:
+            return told[-1]
+        with suppress(AlreadyThere):  # another worker has just put it
+            self._files.put(f"{self._folder}/{number:020d}", b"")
+        for old in told[: 1 - _KEPT]:
+            self._files.delete(f"{self._folder}/{old:020d}")
+        return number
+
+    def _told(self) -> Sequence[int]:
+        entries = self._files.list(self._folder)
+        return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())

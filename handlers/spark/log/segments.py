@@ -38,8 +38,7 @@ class SegmentLog:
 
     A segment may hold a statement. What is put behind it is hidden from views, until `append` is told that
     the statement is followed: each segment says of the next whether it is hidden, so all writers put a number
-    at the same place.
-    """
+    at the same place."""
 
     def __init__(
         self,
@@ -64,8 +63,7 @@ class SegmentLog:
     def for_table(cls, files: Files, folder: str, *, clock: Callable[[], float] = time.time) -> SegmentLog:
         """A folder of segments that is a table by itself: they are never removed.
 
-        Somebody else may remove old ones, to keep the table small, though never the last one.
-        """
+        Somebody else may remove old ones, to keep the table small, though never the last one."""
         return cls(files, folder, is_table=True, clock=clock)
 
     @property
@@ -130,8 +128,7 @@ class SegmentLog:
         """The segments beyond this one, in order.
 
         Those that this object did not put are looked into once, when first asked for. Raises BrokenLog,
-        RuntimeError for a log that is a table, and what the store raises.
-        """
+        RuntimeError for a log that is a table, and what the store raises."""
         if self._is_table:
             raise RuntimeError(f"{self.folder} is a table: Spark reads its segments")
         with self._lock:
@@ -158,8 +155,7 @@ class SegmentLog:
         """Look what the folder holds. Cheap: of all files but the last only the names are read.
 
         Left-overs of crashed writers are removed. Raises BrokenLog for a file that is none of ours, for one
-        that is missing, and for a last one that cannot be read; and what the store raises.
-        """
+        that is missing, and for a last one that cannot be read; and what the store raises."""
         for look in range(1, _LOOKS + 1):
             try:
                 found = self._folder.sizes() if self._is_table else self._folder.whole_sizes()
@@ -197,8 +193,7 @@ class SegmentLog:
     def removed(self) -> int:
         """Look which segments any worker has removed, or begun to: up to and including this number.
 
-        They were merged before. Raises what the store raises.
-        """
+        They were merged before. Raises what the store raises."""
         self._folder.see_removed()
         return self._folder.removed
 
@@ -221,8 +216,7 @@ class SegmentLog:
         segment and those that are put behind it; what was hidden before it and is not merged is shown already
         (see `show`). `stream`: the log may go on behind it in these packs. Raises SegmentTaken: nothing was
         put, or what was put is in the log already, as `load` will show. Raises what the store raises: the
-        same holds then.
-        """
+        same holds then."""
         number = self.last + 1
         is_hidden = self.is_behind
         path = self._folder.place(number, hidden=is_hidden)
@@ -264,8 +258,7 @@ class SegmentLog:
         """Remove the segments up to and including this number, never the last one, nor the last that views
         read.
 
-        They must have been merged. Raises what the store raises; the next call tries again.
-        """
+        They must have been merged. Raises what the store raises; the next call tries again."""
         if self._is_table:
             raise RuntimeError(f"{self.folder} is a table: its segments are its rows")
         with self._lock:
@@ -285,8 +278,7 @@ class SegmentLog:
         so far they do already.
 
         Their rows must have been in the table for so long that no query that begins now looks at it as it was
-        before. They are to be removed later, when none that began before still reads them.
-        """
+        before. They are to be removed later, when none that began before still reads them."""
         with self._lock:
             numbers = [number for number in self._known if after < number <= up_to]
         for number in numbers:

@@ -41,8 +41,7 @@ def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:
     the session is configured for it, or, where there is no Java process (Spark Connect), through obstore. A
     plain path belongs to Hadoop's default file system (`fs.defaultFS`), as it does for Spark itself; with
     Connect, where it cannot be asked, to the worker's own. Raises FilesError for a scheme that nobody
-    knows, and for a store that cannot be reached.
-    """
+    knows, and for a store that cannot be reached."""
     scheme = scheme_of(uri) or ("file" if assume_local else default_scheme(spark))
     if scheme == "file":
         from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)

@@ -6,8 +6,7 @@
     create_views(spark, "s3a://lake")
     spark.sql("SELECT status, count(*) FROM shop_orders GROUP BY status")
 
-Any SparkSession with Delta will do, classic or Connect; nothing is written.
-"""
+Any SparkSession with Delta will do, classic or Connect; nothing is written."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: 
     The frame is of the moment of this call, and can be used until the segments of that moment are removed
     (`merge: {keep: 1m}` of the handler); for newer rows, or after that, call again. Raises LookupError when
     there is no such table, NothingToSee when its rows can only be seen once they were merged, and what Spark
-    raises.
-    """
+    raises."""
     if "/" in table:
         path = table.rstrip("/") if ":" in table else str(Path(table).absolute())
         files = files_for(path, AnySpark(spark))
@@ -71,8 +69,7 @@ def create_views(
     `names`: the views' names. `temporary`: for this session; else they are kept in the catalog, for everyone
     who reaches both. A view is asked anew each time, so it always shows the newest rows; its columns are
     those of now: call this again after the source's were changed. Tables of which nothing can be seen yet get
-    no view. Raises what Spark raises.
-    """
+    no view. Raises what Spark raises."""
     root = lake.rstrip("/") if ":" in lake else str(Path(lake).absolute())
     files = files_for(root, AnySpark(spark))
     kind = "TEMPORARY VIEW" if temporary else "VIEW"

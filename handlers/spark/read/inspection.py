@@ -119,8 +119,7 @@ def newest_sql(
     `view_sql`.
 
     So it goes on to be right, as long as the segments that it names are kept. Raises NothingToSee, and
-    LookupError when there is neither table nor log.
-    """
+    LookupError when there is neither table nor log."""
     for _ in range(_LOOKS):
         columns = columns_of(session, ref)
         version = None if columns is None else version_of(session, ref)

@@ -32,8 +32,7 @@ class Found:
 def found_tables(files: Files, locations: Locations, options: SparkOptions) -> Iterator[Found]:
     """The handler's tables: those with a log, and those in folders as its `path` makes them.
 
-    A table of a catalog is only found by its log. Raises BrokenLog, and what the store raises.
-    """
+    A table of a catalog is only found by its log. Raises BrokenLog, and what the store raises."""
     seen: set[tuple[str, str]] = set()
     for folder, owner in logs_below(files, locations.logs):
         ref = locations.ref(owner.database, owner.table)

@@ -11,16 +11,15 @@ read them are retired before: their time stamp says so.
 
 Delta looks at its log once more when a query is planned, a moment after the segments were listed. So a query
 is to be run as it is made; whoever keeps a DataFrame names the version that it was made of
-(`handlers.spark.read.current.current` does).
-"""
+(`handlers.spark.read.current.current` does)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from handlers.spark.delta.statements import literal
+from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.rows.added import log_schema
 from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
@@ -65,8 +64,7 @@ def view_sql(
     that no segment has, and all of the segments. Histories and replicas without a key are shown as merged,
     for what a segment changes in them depends on all rows before it.
 
-    Columns that only the table has are null in rows that come from segments. Raises NothingToSee.
-    """
+    Columns that only the table has are null in rows that come from segments. Raises NothingToSee."""
     if mode == "changelog" and ref.path == ref.log_folder:
         # Its files stay for ever, so they may be of several shapes.
         return f"SELECT * FROM {folder_sql(ref.log_folder)} WITH (`mergeSchema` = 'true')"
@@ -75,7 +73,7 @@ def view_sql(
     if builder is None or (mode == "replica" and not shape.key):
         if columns is None:
             raise NothingToSee(f"{ref} has no rows yet: what it received was not brought into it so far")
-        return f"SELECT {_list(columns)} FROM {table}"
+        return f"SELECT {listed(columns)} FROM {table}"
     return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond, shared))
 
 
@@ -125,13 +123,13 @@ def _replica(parts: _Parts) -> str:
     there = "*"
     behind = ""
     if parts.shared is not None:
-        there = _list(log_schema(parts.shape, mode="replica", prefix=parts.prefix).names)
+        there = listed(log_schema(parts.shape, mode="replica", prefix=parts.prefix).names)
         behind = parts.behind(f"{there}, {_LAST} AS {number}")
     newest = (
         f"received AS (SELECT {there}, bigint(left(_metadata.file_name, 20)) AS {number} "
         f"FROM {parts.waiting}{are_there}{behind}),\n"
-        f"newest AS (SELECT {_list(key)}, max_by(struct({', '.join([op, absent, *others])}), {number}) "
-        f"AS {row} FROM received GROUP BY {_list(key)})"
+        f"newest AS (SELECT {listed(key)}, max_by(struct({', '.join([op, absent, *others])}), {number}) "
+        f"AS {row} FROM received GROUP BY {listed(key)})"
     )
 
     def of_newest(name: str) -> str:
@@ -142,11 +140,11 @@ def _replica(parts: _Parts) -> str:
         named = ", ".join(f"{of_newest(name)} AS {quoted(name)}" for name in own)
         return f"WITH {newest}\nSELECT {named} {rows}"
     # A deleted row is told whole by its key.
-    known = f"SELECT {_list(key)} FROM newest WHERE {row}.{op} = 'delete' OR {row}.{absent} IS NULL"
+    known = f"SELECT {listed(key)} FROM newest WHERE {row}.{op} = 'delete' OR {row}.{absent} IS NULL"
     of_table, of_segments = _aligned(list(parts.columns), own, _of("t"), of_newest)
     return (
         f"WITH {newest}\n"
-        f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN ({known}) AS k ON {_equal(key)}\n"
+        f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN ({known}) AS k ON {equal(key, 't', 'k')}\n"
         f"UNION ALL\nSELECT {of_segments} {rows}"
     )
 
@@ -154,7 +152,7 @@ def _replica(parts: _Parts) -> str:
 def _changelog(parts: _Parts) -> str:
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     if parts.table is None or parts.columns is None:
-        columns = "*" if parts.shared is None else _list(own)
+        columns = "*" if parts.shared is None else listed(own)
         return f"SELECT {columns} FROM {parts.waiting}{parts.behind(columns)}"
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
     time = parts.name("source_time")
@@ -164,7 +162,7 @@ def _changelog(parts: _Parts) -> str:
     return (
         f"WITH received AS (SELECT {columns} FROM {parts.waiting}{parts.behind(columns)})\n"
         f"SELECT {of_table} FROM {parts.table} AS t LEFT ANTI JOIN received AS k "
-        f"ON {_equal(identity)} AND t.{time} <=> k.{time}\n"
+        f"ON {equal(identity, 't', 'k')} AND t.{time} <=> k.{time}\n"
         f"UNION ALL\nSELECT {of_segments} FROM received"
     )
 
@@ -191,8 +189,7 @@ def _aligned(
     """What to select of both, so that the columns are the same: the table's, then those that it has not yet.
     `of_...`: such a column as an expression.
 
-    Spark tells names apart without regard to case.
-    """
+    Spark tells names apart without regard to case."""
     in_table = {name.lower(): name for name in table}
     in_segments = {name.lower(): name for name in segments}
     names = [*table, *(name for name in segments if name.lower() not in in_table)]
@@ -208,14 +205,6 @@ def _aligned(
 
 def _of(alias: str) -> Callable[[str], str]:
     return lambda name: f"{alias}.{quoted(name)}"
-
-
-def _equal(columns: Sequence[str]) -> str:
-    return " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in columns)
-
-
-def _list(columns: Iterable[str]) -> str:
-    return ", ".join(map(quoted, columns))
 
 
 def _refuse_taken(columns: Sequence[str], prefix: str) -> None:

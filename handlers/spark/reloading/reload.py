@@ -4,8 +4,7 @@ The new rows are applied to a table of their own, with a log of its own, as a wo
 put into the log of the table that is there: from here on its rows are those of that other table, and its
 marks are those with which these were built. Of all who put into a log, one puts the next number; so what was
 there when the marks were looked at is all there was. Whoever merges the log follows the entry in its place,
-in one commit, as a truncate. Until it is put, nothing has changed; then it is followed, by whoever lives.
-"""
+in one commit, as a truncate. Until it is put, nothing has changed; then it is followed, by whoever lives."""
 
 from __future__ import annotations
 

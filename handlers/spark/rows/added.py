@@ -51,8 +51,7 @@ def log_schema(shape: Shape, *, mode: Mode, prefix: str) -> pa.Schema:
     """The columns of a segment with rows of this shape.
 
     A changelog has the row before an update in a struct. Parquet has no structs without fields: where the
-    source's columns are not known yet (DDL before the first row), it is left out.
-    """
+    source's columns are not known yet (DDL before the first row), it is left out."""
     made = shape.log_schemas.get((mode, prefix))
     if made is None:
         added = list(added_columns(mode, prefix, keyed=bool(shape.key)).items())

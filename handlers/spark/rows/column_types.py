@@ -67,8 +67,7 @@ def _decimal(sizes: tuple[int, ...]) -> ColumnType:
     """Spark's decimals have up to 38 digits, MySQL's up to 65: those keep all their digits as text.
 
     Open: one without sizes, which is decimal(10,0) in MySQL's DDL and has any digits in PostgreSQL and in
-    streams that tell none; and decimal(65,30), which DTS says of all decimals (docs/formats.md).
-    """
+    streams that tell none; and decimal(65,30), which DTS says of all decimals (docs/formats.md)."""
     precision = sizes[0] if sizes else 10
     scale = sizes[1] if len(sizes) > 1 else 0
     kept = STRING if precision > MOST_DIGITS else fitting(pa.decimal128(precision, scale))

@@ -1,7 +1,6 @@
 """Python values as columns of Arrow: at once where Arrow takes them as they are, else one by one.
 
-A value that a type cannot hold without losing something is refused, never cut.
-"""
+A value that a type cannot hold without losing something is refused, never cut."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 def time_text(value: Any, digits: int) -> str:
     """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold.
 
-    `digits`: of the fraction; more where the value has more, because not every source tells how many.
-    """
+    `digits`: of the fraction; more where the value has more, because not every source tells how many."""
     if not isinstance(value, timedelta):
         return text(value)
     microseconds = value // timedelta(microseconds=1)
@@ -275,8 +273,7 @@ def fitting(arrow: pa.DataType) -> ColumnType:
     """A column of this type, for any value that fits it without loss: texts are read, too.
 
     A date and time without a zone counts as one in UTC, where the type has one. Raises ValueError for an
-    Arrow type that no column here has.
-    """
+    Arrow type that no column here has."""
     # Lists are equal whatever their items are called, but found by their hash only under one name.
     known = _FITTING.get(pa.list_(arrow.value_type) if pa.types.is_list(arrow) else arrow)
     if known is not None:

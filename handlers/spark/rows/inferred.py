@@ -1,8 +1,7 @@
 """Column types for sources that tell none, or not all of one: from the values, and from what was before.
 
 The narrowest type is not what is wanted but one that stays: integers are bigint at once, decimals get room
-for more digits. What a column was kept as stays its type as long as the values fit it.
-"""
+for more digits. What a column was kept as stays its type as long as the values fit it."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def inferred(
 ) -> pa.DataType | None:
     """The type that holds all values, and all of `known`: what the column was kept as before.
 
-    `told`: what the source says of it, where that leaves it open. None: there is no value yet to tell by.
-    """
+    `told`: what the source says of it, where that leaves it open. None: there is no value yet to tell by."""
     types = set(map(type, values))
     types.discard(NoneType)
     if not types or (known is not None and _holds(known, values, types)):

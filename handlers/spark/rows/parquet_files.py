@@ -12,8 +12,7 @@ def writing(schema: pa.Schema) -> dict[str, Any]:
     """Options for pyarrow: floating-point columns have neither statistics nor dictionaries.
 
     Spark passes over rows by these. Statistics leave out NaN, which is the greatest number for Spark, and a
-    dictionary has -0.0 and 0.0 as two values, which are equal.
-    """
+    dictionary has -0.0 and 0.0 as two values, which are equal."""
     leaves = list(_leaves(schema))
     exact = [path for path, type_ in leaves if not pa.types.is_floating(type_)]
     if len(exact) == len(leaves):

@@ -1,8 +1,7 @@
 """Changes as Arrow: a batch cut into pieces whose rows have one shape, each of them one table for the log.
 
 What a segment holds is said in `added`: of a replica with a key one row for each key, of all others one for
-each change (two for an update without a key).
-"""
+each change (two for an update without a key)."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ import pyarrow as pa
 from handlers.api import Change, Row
 from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names
 from handlers.spark.rows.declared import Declared
-from handlers.spark.rows.folding import fold
-from handlers.spark.rows.images import image_of, images_of, keys_of
+from handlers.spark.rows.folding import fold, image_of, images_of, keys_of
 from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.source_columns import Columns, Run
 
@@ -87,8 +85,7 @@ def pieces(
     All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
     comes before anything is applied. It is raised for a value that its column cannot hold, a row
     without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
-    apart.
-    """
+    apart."""
     made: list[Piece] = []
     start = 0
     for (is_alone, types, key), group in groupby(changes, _cut):

@@ -72,8 +72,7 @@ class Columns:
         """In the order that they had before, new ones after them.
 
         Where the source tells the type of every column that comes, what it tells is all that there is. Else a
-        column that does not come may do so later.
-        """
+        column that does not come may do so later."""
         types = self._run.types
         before = [] if self._run.known is None else self._run.known.schema.names
         if self._found <= types.keys():
@@ -157,8 +156,7 @@ class Columns:
         lack as it is. `are_nested`: `others` come into a struct, of which the table declares nothing.
 
         Columns that have no value and no type are left out, for Parquet has no column without a type; where
-        all would be, they are strings. Raises Rejected.
-        """
+        all would be, they are strings. Raises Rejected."""
         shared = frozenset(in_others)
         every_place = [*places, *other_places]
         made: dict[str, pa.Array] = {}

@@ -1,7 +1,6 @@
 """Spark's type texts, as the option `columns` takes them.
 
-Importing this costs nothing: a configuration is checked without Spark and Arrow.
-"""
+Importing this costs nothing: a configuration is checked without Spark and Arrow."""
 
 from __future__ import annotations
 

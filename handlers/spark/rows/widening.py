@@ -21,8 +21,7 @@ def holds(wide: str, narrow: str) -> bool:
 def can_widen(old: str, new: str) -> bool:
     """Whether Delta makes a column of one Spark type one of the other without a rewrite.
 
-    https://docs.delta.io/delta-type-widening/#supported-type-changes
-    """
+    https://docs.delta.io/delta-type-widening/#supported-type-changes"""
     many = _digits(new)
     if many is not None and (old in INTEGERS) != (new in INTEGERS):
         return old in INTEGERS and many[0] >= (20 if old == "bigint" else 10)

@@ -3,8 +3,7 @@ each start (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 
 The archive is in `<cache>/classes`, named by the Java, pyspark and jars that it was made of;
 handlers.spark.training makes it. Java itself looks whether it fits, and goes on without one that does not.
-But it does what the archive says: one that another user of the machine could have put there is not used.
-"""
+But it does what the archive says: one that another user of the machine could have put there is not used."""
 
 from __future__ import annotations
 

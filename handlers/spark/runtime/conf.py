@@ -47,8 +47,7 @@ _UI = {
 def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]:
     """The properties of a Spark whose driver runs here; relative places start at `folder`.
 
-    Raises JarsError, and JavaError where jars have to be resolved.
-    """
+    Raises JarsError, and JavaError where jars have to be resolved."""
     jars = delta_jars()
     if section.packages:
         known = {jar.name for jar in jars}

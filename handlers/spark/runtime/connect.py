@@ -49,8 +49,7 @@ class ConnectServer:
 
     While it does not answer, operations raise TargetUnavailable: batches wait, and nothing is lost. A session
     that the server no longer knows (it was restarted, or the session idled too long) is replaced at the next
-    `renewed` or `session`.
-    """
+    `renewed` or `session`."""
 
     ui_url = None
     version: str | None = None

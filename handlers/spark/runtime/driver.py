@@ -114,8 +114,7 @@ class Driver:
         """How many a standalone cluster gives it; None: a master that keeps them itself, or nobody answered.
 
         A standalone master that was restarted takes its executors away and gives none again: to the driver,
-        whose jobs then wait for ever, it says nothing.
-        """
+        whose jobs then wait for ever, it says nothing."""
         if not self.master.startswith("spark://"):
             return None
         try:

@@ -33,8 +33,7 @@ _QUERY_LINE = re.compile(r"^(== |'[A-Z]|\+- |:- )")
 def told(error: BaseException) -> str:
     """What went wrong, on one line of at most 500 characters, without Java's stack: `Type: text`.
 
-    Where Spark only says that a job was aborted, what its cause says is added.
-    """
+    Where Spark only says that a job was aborted, what its cause says is added."""
     lines = [_first_lines(error)]
     if _WRAPPERS.search(lines[0]):
         lines += [text for text in causes(error) if text not in lines[0]][-1:]

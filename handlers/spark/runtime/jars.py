@@ -6,8 +6,7 @@ again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/b
 
 Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
 this module (tools/jar_digests.py writes it, with those of `make stack`); others must be what was downloaded
-at first.
-"""
+at first."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ def kafka_jars() -> list[Path]:
     """The broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is on
     PATH, else resolved.
 
-    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka.
-    """
+    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka."""
     if home := os.environ.get("BINLANE_KAFKA_HOME"):
         jars = _installed(Path(home))
         if not jars:
@@ -270,8 +268,7 @@ def _reason(output: str) -> str:
 def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
     """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies.
 
-    Raises JarsError where nothing can be written.
-    """
+    Raises JarsError where nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

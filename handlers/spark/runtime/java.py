@@ -32,8 +32,7 @@ class Java(NamedTuple):
 def find_java() -> Java:
     """The Java that JAVA_HOME names or, failing that, the first `java` on PATH.
 
-    Raises JavaError when neither is version 17 or later.
-    """
+    Raises JavaError when neither is version 17 or later."""
     found = []
     for origin, executable in _candidates():
         version = _version(executable)

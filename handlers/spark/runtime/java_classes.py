@@ -1,8 +1,7 @@
 """Java's classes by their names, each looked up once.
 
 py4j asks Java anew at every use of a name, and Java looks for a class of that name in all jars, some 300:
-also for `org` in `jvm.org.apache.spark...`, and for what pyspark has imported with a whole package.
-"""
+also for `org` in `jvm.org.apache.spark...`, and for what pyspark has imported with a whole package."""
 
 from __future__ import annotations
 

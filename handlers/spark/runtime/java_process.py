@@ -54,8 +54,7 @@ class JavaProcess:
     def launch(self, conf: SparkConf) -> None:
         """Start it, and wait until it answers, for ever.
 
-        Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed.
-        """
+        Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed."""
         environment = {"JAVA_HOME": str(find_java().home)}
         self._writes_archive = "ArchiveClassesAtExit" in (conf.get("spark.driver.extraJavaOptions") or "")
         started = at_process_end(self._leave_start)

@@ -54,8 +54,7 @@ class SharedSpark:
 
     A driver that is lost is lost for good (StopWorker): the deployment starts the worker anew, and what was
     not committed comes again. A Connect server may be away for a while (TargetUnavailable): batches wait.
-    Executors that a cluster loses are replaced by Spark itself.
-    """
+    Executors that a cluster loses are replaced by Spark itself."""
 
     def __init__(
         self,
@@ -116,23 +115,20 @@ class SharedSpark:
         """The main session. With Connect a new one when the last was lost; raises TargetUnavailable.
 
         Waits for a Spark that is still starting. Raises StopWorker when that fails, TargetUnavailable when
-        the worker stops.
-        """
+        the worker stops."""
         return self._place.session
 
     def fresh(self) -> SparkSession:
         """A session with SQL configuration and temporary views of its own, at the same Spark: one for each
         thread that sets anything. A few milliseconds; with Connect a connection of its own, some 50 ms.
 
-        Raises TargetUnavailable while a Connect server is away.
-        """
+        Raises TargetUnavailable while a Connect server is away."""
         return self._place.fresh()
 
     def renewed(self, session: SparkSession) -> SparkSession:
         """`session`, or a fresh one in its place when its Connect server no longer knows it.
 
-        To be asked before each use of a session that is kept. Raises TargetUnavailable.
-        """
+        To be asked before each use of a session that is kept. Raises TargetUnavailable."""
         return self._place.renewed(session)
 
     def drop(self, session: SparkSession) -> None:
@@ -153,8 +149,7 @@ class SharedSpark:
     def ui_url(self) -> str | None:
         """The address of Spark's own web pages; None: switched off, or at a Connect server, which tells none.
 
-        With a master on this machine they listen on 127.0.0.1 alone.
-        """
+        With a master on this machine they listen on 127.0.0.1 alone."""
         return self._place.ui_url
 
     @property
@@ -176,11 +171,9 @@ class SharedSpark:
     def stop_worker_if_gone(self, error: BaseException) -> None:
         """To be called with every error from Spark: returns when Spark itself is all right.
 
-        Raises:
-            StopWorker: the Java process has ended, or its Spark has stopped: both are final.
-            TargetUnavailable: the Connect server is away, or has forgotten the session; get another one
-                (`renewed`, `fresh`) for the next attempt.
-        """
+        Raises StopWorker: the Java process has ended, or its Spark has stopped: both are final;
+        TargetUnavailable: the Connect server is away, or has forgotten the session; get another one
+        (`renewed`, `fresh`) for the next attempt."""
         self._place.raise_if_gone(error)
 
     def watch(self, stop_worker: StopCallback) -> None:
@@ -219,8 +212,7 @@ def acquire(
 
     `stop_worker` is told (see HandlerContext) when Spark is gone. Raises JavaError, JarsError, and
     RuntimeError when Spark does not start in `within` seconds; with `stopping` (see HandlerContext) it does
-    not wait for that, and `SharedSpark.tell` tells.
-    """
+    not wait for that, and `SharedSpark.tell` tells."""
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:

@@ -26,8 +26,7 @@ class Slots:
 
     Among merges it is the table whose rows have waited longest, whichever of them came first: each handler
     comes with few tables at a time, so one of a hundred tables would get as many turns as one of a single
-    table.
-    """
+    table."""
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()  # guards the two below

@@ -36,8 +36,7 @@ def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
 def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
     """An expression of the new type (`new_sql`, as PostgreSQL spells it) over the quoted column.
 
-    A text longer than its new type and a number outside of its own are errors, as they are in MySQL.
-    """
+    A text longer than its new type and a number outside of its own are errors, as they are in MySQL."""
     from_, to = _kind(old), _kind(new)
     if from_ == to:
         return column  # PostgreSQL's own assignment: rounds, and refuses what does not fit
@@ -70,8 +69,7 @@ def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
 def in_sqlite(column: str, new: Type) -> str:
     """An expression over the quoted column whose value suits the new type.
 
-    SQLite keeps numbers as numbers or, where they must be exact, as their digits; everything else as text.
-    """
+    SQLite keeps numbers as numbers or, where they must be exact, as their digits; everything else as text."""
     if isinstance(new, sa.Integer):
         # Whole numbers as they are: beyond 2^53 a float would lose digits.
         whole = f"CAST({column} AS INTEGER)"

@@ -2,8 +2,7 @@
 
 MySQL and MariaDB end a transaction at each DDL statement, so after a crash a statement may come again of
 which some steps are done. There each step is written down before it begins; what comes again goes on from
-there, and a step looks first whether it is done already.
-"""
+there, and a step looks first whether it is done already."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def apply(
     SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
     reach is passed over. `own`: the table of the change's record; `replay_of`: as in its batch; `handles`: as
     in HandlerContext. Raises Rejected for a statement that cannot be read or would change a table that the
-    handler needs for itself, and SQLAlchemy's errors.
-    """
+    handler needs for itself, and SQLAlchemy's errors."""
     operations = operations_of(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[])
     statement = Statement.of(change, replay_of)

@@ -93,8 +93,7 @@ def number_rows(target: Target, table: TargetTable, column: str) -> None:
     its own replicas), which tells the numbers to nobody.
 
     Not where the key holds text, whose order depends on a collation that the target need not have, nor where
-    the table has no key: then the numbers stay NULL.
-    """
+    the table has no key: then the numbers stay NULL."""
     key = target.key(table)
     if column in key or not target.any_row(table, f"{target.quote(column)} IS NULL"):
         return

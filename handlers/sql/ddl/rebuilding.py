@@ -1,6 +1,5 @@
 """SQLite and DuckDB change no key of a table, and not every type (https://www.sqlite.org/lang_altertable.html,
-https://duckdb.org/docs/stable/sql/statements/alter_table): a new table takes over the rows and the name.
-"""
+https://duckdb.org/docs/stable/sql/statements/alter_table): a new table takes over the rows and the name."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ def rebuild(
     key, without a column, or under the name `to`. All else stays: defaults, NOT NULL, unique keys, in SQLite
     indexes and triggers, unless they need a column that is gone.
 
-    Raises Rejected for a table that has what would be lost.
-    """
+    Raises Rejected for a table that has what would be lost."""
     kept = _kept(target, table)
     is_sqlite = target.family == "sqlite"
     if kept.lost:

@@ -78,8 +78,7 @@ class Schemas:
     ) -> Sequence[Change]:
         """Changes of one schema, without columns that are gone by now; `replay_of`: as in their batch.
 
-        Raises SchemaChanged for columns that have to follow first.
-        """
+        Raises SchemaChanged for columns that have to follow first."""
         change, types = changes[0], changes[0].types
         if not isinstance(types, SchemaTypes) or self._followed.get(own) is types:
             return changes
@@ -116,8 +115,7 @@ class Schemas:
         """Drop and retype what the schema of the change tells, unless it was done meanwhile, in a transaction
         of its own. (New columns come with their first row.) Returns the target's table.
 
-        Raises Rejected, and SQLAlchemy's errors.
-        """
+        Raises Rejected, and SQLAlchemy's errors."""
         change, types = changed.change, changed.types
         target = Target(kept, self._naming, change.source_time_ms, done=[])
         table = target.table(own)

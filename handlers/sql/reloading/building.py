@@ -1,8 +1,7 @@
 """Where a reload builds: a table and marks that no other one has, and what dead ones have left of theirs.
 
 Their names end alike, with digits drawn anew each time. A reload that has lost its lock without knowing may
-go on beside the next one: in the same table each would pass over what the other had begun.
-"""
+go on beside the next one: in the same table each would pass over what the other had begun."""
 
 from __future__ import annotations
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -15,7 +18,6 @@ from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import TableName
 from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
-from handlers.sql.types.inferred_types import inferred_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.postgresql_types import extension_of
 
@@ -160,3 +162,27 @@ def _collation(dialect: Any) -> str:
         return "utf8mb4_nopad_bin"
     version = getattr(dialect, "server_version_info", None) or ()
     return "utf8mb4_0900_bin" if version >= (8, 0, 17) else "utf8mb4_bin"
+
+
+def inferred_type(value: Any) -> str:
+    """A type text, as a source would tell it, that holds values such as this one; for None: a text."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        fits = -(2**63) <= value < 2**63
+        return "bigint" if fits else "bigint unsigned" if 0 <= value < 2**64 else "decimal(65,0)"
+    if isinstance(value, datetime):
+        return "datetime(6)" if value.tzinfo is None else "timestamp(6)"
+    return next((text for kinds, text in _BY_KIND.items() if isinstance(value, kinds)), "longtext")
+
+
+_BY_KIND: Mapping[type | tuple[type, ...], str] = {
+    float: "double",
+    Decimal: "decimal",
+    date: "date",
+    timedelta: "time(6)",
+    (bytes, bytearray, memoryview): "longblob",
+    UUID: "uuid",
+    tuple: "set",
+    (dict, list): "json",
+}

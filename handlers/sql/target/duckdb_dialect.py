@@ -1,8 +1,7 @@
 """DuckDB for SQLAlchemy: PostgreSQL's spelling, with what is DuckDB's own; no package of its own is needed.
 
 https://duckdb.org/docs/stable/sql/introduction. A file is one catalog, named after the file; a schema of the
-same name would be ambiguous, so names of schemas are spelled with their catalog.
-"""
+same name would be ambiguous, so names of schemas are spelled with their catalog."""
 
 from __future__ import annotations
 

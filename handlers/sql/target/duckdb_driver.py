@@ -1,8 +1,7 @@
 """DuckDB's driver as SQLAlchemy wants one (PEP 249).
 
 DuckDB's own cursors are connections, each with its own transaction. These cursors share one connection, and
-read all rows of a statement at once.
-"""
+read all rows of a statement at once."""
 
 from __future__ import annotations
 

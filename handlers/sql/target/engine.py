@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
+from socket import socket
 from typing import Any
 
+import psycopg
+import pymysql
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine import make_url
-
-from handlers.sql.target.bounded import MySQLConnection, PostgreSQLCursor
 
 registry.register("duckdb.binlane", "handlers.sql.target.duckdb_dialect", "DuckDBDialect")
 
@@ -31,12 +33,56 @@ _LOCK_SHARE = 0.9
 _LONGEST_IDLE_SECONDS = 1800
 """Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
 
+_POSTGRESQL_BYTES = (1 << 30) - 100_000
+"""The parameters of one statement; a message ends below 1 GiB."""
+_MYSQL_TOO_LARGE = 1153
+"""The code with which a server refuses a packet, if the client comes to read the answer."""
+
+
+class PostgreSQLCursor(psycopg.Cursor[Any]):
+    """Sends no statement for which the server would cut the connection, as if it were down."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> PostgreSQLCursor:
+        """Raises psycopg's errors."""
+        texts = [one for one in params if isinstance(one, str)] if isinstance(params, Sequence) else ()
+        if sum(map(len, texts)) >= _POSTGRESQL_BYTES // 4:  # characters, of at most four bytes
+            size = sum(len(one.encode()) for one in texts)
+            if size >= _POSTGRESQL_BYTES:
+                raise psycopg.DataError(f"its values take {size} bytes, and PostgreSQL takes less than 1 GiB")
+        return super().execute(query, params, **options)
+
+
+class MySQLConnection(pymysql.Connection):
+    """As PostgreSQLCursor."""
+
+    _limit = 1 << 30
+    is_outgrown = False
+    """It has met a statement that is too large. A session keeps its limit when the server's is raised."""
+
+    def connect(self, sock: socket | None = None) -> None:
+        super().connect(sock)
+        with self.cursor() as cursor:
+            cursor.execute("SELECT @@max_allowed_packet")
+            [self._limit] = cursor.fetchone() or [self._limit]
+
+    def query(self, sql: str | bytes, unbuffered: bool = False) -> int:
+        """Raises pymysql's errors."""
+        encoded = sql.encode(self.encoding) if isinstance(sql, str) else sql
+        size = len(encoded) + 1  # the command's own byte
+        if size >= self._limit:
+            self.is_outgrown = True
+            raise pymysql.err.DataError(
+                _MYSQL_TOO_LARGE,
+                f"its statement takes {size} bytes, and the server takes less than {self._limit}: raise "
+                "max_allowed_packet in its configuration, or with SET GLOBAL",
+            )
+        return super().query(encoded, unbuffered)
+
 
 def check_url(text: str) -> sa.URL:
     """The URL with binlane's driver for its database.
 
-    Raises ValueError, whose text holds nothing of the URL: it may hold a password.
-    """
+    Raises ValueError, whose text holds nothing of the URL: it may hold a password."""
     try:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):
@@ -61,8 +107,7 @@ def check_url(text: str) -> sa.URL:
 def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) -> sa.Engine:
     """An engine that has not connected yet.
 
-    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take.
-    """
+    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take."""
     dialect = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": pool_size, "pool_timeout": timeout}
     if dialect == "sqlite":

@@ -133,8 +133,7 @@ _DUCKDB_CONSTRAINTS = {
 def fault_of(error: BaseException) -> Fault:
     """What kind of fault a SQLAlchemy or psycopg error tells of, once there is a connection.
 
-    Before that, whatever it is: UNAVAILABLE.
-    """
+    Before that, whatever it is: UNAVAILABLE."""
     if isinstance(error, sa.exc.TimeoutError):
         return Fault.UNAVAILABLE
     origin: Any = getattr(error, "orig", None) or error

@@ -28,8 +28,7 @@ class UnfitColumn(ValueError):
 def row_id(columns: Iterable[str], dialect: str) -> str:
     """What SQLite or DuckDB tells rows apart by in a table with these columns, which may hide its usual name.
 
-    Raises UnfitColumn.
-    """
+    Raises UnfitColumn."""
     taken = {name.lower() for name in columns}
     for name in ("rowid", "_rowid_", "oid") if dialect == "sqlite" else ("rowid",):
         if name not in taken:

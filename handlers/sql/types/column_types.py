@@ -1,8 +1,7 @@
 """Source column types as each database keeps them: a MySQL type text -> a SQLAlchemy type.
 
 docs/handlers/sql.md has the whole table. No type loses a value: where the target has no such type, the next
-one that holds every value is taken, and text where nothing else is left.
-"""
+one that holds every value is taken, and text where nothing else is left."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ class Unsigned64(UserDefinedType[int]):
 
     A column whose type name holds BLOB (and not INT) keeps each value as it is given
     (https://www.sqlite.org/datatype3.html#determination_of_column_affinity), where any other would make a
-    rounded float of such digits.
-    """
+    rounded float of such digits."""
 
     cache_ok = True
 
@@ -53,8 +51,7 @@ def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
     """The column type in `dialect` (postgresql, mysql, mariadb, sqlite, duckdb) for a source type text.
 
     `type_text` is MySQL's spelling (`decimal(10,2) unsigned`), also `boolean` and `uuid`. `key_parts`: how
-    many columns its primary key has, for a column of one; MySQL bounds the length of keys.
-    """
+    many columns its primary key has, for a column of one; MySQL bounds the length of keys."""
     if dialect == "postgresql":
         native = native_type(type_text)
         if native is not None:

@@ -1,7 +1,6 @@
 """Types of columns that fit together: InnoDB bounds rows and keys.
 
-https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html, .../innodb-limits.html
-"""
+https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html, .../innodb-limits.html"""
 
 from __future__ import annotations
 

@@ -137,8 +137,7 @@ _NO_TIMES = frozenset((Kind.DECIMAL, Kind.FLOAT, Kind.TIME, Kind.BITS))
 def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | None = None) -> Sequence[Any]:
     """The values of one column as the driver takes them; of PostgreSQL: as text.
 
-    `types`: of the values, None's too, if they are known. Raises UnfitValue.
-    """
+    `types`: of the values, None's too, if they are known. Raises UnfitValue."""
     types = set(map(type, values)) if types is None else types
     native, convert = _COMMON[kind]
     if BeyondCalendar in types and kind in _NO_TIMES:

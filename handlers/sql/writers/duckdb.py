@@ -1,7 +1,6 @@
 """Rows into DuckDB: lists of each column's values, taken apart by the database.
 
-A statement a row would take some hundred times as long: DuckDB works on columns.
-"""
+A statement a row would take some hundred times as long: DuckDB works on columns."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Nearly as fast as COPY into a staging table (benchmarks/sql.py), and no tables come and go in the catalog.
 Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
-one while the next is written.
-"""
+one while the next is written."""
 
 from __future__ import annotations
 
@@ -102,8 +101,7 @@ class PostgreSQLWriter(Writer):
 def _array(column: KnownColumn, values: Sequence[Any]) -> str:
     """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
 
-    Raises UnfitColumn.
-    """
+    Raises UnfitColumn."""
     types = set(map(type, values))
     if types <= _AS_JSON.get(column.kind, frozenset()):
         # One call for all values: many times as quick as making a text of each.

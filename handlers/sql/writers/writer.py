@@ -49,8 +49,7 @@ class Rows:
 class Writer:
     """The statements of one database. `key` is a unique key of the table, whose columns the rows set.
 
-    Every method raises SQLAlchemy's errors or the driver's, and UnfitColumn.
-    """
+    Every method raises SQLAlchemy's errors or the driver's, and UnfitColumn."""
 
     placeholder: ClassVar[str] = "%s"
     equal: ClassVar[str] = "IS NOT DISTINCT FROM"

@@ -97,7 +97,7 @@ def test_postgresql_gets_no_message_that_it_would_not_read(
     make_sql: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_sql("postgres")
-    monkeypatch.setattr("handlers.sql.target.bounded._POSTGRESQL_BYTES", 1 << 20)  # really 1 GiB
+    monkeypatch.setattr("handlers.sql.target.engine._POSTGRESQL_BYTES", 1 << 20)  # really 1 GiB
     with lab.handler() as handler:
         handler.handle(orders(*(row(number, 300_000) for number in range(5)), types=TYPES))
         with pytest.raises(Rejected, match=r"take 10485\d\d bytes.*less than 1 GiB.*offset 6\b") as told:

@@ -2,8 +2,7 @@
 
 The shape of flat ones is Alibaba Canal's `FlatMessage`, which it writes with `canal.mq.flatMessage = true`:
 https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
-Without, it writes protobuf: see `worker.formats.canal.packets`. The first byte tells which of both it is.
-"""
+Without, it writes protobuf: see `worker.formats.canal.packets`. The first byte tells which of both it is."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The types come with every message (`mysqlType`), and nearly always they are those of the message before. So
 each shape (types and key columns, as the bytes they come in) has one `RowShape`, whose decoder reads a whole
 message of that shape into typed values in one pass. What that decoder refuses (a zero date, a column without
-a type) is read column by column from the text; only what is refused there too is undecodable.
-"""
+a type) is read column by column from the text; only what is refused there too is undecodable."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ class RowShape:
         """A message of this shape and its rows, by whichever way reads them.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        type.
-        """
+        type."""
         decoder = self.practice.decoder
         if decoder is not None:
             try:

@@ -2,8 +2,7 @@
 
 What the envelope said is there only as far as `add.fields` and `add.headers` put it back, as fields and
 headers that begin with `__`:
-https://debezium.io/documentation/reference/stable/transformations/event-flattening.html
-"""
+https://debezium.io/documentation/reference/stable/transformations/event-flattening.html"""
 
 from __future__ import annotations
 

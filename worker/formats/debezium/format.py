@@ -1,8 +1,7 @@
 """Debezium's records: JSON with and without schemas, in envelopes or flattened; MySQL, MariaDB, PostgreSQL.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events; what becomes of each
-record is in docs/formats.md.
-"""
+record is in docs/formats.md."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ from worker.formats.interface import Record
 def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
     """`sent`: the rows as they came; what it lacks has a placeholder.
 
-    Raises UndecodableRecord for a row whose key is not told.
-    """
+    Raises UndecodableRecord for a row whose key is not told."""
     op, before, after, lacks, *_ = sent
     postgresql, lacks = shape.postgresql, lacks or NOTHING
     if postgresql is not None:
@@ -82,8 +81,7 @@ def of_moved_row(
 ) -> tuple[Change, ...]:
     """What becomes of a record's change. `is_ordered`: both records are in one partition.
 
-    A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord.
-    """
+    A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord."""
     rows, key, headers = shape.postgresql, change.key_columns, record.headers()
     # A flattened record without an operation is an update, whatever happened.
     if not headers or not key or (change.op == "update" and change.before is not None):

@@ -46,8 +46,7 @@ class Keys:
         """The key's columns, in its order; of a record without one, or with one that is no JSON object, those
         of the table's definition.
 
-        Raises UndecodableRecord for a key whose columns nothing tells: its rows would have none.
-        """
+        Raises UndecodableRecord for a key whose columns nothing tells: its rows would have none."""
         if key is None:
             return None if definition is None else definition.key_columns
         known = self._recent.get(topic)

@@ -42,8 +42,7 @@ class PostgresRows:
     def in_calendar(self, row: Row | None, key: Sequence[str]) -> None:
         """Put NULL in the place of times beyond the calendar, if the configuration says so.
 
-        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time.
-        """
+        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time."""
         if row is None or not self._has_nulls:
             return
         for name, value in row.items():
@@ -73,8 +72,7 @@ class PostgresRows:
         """A key that is all zero, though other columns are told.
 
         So the connector sends it under REPLICA IDENTITY USING INDEX beside a primary key: PostgreSQL logs the
-        index's columns alone, and the connector fills the others with their defaults.
-        """
+        index's columns alone, and the connector fills the others with their defaults."""
         if not self.is_zero(row, key):
             return
         if all(self.is_filler(column, value) for column, value in row.items() if column not in key):
@@ -90,8 +88,7 @@ class PostgresRows:
     def _told(self, row: Row, key: tuple[str, ...]) -> Row:
         """The key of a row of which the log holds the key alone; else the row.
 
-        The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults.
-        """
+        The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults."""
         for column, value in row.items():
             if column in key or self.is_filler(column, value):
                 continue

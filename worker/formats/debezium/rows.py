@@ -2,8 +2,7 @@
 
 Each shape (the schema of a record, or the definition of its table) has one `RowShape`, which knows how every
 column is read. Once a shape was met often it gets a decoder of its own that reads a whole message in one
-pass; what that refuses is read column by column.
-"""
+pass; what that refuses is read column by column."""
 
 from __future__ import annotations
 
@@ -165,8 +164,7 @@ class RowShape:
         of the two has a placeholder.
 
         Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        column's type.
-        """
+        column's type."""
         if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)
         decoder = self.practice.decoder

@@ -1,7 +1,6 @@
 """Debezium's schema-change records: DDL on a topic of its own, with the tables as they are after it.
 
-https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic
-"""
+https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic"""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def ddl_position(source: SourceLogPosition) -> tuple[int, ...]:
 def table_of(change: SchemaChange) -> tuple[str, str] | None:
     """(database, table) that the statement belongs to; None for one that is about no table.
 
-    A rename belongs to the table that is there after it. CREATE INDEX and DROP INDEX name no table.
-    """
+    A rename belongs to the table that is there after it. CREATE INDEX and DROP INDEX name no table."""
     changes = change.table_changes or ()
     named = next((one for one in changes if one.table is not None), changes[0] if changes else None)
     found = None if named is None else _name(named.id)

@@ -87,8 +87,7 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
     """The change's place in its source's log; empty where the source does not say.
 
     MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,
-    LSN), for transactions come in the order of their commits. Raises nothing.
-    """
+    LSN), for transactions come in the order of their commits. Raises nothing."""
     if source.file is not None and source.pos is not None:
         number = _file_number(source.file)
         if number is not None:

@@ -37,8 +37,7 @@ def _read_latin1(data: bytes) -> str:
 def text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
     """How bytes of a character set are read; `binary` leaves them bytes.
 
-    Raises ValueError for a character set that is not known here.
-    """
+    Raises ValueError for a character set that is not known here."""
     name = charset.lower().replace("-", "").replace("_", "")
     if name == "binary":
         return bytes

@@ -1,7 +1,6 @@
 """Alibaba DTS change records: Avro in its binary encoding, one row or statement a record.
 
-What a record holds: `schema`.
-"""
+What a record holds: `schema`."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ def _read_header() -> Callable[[bytes], Any]:
 routing_key: Callable[[bytes], bytes] = _routing_key()
 """The bytes of `operation` and `objectName`, which say where a record belongs.
 
-Raises one of READ_ERRORS, but does not see everything that is wrong: `read_header` does.
-"""
+Raises one of READ_ERRORS, but does not see everything that is wrong: `read_header` does."""
 read_header: Callable[[bytes], Header] = _read_header()
 """The leading fields, each checked. Raises one of READ_ERRORS."""
 
@@ -56,8 +55,7 @@ def names_of(object_name: str) -> tuple[str, str]:
     """(database, table) of an `objectName`: `db.table`; of `db.schema.table`, schema and table; of `db`, the
     database and an empty table.
 
-    Raises ValueError for other forms.
-    """
+    Raises ValueError for other forms."""
     names = [name.replace(_DOT, ".") for name in object_name.split(".")]
     if len(names) > 3 or not all(names):
         raise ValueError(f"`objectName` is {object_name!r}: neither db, db.table nor db.schema.table")

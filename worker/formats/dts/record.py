@@ -1,8 +1,7 @@
 """A whole DTS record: its rows as typed values, or its statement.
 
 The columns' names and types come with every record, and nearly always they are those of the table's record
-before: then they are compared, not read.
-"""
+before: then they are compared, not read."""
 
 from __future__ import annotations
 

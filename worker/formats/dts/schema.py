@@ -1,8 +1,7 @@
 """The Avro schema of Alibaba DTS change records, in the order of the wire.
 
 As DTS publishes it: https://github.com/LioRoger/subscribe_example/blob/master/avro/Record.avsc. A Kafka value
-is one `Record` in Avro's binary encoding, with no schema id before it.
-"""
+is one `Record` in Avro's binary encoding, with no schema id before it."""
 
 from __future__ import annotations
 

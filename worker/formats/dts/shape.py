@@ -28,8 +28,7 @@ class Shape:
     ) -> None:
         """`read` and `fields`: the record's `fields`, read and as bytes. `key_tag`: its tag `pk_uk_info`.
 
-        Raises ValueError for a tag that is no JSON object of column names.
-        """
+        Raises ValueError for a tag that is no JSON object of column names."""
         known = column_types(source_type)
         self.fields = fields
         self.key_tag = key_tag

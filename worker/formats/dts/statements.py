@@ -28,8 +28,7 @@ _STATEMENT = re.compile(
 def table_of(sql: str, database: str) -> tuple[str, str] | None:
     """The (database, table) that the statement names first; None for a statement about no table.
 
-    `database`: where it ran. A name stands as it is written, without its quotes.
-    """
+    `database`: where it ran. A name stands as it is written, without its quotes."""
     found = _STATEMENT.match(sql)
     if found is None:
         return None

@@ -1,7 +1,6 @@
 """Maxwell's records: one row each, as JSON; DDL on a topic of its own.
 
-https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `schema/ddl/DDLMap.java`.
-"""
+https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `schema/ddl/DDLMap.java`."""
 
 from __future__ import annotations
 
@@ -167,8 +166,7 @@ class Maxwell:
 def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
     """The names in a Kafka key, in lower case; None where it does not say, as for a table without a key.
 
-    `{"database": .., "table": .., "pk.id": 1}`, or with kafka_key_format = array `[.., .., [{"id": 1}]]`.
-    """
+    `{"database": .., "table": .., "pk.id": 1}`, or with kafka_key_format = array `[.., .., [{"id": 1}]]`."""
     if not key:
         return None
     try:

@@ -3,8 +3,7 @@
 A record's values are read by the table's definition at its place in the log. Each definition, with the key
 columns that the records name, has one `RowShape`, whose reader decodes a whole record in one pass. What that
 reader refuses (a zero date, a column more or less) is read column by column; only what is refused there too
-is undecodable.
-"""
+is undecodable."""
 
 from __future__ import annotations
 

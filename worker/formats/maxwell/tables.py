@@ -1,8 +1,7 @@
 """Table definitions from Maxwell's DDL records.
 
 A record's `def` has the columns' types without the sizes of most (`decimal`, `binary`, `varchar`): those
-are taken from the statement, or from the table as it was before.
-"""
+are taken from the statement, or from the table as it was before."""
 
 from __future__ import annotations
 
@@ -113,8 +112,7 @@ def statement_for(database: str, table: str, after: MaxwellTable, sql: str) -> s
     """The statement of one `table-alter`, so that running each record's statement gives what was run.
 
     Maxwell writes RENAME TABLE with several tables as one record for each, all with the whole statement: each
-    gets its own part. A statement that moves a table gets the name of the database it moves from.
-    """
+    gets its own part. A statement that moves a table gets the name of the database it moves from."""
     if (database, table) == (after.database, after.table):
         return sql
     operations = _operations(sql, database)

@@ -1,8 +1,7 @@
 """Columns of Maxwell's rows, as a JSON decoder reads them and what is left to do after it.
 
 Maxwell writes numbers as JSON numbers with all their digits, sets as arrays, JSON as it is, bytes in base64,
-geometry as WKT, everything else as text: its `schema/columndef` package.
-"""
+geometry as WKT, everything else as text: its `schema/columndef` package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Geometries written as text (WKT), in the form that MySQL stores: SRID, then WKB.
 
-The grammar is that of OGC 06-103r4, in two dimensions: MySQL has no others.
-"""
+The grammar is that of OGC 06-103r4, in two dimensions: MySQL has no others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """JSON values as values of a column type that the configuration names.
 
 A text is read as in the other formats, a number by its digits; bytes are base64, sets are arrays, geometry
-is WKT.
-"""
+is WKT."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS, read_json
 from worker.formats.own_json.columns import said
-from worker.formats.own_json.keys import key_columns, key_of_tombstone, key_rule, with_key
 from worker.formats.own_json.paths import (
     ABSENT,
     InValue,
@@ -22,7 +21,15 @@ from worker.formats.own_json.paths import (
     read_source,
 )
 from worker.formats.own_json.routes import route_of
-from worker.formats.own_json.rows import Row, RowRule, raw_row
+from worker.formats.own_json.rows import (
+    Row,
+    RowRule,
+    key_columns,
+    key_of_tombstone,
+    key_rule,
+    raw_row,
+    with_key,
+)
 from worker.formats.own_json.times import reader_of
 from worker.formats.strangers import stranger
 from worker.formats.times import kafka_time

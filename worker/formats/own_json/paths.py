@@ -6,8 +6,7 @@ source.table    a member of a member; a backslash before a dot makes it part of 
 =shop           this text, for every record
 $topic          the topic's name; $topic.2 its part between the second dot and the third
 $key, $key.id   the record's key, which is JSON, or a member of it
-$header.name    a header
-"""
+$header.name    a header"""
 
 from __future__ import annotations
 

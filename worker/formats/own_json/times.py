@@ -19,8 +19,7 @@ _LIMIT = 10**23  # nanoseconds: far beyond the year 9999
 def reader_of(unit: str) -> Callable[[Any], int]:
     """How a time in s, ms, us, ns or iso8601 is read. Without a zone an ISO 8601 time is in UTC.
 
-    What it gives raises ValueError for what is no such time.
-    """
+    What it gives raises ValueError for what is no such time."""
     if unit == "iso8601":
         return _iso8601
     unit_ns = _NANOSECONDS[unit]

@@ -1,8 +1,7 @@
 """Asking the registry for a schema, by the REST API of Confluent or of Apicurio.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
-https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/registry-rest-api.htm
-"""
+https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/registry-rest-api.htm"""
 
 from __future__ import annotations
 

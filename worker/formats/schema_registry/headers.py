@@ -1,8 +1,7 @@
 """Debezium's records whose schemas are named in headers (`ids_in: header`).
 
 Each is read as one that names its schema before its bytes. A value alone does not say what it is then, so
-that `route` leaves every record to `explain`.
-"""
+that `route` leaves every record to `explain`."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/getting-started/assembly-configuring-kafka-client-serdes.html
 
 What a header says is put before the bytes, so that all else is the same for both; a mark tells which kind of
-id it is. A record's head is that mark with the id.
-"""
+id it is. A record's head is that mark with the id."""
 
 from __future__ import annotations
 

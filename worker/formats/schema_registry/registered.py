@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -19,28 +20,19 @@ MEMORY_OF_TEXT = 10
 """Bytes that a byte of a schema's text takes, made ready; a head stays as it is."""
 
 
+@dataclass(eq=False, slots=True)
 class RegisteredSchema:
     """Never changed; threads share it."""
 
-    __slots__ = ("envelope", "head", "number", "split", "weight")
-
-    def __init__(
-        self,
-        number: int,
-        head: Head,
-        split: Callable[[bytes], Split],
-        envelope: AvroEnvelope | None = None,
-        *,
-        weight: int,
-    ) -> None:
-        self.number = number
-        self.head = head
-        self.split = split
-        """A value with the schema, taken apart. Raises UndecodableRecord for one that is not of it."""
-        self.envelope = envelope
-        """Of rows in Avro."""
-        self.weight = weight
-        """Bytes; it takes about MEMORY_OF_TEXT times as much memory."""
+    number: int
+    head: Head
+    split: Callable[[bytes], Split]
+    """A value with the schema, taken apart. Raises UndecodableRecord for one that is not of it."""
+    envelope: AvroEnvelope | None = None
+    """Of rows in Avro."""
+    _: KW_ONLY
+    weight: int
+    """Bytes; it takes about MEMORY_OF_TEXT times as much memory."""
 
 
 def read(registered: Registered, prefix: bytes) -> RegisteredSchema:

@@ -10,6 +10,7 @@ import msgspec
 
 from handlers.spark.delta.commits.commit_notes import brought, read_note
 from handlers.spark.delta.commits.restored import Restore, check_restores, restore
+from handlers.spark.delta.log_files import Unknown
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
@@ -37,17 +38,12 @@ class _Action(msgspec.Struct, rename="camel"):
     commit_info: _CommitInfo | None = None
 
 
-class _Unknown(Exception):
-    """The files do not tell: Spark is to be asked."""
-
-
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
     """What the table at `path` holds of a log (`TableRef.app_id`); None: the newest commits' files do not
     tell, so that Spark is to be asked. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
-    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises.
-    """
+    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises."""
     is_empty = True
     restores: list[Restore] = []
     try:
@@ -59,7 +55,7 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
                     check_restores(path, version, restores)
                     held = brought(_note(commit), app_id)
                     return held if held is not None and held.first == action.txn.version else None
-    except _Unknown:
+    except Unknown:
         return None
     return Held() if is_empty and newest is None else None
 
@@ -67,14 +63,13 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
 def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
     """What one commit says of itself; None: it is not binlane's.
 
-    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises.
-    """
+    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises."""
     commit = _commit(files, f"{path}/_delta_log", version)
     if commit is None:
         raise LookupError(f"the file of commit {version} of {path} is gone")
     try:
         return _note(commit)
-    except _Unknown as error:
+    except Unknown as error:
         raise LookupError(f"the file of commit {version} of {path} cannot be read") from error
 
 
@@ -87,7 +82,7 @@ def notes_in_files(files: Files, path: str, most: int, newest: int | None = None
             for action in _actions(commit, b'"commitInfo"'):
                 if action.commit_info is not None and action.commit_info.user_metadata is not None:
                     notes.append(action.commit_info.user_metadata)
-    except _Unknown:
+    except Unknown:
         return None
     return notes
 
@@ -110,14 +105,14 @@ def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
     except FileNotFoundError:
         checkpoint = 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Unknown from error
+        raise Unknown from error
     since: list[bytes] = []
     while (commit := _commit(files, folder, checkpoint + len(since))) is not None:
         since.append(commit)
         if len(since) > _MOST:
-            raise _Unknown
+            raise Unknown
     if not since and files.exists(folder):
-        raise _Unknown
+        raise Unknown
     return [(checkpoint + at, each) for at, each in enumerate(since)]
 
 
@@ -154,4 +149,4 @@ def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
             try:
                 yield msgspec.json.decode(line, type=_Action)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise _Unknown from error
+                raise Unknown from error

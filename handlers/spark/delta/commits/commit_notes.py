@@ -60,8 +60,7 @@ def read_note(user_metadata: str | None) -> dict[str, Any] | None:
 def brought(note: Mapping[str, Any] | None, app_id: str) -> Held | None:
     """The segments of this log (`TableRef.app_id`) that a commit has brought; None: it has brought none.
 
-    A release that told only the last one gave that to Delta as the transaction's version, too.
-    """
+    A release that told only the last one gave that to Delta as the transaction's version, too."""
     if note is None or note.get("log") != app_id or not note.get("segment"):
         return None
     return Held(int(note.get("first") or note["segment"]), int(note["segment"]))

@@ -61,8 +61,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
 
     `after`: the segment up to which the table is known to hold its log. Raises MergeConflict when the table
     holds the first segment already, or another writer was faster; LostCommit when it holds less than it is
-    known to; UnknownSegments.
-    """
+    known to; UnknownSegments."""
     earlier = _committed.copy()  # before the look: others of this process may commit after it
     held, version, whose = _look(session, ref)
     known = max(after, 0 if whose is None else earlier.get(whose, 0))
@@ -107,8 +106,7 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
     """See to it that the log goes on where its table ends, so that nothing between is lost.
 
     `held`: what the table holds, looked at before the log was loaded; `told`: what is written down of it,
-    looked at before that. Raises BrokenLog, LostCommit, and what the store raises.
-    """
+    looked at before that. Raises BrokenLog, LostCommit, and what the store raises."""
     if held.last > log.last:
         end = f"ends with {log.last}" if log.last else "is empty"
         raise BrokenLog(
@@ -162,7 +160,6 @@ def _set(session: SparkSession, confs: Mapping[str, str | None]) -> None:
 def is_conflict(error: Exception) -> bool:
     """Whether Delta did not make a commit because of what another writer had committed meanwhile.
 
-    https://docs.delta.io/concurrency-control/
-    """
+    https://docs.delta.io/concurrency-control/"""
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return bool(_CONFLICT.search(condition or str(error)[:2000]))

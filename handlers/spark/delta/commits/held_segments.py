@@ -60,8 +60,7 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
     to where it went. Where only SQL is to be had (or `is_classic` is False) both are read from the notes, and
     from Delta's checkpoints when these commits are so old that Delta has removed them; up to where is told by
     the log then. Raises UnknownSegments when it does not tell, LostCommit where a RESTORE took the newest
-    segments back, and what Spark raises.
-    """
+    segments back, and what Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
         return held_in_snapshot(session, ref, snapshot)
@@ -116,8 +115,7 @@ def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
     """Where the newest commit of segments began of a table in whose history there is none: what Delta's
     checkpoints say of removed commits; 0: there never was one.
 
-    History goes back to a checkpoint, so what is in neither was never committed.
-    """
+    History goes back to a checkpoint, so what is in neither was never committed."""
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}")
     if history.agg({"version": "min"}).collect()[0][0] == 0:
         return 0  # nothing was removed

@@ -43,8 +43,7 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
     """See to it that the table still has the rows of version `merged`, which brought its newest segments.
 
     `restores`: those after it, the newest first. Delta's transaction identifiers outlive them: by these
-    the table holds what is gone. Raises LostCommit.
-    """
+    the table holds what is gone. Raises LostCommit."""
     seen = None  # of the versions before a RESTORE those up to the one that it brought back count
     for each in restores:
         if seen is not None and each.version > seen:

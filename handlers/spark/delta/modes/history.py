@@ -35,8 +35,7 @@ class History:
       logged with the time of its beginning) counts as of that last change's time: versions of a row never
       overlap, though one may be empty.
     - A column that an update does not carry has the value of the version before.
-    - A delete of a row that is not there changes nothing.
-    """
+    - A delete of a row that is not there changes nothing."""
 
     options: SparkOptions
 
@@ -55,8 +54,7 @@ class History:
     def _versions(self, ref: TableRef | None, shape: Shape, *, partial: bool) -> str:
         """One row for each version that is opened, and (with the number 0) each that the table has and that
         ends. The table's last version of each key takes part as if it were a change before all others: of
-        what it is now if it is current, else its delete.
-        """
+        what it is now if it is current, else its delete."""
         added = self._added
         op, absent = added("op"), added("absent")
         names = listed(shape.schema.names)

@@ -29,8 +29,7 @@ class KeylessReplica:
 
     Two rows are the same when all columns of the source are equal: null equals null, NaN equals NaN, 0.0
     equals -0.0. A deleted row takes one of its equals away, whether it was there or was inserted before it in
-    the same segments; where there is none, that is logged and passed over.
-    """
+    the same segments; where there is none, that is logged and passed over."""
 
     options: SparkOptions
 
@@ -59,8 +58,7 @@ class KeylessReplica:
         """Rows to `add`; and of rows that there will be fewer of, one to `take` them all away: as many as
         stay are put `back`, for MERGE cannot tell equal rows apart.
 
-        `own`: the source's columns; `columns`: the table's.
-        """
+        `own`: the source's columns; `columns`: the table's."""
         there = {name.casefold() for name in own}
         row_of = ", ".join(
             f"n.{quoted(name)}" if name.casefold() in there else f"NULL AS {quoted(name)}" for name in columns
@@ -84,8 +82,7 @@ class KeylessReplica:
         """The changes, each with how many more (or fewer) of its equals there will be.
 
         The sum of the steps walks up with inserts and down with deletes. Where it would go below zero, there
-        is nothing to be deleted: so it ends higher than its steps come to, by as much as was missing.
-        """
+        is nothing to be deleted: so it ends higher than its steps come to, by as much as was missing."""
         op, row = (quoted(self.options.prefix + name) for name in ("op", "row"))
         group = f"PARTITION BY {listed(own)}"
         order = f"ORDER BY {NUMBER}, {row}"

@@ -20,8 +20,7 @@ class DDLLock:
 
     Taken after a table's `taking`, and before its `merging` and a slot of Spark. A statement that is followed
     settles other tables, and so takes their `taking`, of which one may wait here with a statement of its own:
-    therefore statements never wait for each other.
-    """
+    therefore statements never wait for each other."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards the two below

@@ -39,8 +39,7 @@ class Following:
         """Follow a statement of the log; all before it is merged. Another worker may follow it, too:
         `look_again` (see Target) raises MergeConflict when it has.
 
-        Raises LogFailure, MergeConflict, and what Spark raises.
-        """
+        Raises LogFailure, MergeConflict, and what Spark raises."""
         fence = (
             f"{self._ref.app_id}#{statement.topics[0]}-{statement.partition}-{statement.offset}-"
             f"{statement.index}"
@@ -80,8 +79,7 @@ class Following:
         """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
         topic's names in notes of what is done (`Marks.names`); the others: see handlers.spark.ddl.target.
 
-        Raises Rejected, and what Spark raises.
-        """
+        Raises Rejected, and what Spark raises."""
         world = self._world
         with world.session() as session:  # without a slot: to settle another table takes one
             return follow(

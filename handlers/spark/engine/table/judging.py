@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField
 
 from handlers.api import Rejected
 from handlers.options.templates import place_of
-from handlers.spark.delta.refused_rows import as_in_table, first_refused, kept_rows, whole_rows
-from handlers.spark.delta.state import look
+from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.state import TableState, look
+from handlers.spark.delta.statements import equal, literal
 from handlers.spark.engine.table.world import World
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
+from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
 
@@ -68,3 +75,91 @@ class Judging:
                 f"is no {mode}: give it one, or {advice}",
                 at=piece.start,
             )
+
+
+_PLACE = "_binlane_place"
+_JUDGED = "binlane_judged"
+_DATA = "22"
+"""Begins Spark's SQLSTATEs of errors that a value makes."""
+
+
+def kept_rows(session: SparkSession, rows: pa.Table, prefix: str) -> DataFrame:
+    """The rows of a segment that the table is to have, with the place of each."""
+    numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    frame = session.createDataFrame(numbered, spark_schema(numbered.schema))
+    op = prefix + "op"
+    if op in rows.column_names:
+        frame = frame.where(f"{quoted(op)} NOT IN ('delete', 'ddl', 'truncate')")
+    return frame
+
+
+def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
+    """Without those that do not carry all their columns."""
+    absent = prefix + "absent"
+    return frame.where(f"{quoted(absent)} IS NULL") if absent in frame.columns else frame
+
+
+def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape, prefix: str) -> DataFrame:
+    """The rows of a replica with what the table has of them, or gives them, in the columns that they do not
+    carry; all that came before them is in the table. Columns that it numbers itself are left out."""
+    told = {name.lower(): name for name in shape.schema.names}
+    absent = f"s.{quoted(prefix + 'absent')}"
+    is_kept = bool(shape.key)
+    columns, generated = [f"s.{_PLACE}"], {}
+    for field in table.columns.fields:
+        metadata, name = field.metadata or {}, told.get(field.name.lower())
+        there, here = f"t.{quoted(field.name)}", f"s.{quoted(name or '')}"
+        if name in shape.key:
+            columns.append(f"{here} AS {quoted(field.name)}")
+        elif name is not None and is_kept:
+            value = f"CASE WHEN array_contains({absent}, {literal(name)}) THEN {there} ELSE {here} END"
+            columns.append(f"{value} AS {quoted(field.name)}")
+        elif name is not None:
+            columns.append(f"{here} AS {quoted(field.name)}")
+        elif (how := metadata.get("delta.generationExpression")) is not None:
+            generated[field.name] = how
+        elif not any(key.startswith("delta.identity.") for key in metadata):
+            new = _default(field)
+            value = f"IF(t.{quoted(shape.key[0])} IS NULL, {new}, {there})" if is_kept else new
+            columns.append(f"{value} AS {quoted(field.name)}")
+    frame.createOrReplaceTempView(_JUDGED)
+    join = f" LEFT JOIN {ref.sql} AS t ON {equal(shape.key, 's', 't')}" if is_kept else ""
+    whole = frame.sparkSession.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
+    return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
+
+
+def _default(field: StructField) -> str:
+    value = (field.metadata or {}).get("CURRENT_DEFAULT", "NULL")
+    return f"CAST({value} AS {field.dataType.simpleString()})"
+
+
+def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:
+    """The place of the first row (of so many) that does not meet one of the conditions, and which; None: all
+    do.
+
+    Delta asks it to be true, and not null. Passed over: a condition that speaks of a column that no row has.
+    Raises what Spark raises."""
+    refused = [
+        (place, what)
+        for what, condition in conditions.items()
+        if (place := _first(frame, condition, range(rows))) is not None
+    ]
+    return min(refused, default=None)
+
+
+def _first(frame: DataFrame, condition: str, places: range) -> int | None:
+    within = f"{_PLACE} BETWEEN {places.start} AND {places.stop - 1}"
+    try:
+        refused = frame.where(within).where(f"NOT coalesce({condition}, false)")
+        found: int | None = refused.agg({_PLACE: "min"}).collect()[0][0]
+    except AnalysisException:
+        return None
+    except PySparkException as error:
+        if not (error.getSqlState() or "").startswith(_DATA):
+            raise
+        if len(places) == 1:
+            return places.start  # it cannot be told of this value, nor will it when the row is merged
+        half = len(places) // 2
+        first = _first(frame, condition, places[:half])
+        return _first(frame, condition, places[half:]) if first is None else first
+    return found

@@ -175,7 +175,7 @@ class LogEnd:
         self, statement: Statement, rows: pa.Table, marks: Marks, before: Shape, *, partial: bool = False
     ) -> int:
         segment = self._append(rows, marks, before, statement=statement, partial=partial)
-        self.shape = self._shape_after(segment)
+        self.shape = self._work.shape_of_log(*segment.after)
         self._put_here[segment.number] = before, self.shape
         self._unmerged.add(segment, self.shape)
         self._offer()
@@ -279,7 +279,7 @@ class LogEnd:
             self._merges.holds(held, told=told.held)
         if self.shape is not None and self._work.merges:
             waiting = [
-                (each, self._shape_after(each))
+                (each, self._work.shape_of_log(*each.after))
                 for each in self._log.after(held.last)
                 if each.statement is None or each.rows or each.number > told.followed
             ]
@@ -290,7 +290,3 @@ class LogEnd:
         self.is_loaded = True
         if self._work.merges and self.tail.with_waiting(self._unmerged.waiting()).rows:
             self._offer()
-
-    def _shape_after(self, segment: Segment) -> Shape:
-        """Of its rows, or of those behind its statement."""
-        return self._work.shape_of_log(*segment.after)

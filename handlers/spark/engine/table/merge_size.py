@@ -22,8 +22,7 @@ class MergeSize:
     A driver that runs out of memory takes the worker with it, and the next one would begin the same merge. So
     each large merge is written down before it begins, as the name of an empty file in the log's folder
     `_merging`: one that is still there was not finished, and half of it is tried then. When nothing is left
-    to merge, all of that is forgotten.
-    """
+    to merge, all of that is forgotten."""
 
     def __init__(self, files: Files, log_folder: str, most: int, *, table: str) -> None:
         """`most`: bytes, where nothing has failed."""

@@ -3,8 +3,7 @@
 Locks are taken in this order: `taking` of the sink (its log grows by one batch at a time), the DDL lock
 (statements, or OPTIMIZE and VACUUM), `merging` (one commit of a table at a time), a slot of Spark. Each
 thread that writes has a Spark session of its own, since a commit's note and transaction are a session's
-configuration.
-"""
+configuration."""
 
 from __future__ import annotations
 
@@ -216,8 +215,7 @@ class Merges:
         """Drop what other workers have merged meanwhile; whether there is reason to try again.
 
         A worker that has lost its partition still knows what it put. Whoever has the partition now merges
-        that, and then removes the files.
-        """
+        that, and then removes the files."""
         if isinstance(error, MergeConflict):
             held = self._work.held()
             self.holds(held)
@@ -270,8 +268,7 @@ class Merges:
 
         `now`: monotonic seconds. A query resolves the table first and lists the segments then, so one that is
         about to list them may still need those that were merged since; and one that listed them reads them
-        for a while.
-        """
+        for a while."""
         keep = self._work.options.merge.keep
         before = self.unmerged.retired
         self._tell()

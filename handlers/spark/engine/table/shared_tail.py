@@ -31,8 +31,7 @@ class SharedTail:
 
     The last segment names the stream of packs in which its log may go on; only the worker that puts this
     stream adds to it, and nobody puts the next segment but that worker, or one that has ended the stream
-    before. The next segment holds all that the pieces do: with it they are out of date.
-    """
+    before. The next segment holds all that the pieces do: with it they are out of date."""
 
     def __init__(self, log: SegmentLog, packs: Packs, mode: str) -> None:
         self._log = log

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
 from handlers.options.templates import place_of
 from handlers.progress.topic_ids import MadeAnew
-from handlers.spark.engine.handed import Handed
+from handlers.spark.engine.packs import Handed
 from handlers.spark.engine.table.failures import LogFailure
 from handlers.spark.engine.table.log_end import Entry, LogEnd
 from handlers.spark.engine.table.merges import Merges
-from handlers.spark.engine.table.upkeep_times import UpkeepTimes
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.log.marks import Marks
@@ -47,10 +46,11 @@ class TableSink:
         forget: Callable[[str, str], None],
     ) -> None:
         """`sign` writes down whose log it is; `offer` is told when something waits; `look_after`, when it is
-        read in, or something was merged; `forget`, which tables (database, table) DDL has changed.
-        """
+        read in, or something was merged; `forget`, which tables (database, table) DDL has changed."""
         self.database = database
         self.table = table
+        self.log_folder = work.ref.log_folder
+        self.upkeep_times = work.upkeep_times
         self._work = work
         self._log = log
         self._forget = forget
@@ -64,14 +64,6 @@ class TableSink:
     @property
     def name(self) -> str:
         return f"{self.database}.{self.table}"
-
-    @property
-    def log_folder(self) -> str:
-        return self._work.ref.log_folder
-
-    @property
-    def upkeep_times(self) -> UpkeepTimes:
-        return self._work.upkeep_times
 
     @property
     def waiting(self) -> Waiting:
@@ -104,8 +96,7 @@ class TableSink:
         """Put what the log does not hold of the batch; returns when that is durable.
 
         Raises AskAgain where it is in a pack that is not put yet; Rejected, PartialFailure, StopWorker, and
-        what Spark or the file system raises.
-        """
+        what Spark or the file system raises."""
         if not self._handed.is_durable(batch):
             self._until_put(lambda: self._take(batch))
             if (ticket := self._end.tail.ticket) is not None:
@@ -123,7 +114,7 @@ class TableSink:
                     return
         raise self._to_wait(
             LogFailure(
-                f"{self.name}: another worker keeps writing {self._work.ref.log_folder}; do two workers have "
+                f"{self.name}: another worker keeps writing {self.log_folder}; do two workers have "
                 f"the same handler and table?"
             )
         )
@@ -186,18 +177,10 @@ class TableSink:
             self._end.tail.let_go()
             self.merges.let_go()
 
-    def ended(self) -> None:
-        """Wait for a commit that runs."""
-        self.merges.ended()
-
     @property
     def partitions(self) -> Collection[tuple[str, int]]:
         """Whose records the table holds, as far as this worker knows."""
         return self._end.tail.marks.known.keys()
-
-    def leaves(self) -> None:
-        """DDL is about to drop the table, or to rename it, or another one to its name."""
-        self.merges.leaves()
 
     def forget(self) -> None:
         """DDL of another table changed this one's: look anew before the next rows."""
@@ -282,8 +265,7 @@ class TableSink:
 
         When the table gets another name, or is dropped, its log stays: what is in it would be brought into
         the next table of this name. That segment is put each time: when others have put rows that are not
-        known here, it meets SegmentTaken before anything is done to the table.
-        """
+        known here, it meets SegmentTaken before anything is done to the table."""
         self._until_put(self._end.settle)
 
     # ---- merging

@@ -1,8 +1,7 @@
 """One pack as a file: pieces, each the rows of one table as an Arrow stream, and behind them an index.
 
 A piece says which log it continues, behind which segment, and as the how many-th: so it is known to be out
-of date when the log has got its next segment, and known to be missed when a later one is there.
-"""
+of date when the log has got its next segment, and known to be missed when a later one is there."""
 
 from __future__ import annotations
 

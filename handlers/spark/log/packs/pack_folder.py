@@ -6,16 +6,15 @@ _removed/00000000000000000005   an empty file: numbers up to this one may have b
 A number is put only if it is not there. So whoever puts an end at the number behind the last has stopped the
 worker that puts the packs, be it slow, frozen, or cut off: its next put finds the number taken. That holds
 only if the number was never used before, for packs are removed when nobody needs them any more; hence the
-names in `_removed`, written before a pack goes, which whoever puts looks at after its put.
-"""
+names in `_removed`, written before a pack goes, which whoever puts looks at after its put."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 
+from handlers.spark.log.segment_folder import UsedUp
 from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
-from handlers.spark.log.used_up import UsedUp
 
 SHARED = "_shared"
 """The folder of all streams, in the folder of all logs."""

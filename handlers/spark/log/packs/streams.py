@@ -58,8 +58,7 @@ class Streams:
         """End the stream, if nobody has, and tell what it holds behind the last segment of a log.
 
         Whoever puts this stream can put no more: what is told here stays all there is behind that segment.
-        Raises BrokenLog, and what the store raises.
-        """
+        Raises BrokenLog, and what the store raises."""
         with self._lock:
             if stream not in self._ended:
                 self._end(stream)

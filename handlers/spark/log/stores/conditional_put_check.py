@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from handlers.spark.log.stores.interface import AlreadyThere, FilesError, temporary_name
 
@@ -23,28 +24,22 @@ class StoreOverwrites(FilesError):
         )
 
 
+@dataclass(eq=False)
 class Proof:
-    """Of one store, before anything is put there; any thread."""
+    """Of one store, before anything is put there; any thread. `put`, `read` and `delete` are those of its
+    `Files`, without a proof of their own."""
 
-    def __init__(
-        self,
-        put: Callable[[str, bytes], None],
-        read: Callable[[str], bytes],
-        delete: Callable[[str], None],
-    ) -> None:
-        """As `Files` has them, without a proof of their own."""
-        self._put = put
-        self._read = read
-        self._delete = delete
-        self._lock = threading.Lock()
-        self._is_proven = False
+    put: Callable[[str, bytes], None]
+    read: Callable[[str], bytes]
+    delete: Callable[[str], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _is_proven: bool = field(default=False, init=False)
 
     def once(self, folder: str) -> None:
         """Put a hidden file in the folder twice; nothing once that was refused.
 
         Raises StoreOverwrites, FilesError for a store that takes no first put, and what the store raises:
-        then it is tried again the next time.
-        """
+        then it is tried again the next time."""
         if self._is_proven:
             return
         with self._lock:
@@ -58,9 +53,9 @@ class Proof:
         for _ in range(_NAMES):
             path = f"{folder}/{temporary_name()}"
             try:
-                self._put(path, b"first")
+                self.put(path, b"first")
             except AlreadyThere:
-                self._delete(path)
+                self.delete(path)
             else:
                 return path
         raise FilesError(
@@ -72,12 +67,12 @@ class Proof:
         path = self._put_first(folder)
         try:
             try:
-                self._put(path, b"second")
+                self.put(path, b"second")
             except AlreadyThere:
-                is_kept = self._read(path) == b"first"
+                is_kept = self.read(path) == b"first"
             else:
                 is_kept = False
         finally:
-            self._delete(path)
+            self.delete(path)
         if not is_kept:
             raise StoreOverwrites(folder)

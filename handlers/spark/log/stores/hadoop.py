@@ -48,8 +48,7 @@ class HadoopFiles:
     Put-if-absent, by store: where the store can (S3A of Hadoop 3.4.2 and later tells so), a conditional
     create; in Google Cloud Storage a create that does not overwrite, which is atomic there; anywhere else a
     temporary file and a rename that does not overwrite, atomic in HDFS and Azure, as Delta's log stores do.
-    (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)
-    """
+    (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)"""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
         """`uri`: any place in the file system. Raises FilesError when it cannot be reached."""

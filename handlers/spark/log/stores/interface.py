@@ -47,8 +47,7 @@ class Files(Protocol):
     """A store. Paths are given whole, as Spark takes them: URIs, or plain paths.
 
     Safe to use from several threads. Besides what is told below, each method raises FilesError when the store
-    refuses, and the store's own error when its connection is gone.
-    """
+    refuses, and the store's own error when its connection is gone."""
 
     def prove(self, folder: str) -> None:
         """See to it, once, that the store refuses a put of what is there; else before the first put. Raises
@@ -69,8 +68,7 @@ class Files(Protocol):
 
         Nobody ever sees it half written, and when this returns, it outlives a loss of power. Of several that
         put the same path at once, one does; for the others, and when it was there before, this raises
-        AlreadyThere.
-        """
+        AlreadyThere."""
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no fault."""

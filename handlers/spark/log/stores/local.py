@@ -36,8 +36,7 @@ class LocalFiles:
     """Paths are plain, or URIs of scheme `file`.
 
     A put writes a temporary file beside the target, makes it durable and links it to its name: link(2) fails
-    when the name is taken, atomically, on NFS too.
-    """
+    when the name is taken, atomically, on NFS too."""
 
     def prove(self, folder: str) -> None:
         """link(2) refuses a name that is taken, or is not there at all."""

@@ -46,8 +46,7 @@ class ObjectFiles:
     (https://developmentseed.org/obstore/latest/authentication/).
 
     A put is one request on condition that nothing is there: the store lets one of several win, and a file
-    appears whole. There are no folders, only names that begin alike: one that holds nothing is not there.
-    """
+    appears whole. There are no folders, only names that begin alike: one that holds nothing is not there."""
 
     def __init__(self, uri: str) -> None:
         """`uri`: any place in the store. Raises FilesError for one that is unknown or incomplete."""

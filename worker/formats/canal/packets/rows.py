@@ -1,8 +1,7 @@
 """The changes of packets: rows as lists of columns, each with its name, type and text.
 
 The types come with every column, and nearly always they are those of the entry before. So each shape (names,
-types, key) is looked up once an entry, and each of its rows is read with what is known of it.
-"""
+types, key) is looked up once an entry, and each of its rows is read with what is known of it."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ def type_of_field(field: Field, *, is_mysql: bool) -> str | None:
     """The type text of a column as far as its schema tells it; None where it tells none (arrays, intervals).
 
     With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type; without,
-    the narrowest type that holds all values of the Connect type.
-    """
+    the narrowest type that holds all values of the Connect type."""
     labels = _labels(field)
     own = field.parameter(f"{SOURCE}type") if is_mysql else None
     if own is not None:

@@ -2,8 +2,7 @@
 
 The schema says in which form a value travels, the MySQL type what it means: a DECIMAL may come as bytes, as
 text or as a double, a BIGINT UNSIGNED as a negative number. Without schemas the form is that of the
-connector's default settings; of decimals and bytes as text, the configuration or the value tells it.
-"""
+connector's default settings; of decimals and bytes as text, the configuration or the value tells it."""
 
 from __future__ import annotations
 

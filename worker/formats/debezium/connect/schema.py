@@ -44,8 +44,7 @@ class Head:
     """The bytes of a value up to its payload. Compared by identity.
 
     A value that begins with the same bytes, and ends with a brace, has the same schema, and its payload is
-    what stands between.
-    """
+    what stands between."""
 
     __slots__ = ("bytes", "closes", "schema", "size")
 
@@ -86,8 +85,7 @@ _read_field = msgspec.json.Decoder(Field | None).decode
 class Envelopes:
     """Takes values apart, and remembers the heads that it met lately.
 
-    Threads share it without a lock: the remembered heads are one tuple that is replaced as a whole.
-    """
+    Threads share it without a lock: the remembered heads are one tuple that is replaced as a whole."""
 
     def __init__(self) -> None:
         self._recent: tuple[Head, ...] = ()

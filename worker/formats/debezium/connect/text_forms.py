@@ -1,7 +1,6 @@
 """Bytes and decimals that come as text, without a schema that says in which form.
 
-What the value alone tells is followed; where it could be read in two ways, the configuration has to say.
-"""
+What the value alone tells is followed; where it could be read in two ways, the configuration has to say."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def bytes_from_text(
 ) -> Callable[[str], bytes]:
     """Of `binary.handling.mode` bytes, base64 (both alike), base64-url-safe or hex; None: as the value tells.
 
-    `size`: how many bytes a value has at most; `is_padded`: and at least. Raises ValueError.
-    """
+    `size`: how many bytes a value has at most; `is_padded`: and at least. Raises ValueError."""
     if binary == "hex":
         return bytes.fromhex
     if binary is not None:
@@ -57,8 +55,7 @@ def any_decimal(
 ) -> Reader:
     """Of decimal(precision, scale), by `decimal.handling.mode`; None: as the value tells.
 
-    Numbers are taken in every mode: `decimal.format=NUMERIC`. `from_text` reads digits.
-    """
+    Numbers are taken in every mode: `decimal.format=NUMERIC`. `from_text` reads digits."""
     from_bytes = scaled(scale)
 
     def from_json(value: Any) -> Decimal:

@@ -1,8 +1,7 @@
 """Values of Kafka Connect's JSON as Python values, by the column's schema.
 
 Debezium's own types are described at https://debezium.io/documentation/reference/stable/connectors/mysql.html
-(data type mappings) and on the page of the PostgreSQL connector. docs/formats.md has the table.
-"""
+(data type mappings) and on the page of the PostgreSQL connector. docs/formats.md has the table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Types that only PostgreSQL has, as far as a column's schema or the configuration tells them.
 
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
-"""
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """PostgreSQL's column types: the form in which Debezium's default settings send them, their names here.
 
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types
-"""
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
 
 from __future__ import annotations
 

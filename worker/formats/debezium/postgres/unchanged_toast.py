@@ -1,7 +1,6 @@
 """Values of PostgreSQL that the log does not hold: large ones (TOAST), where an update did not change them.
 
-The connector sends placeholders instead: io.debezium.connector.postgresql.UnchangedToastedPlaceholder.
-"""
+The connector sends placeholders instead: io.debezium.connector.postgresql.UnchangedToastedPlaceholder."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 
 What it is made of are numbers and names of its own; what the schema names stands in it as the texts that
 `repr` makes, and nowhere else. Where bytes end too soon they give an IndexError, a struct.error or a place
-behind their end: who runs it has to hold that against their length.
-"""
+behind their end: who runs it has to hold that against their length."""
 
 from __future__ import annotations
 

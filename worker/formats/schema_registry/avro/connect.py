@@ -1,8 +1,7 @@
 """What an Avro schema is to Kafka Connect: the schema that its JsonConverter would write.
 
 https://github.com/confluentinc/schema-registry/blob/master/avro-data/src/main/java/io/confluent/connect/avro/AvroData.java
-(Apicurio's converter is a copy of it.)
-"""
+(Apicurio's converter is a copy of it.)"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Avro schemas: https://avro.apache.org/docs/1.12.0/specification/
 
 Of a writer's schema that is all that reading needs: each record is read by the one that it was written with,
-so that a table's columns come and go as the records say.
-"""
+so that a table's columns come and go as the records say."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
 """Values of any Avro schema as the plain values that Kafka Connect's JSON has for them.
 
 A reader takes the bytes and a place in them, and gives the value and the place behind it. All raise one of
-READ_ERRORS for bytes that are not of the schema.
-"""
+READ_ERRORS for bytes that are not of the schema."""
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from handlers.change_json import json_float
 from worker.formats.schema_registry.avro.schema import AvroSchema
 from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
 
@@ -71,18 +70,11 @@ def _boolean(value: bytes, at: int) -> tuple[bool, int]:
 
 
 def _read_float(value: bytes, at: int) -> tuple[float | str, int]:
-    return _number(_float(value, at)[0]), at + 4
+    return json_float(_float(value, at)[0]), at + 4
 
 
 def _read_double(value: bytes, at: int) -> tuple[float | str, int]:
-    return _number(_double(value, at)[0]), at + 8
-
-
-def _number(value: float) -> float | str:
-    """JSON has no other numbers than finite ones: Connect writes them as text."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return json_float(_double(value, at)[0]), at + 8
 
 
 def _bytes(value: bytes, at: int) -> tuple[bytes, int]:

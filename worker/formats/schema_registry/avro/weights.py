@@ -1,8 +1,7 @@
 """How much memory values of an Avro schema take, and how much those of one record may.
 
 A value may be of no bytes at all, and an array says how many there are: what a record's bytes become has no
-bound but this one.
-"""
+bound but this one."""
 
 from __future__ import annotations
 

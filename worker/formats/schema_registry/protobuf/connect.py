@@ -4,8 +4,7 @@ values are read for that.
 https://github.com/confluentinc/schema-registry/blob/master/protobuf-converter/src/main/java/io/confluent/connect/protobuf/ProtobufData.java
 
 The converter keeps what messages are, and forgets what numbers and texts mean. It writes NULL as nothing, as
-Protobuf does with 0 and "" where a field has no presence (`optional.for.nullables`).
-"""
+Protobuf does with 0 and "" where a field has no presence (`optional.for.nullables`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A schema of Protobuf as a registry gives it with `?format=serialized`: descriptors, so that nobody has to
 read its language.
 
-https://docs.confluent.io/platform/current/schema-registry/develop/api.html#get--schemas-ids-int-%20id
-"""
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html#get--schemas-ids-int-%20id"""
 
 from __future__ import annotations
 

@@ -7,12 +7,13 @@ https://github.com/confluentinc/schema-registry/blob/master/protobuf-converter/s
 from __future__ import annotations
 
 import base64
-import math
 from calendar import isleap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from handlers.change_json import json_float
 
 Told = Mapping[str, Any]
 """A schema of Connect's, as its JSON has it."""
@@ -50,7 +51,7 @@ def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
         return {"type": "bytes"}, _base64
     kind = _KINDS[field.cpp_type]
     if kind in ("float", "double"):
-        return {"type": kind}, _number
+        return {"type": kind}, json_float
     if kind == "string":
         return {"type": kind}, _text
     return {"type": kind}, _signed if field.cpp_type == _TYPE.CPPTYPE_UINT64 else _as_it_is
@@ -102,13 +103,6 @@ def _signed(value: int) -> int:
     if value > _MOST:
         raise ValueError(f"{value} is beyond 63 bits")
     return value
-
-
-def _number(value: float) -> Any:
-    """As Connect's JSON has it."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _decimal(value: Any) -> Any:

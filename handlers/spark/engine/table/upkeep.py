@@ -1,13 +1,52 @@
-"""Few and large files, and none that no version needs any more."""
+"""Few and large files, none that no version needs any more, and when that was last seen to."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
 from handlers.spark.delta.commits.exactly_once import is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
+from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.table_ref import TableRef
+
+_FOLDER = "_upkeep"
+_NAME = re.compile(r"([a-z]+)-(\d{12})")
+
+
+class UpkeepTimes:
+    """Of one table: names of empty files in the folder `_upkeep` of its log, such as `vacuum-001790000000`.
+
+    A time is in a name, as what is put is never written over, and the newest counts: so there is no moment
+    without one. Times are seconds since 1970 in UTC, by the clock of the worker that did it."""
+
+    def __init__(self, files: Files, log_folder: str) -> None:
+        self._files = files
+        self._folder = f"{log_folder}/{_FOLDER}"
+
+    def last(self, what: str) -> float | None:
+        """When `what` was last done; None: nobody knows. Raises what the store raises."""
+        return max((float(name[-12:]) for name in self._names(what)), default=None)
+
+    def remember(self, what: str, moment: float) -> None:
+        """`what` (small letters) is done now. Raises what the store raises."""
+        now = f"{what}-{int(moment):012d}"
+        before = [name for name in self._names(what) if name != now]
+        with suppress(AlreadyThere):
+            self._files.put(f"{self._folder}/{now}", b"")
+        for name in before:
+            self._files.delete(f"{self._folder}/{name}")
+
+    def _names(self, what: str) -> Iterator[str]:
+        for entry in self._files.list(self._folder):
+            name = _NAME.fullmatch(entry.name)
+            if name is not None and name[1] == what:
+                yield entry.name
+
 
 _LARGE = 128 * 2**20
 """Bytes: OPTIMIZE has nothing to gain where files are so large on average."""
@@ -19,8 +58,7 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
     """Rewrite small files as larger ones, where the table has `min_files` or more; whether that was done.
 
     Not when another writer changed the same files meanwhile: then there is another time. Raises what Spark
-    raises.
-    """
+    raises."""
     if not exists(session, ref):
         return False
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
@@ -41,8 +79,7 @@ def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
     """Remove files that no version of the last `retention` seconds needs. Raises what Spark raises.
 
     Delta warns of less than 168 hours: a query, or a commit, that takes longer than that may miss its files.
-    Who sets less has decided so.
-    """
+    Who sets less has decided so."""
     if exists(session, ref):
         with settings(session, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()
