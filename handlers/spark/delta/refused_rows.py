@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField
 
 from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.modes.pruning import key_range
 from handlers.spark.delta.state import TableState
 from handlers.spark.delta.statements import equal, literal
 from handlers.spark.rows.shape import Shape
@@ -61,8 +63,11 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
             value = f"IF(t.{quoted(shape.key[0])} IS NULL, {new}, {there})" if is_kept else new
             columns.append(f"{value} AS {quoted(field.name)}")
     frame.createOrReplaceTempView(_JUDGED)
-    join = f" LEFT JOIN {ref.sql} AS t ON {equal(shape.key, 's', 't')}" if is_kept else ""
-    whole = frame.sparkSession.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
+    session, join = frame.sparkSession, ""
+    if is_kept:
+        bounds = key_range(session, _JUDGED, shape, quoted(prefix + "op")).conditions("t")
+        join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
+    whole = session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
 
 
@@ -78,6 +83,11 @@ def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) ->
     Delta asks it to be true, and not null. Passed over: a condition that speaks of a column that no row has.
     Raises what Spark raises.
     """
+    met = " AND ".join(f"({each})" for each in conditions.values())
+    # Of good rows one query tells, which may read all of a large table.
+    with suppress(PySparkException):  # each is asked for itself
+        if not frame.where(f"NOT coalesce({met}, false)").take(1):
+            return None
     refused = [
         (place, what)
         for what, condition in conditions.items()
