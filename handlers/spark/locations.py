@@ -18,8 +18,8 @@ from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 LOGS = "_binlane"
 """The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
 PENDING = "pending"
-_CATALOG = "!catalog"
-"""In the folder of all logs, and no database's: see `path_safe`."""
+CATALOG = "!catalog"
+"""In the folder of all logs, and no database's (see `path_safe`): whose the tables of a catalog are."""
 
 
 class Locations:
@@ -81,7 +81,7 @@ class Locations:
         ref = self.ref(database, table)
         if self._catalog is not None:
             own = [path_safe(part.lower()) for part in self._in_catalog(database, table)]
-            return ref.log_folder, "/".join([self.logs, _CATALOG, *own[own[0] == "spark_catalog" :]])
+            return ref.log_folder, "/".join([self.logs, CATALOG, *own[own[0] == "spark_catalog" :], PENDING])
         if self._is_log and ref.path is not None:
             return (f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}",)
         return (ref.log_folder,)

@@ -203,7 +203,8 @@ class Tables:
         files, folder = self.world.files, sink.log_folder
         signed, *others = self.world.locations.signed_folders(sink.database, sink.table)
         for other in others:
-            sign(files, other, _whose[sink])
+            # How the table is kept tells its log alone, which may be removed with it and made otherwise.
+            sign(files, other, Owner(sink.database, sink.table, "table"))
         found = sign(files, signed, _whose[sink])
         # Not before: a log without an owner's name is forgotten.
         self._look_at(folder, _whose[sink] if found is None else found)

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from handlers.api import Rejected
-from handlers.spark.locations import PENDING
+from handlers.spark.locations import CATALOG, PENDING
 from handlers.spark.log.packs.pack_folder import SHARED, is_stream
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
@@ -89,7 +89,7 @@ def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
     entries = files.list(here)
     if any(entry.name == _NAME for entry in entries):
         return True, ()
-    names = sorted(entry.name for entry in entries if entry.is_folder)
+    names = sorted(entry.name for entry in entries if entry.is_folder and entry.name != CATALOG)
     if here == f"{root}/{_DDL}":  # there may be a database of this name, too
         names = [name for name in names if _PROGRESS.fullmatch(name) is None]
     if here == f"{root}/{SHARED}":  # the same

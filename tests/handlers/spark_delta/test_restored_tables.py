@@ -18,6 +18,7 @@ def test_a_commit_tells_what_it_brought_back() -> None:
     assert restore(7, "RESTORE", {"version": "3", "timestamp": None}) == Restore(7, 3)
     assert restore(7, "RESTORE", {"version": None, "timestamp": "2026-11-22"}) == Restore(7, -1)
     assert restore(7, "WRITE", {"mode": "Append"}) is None
+    assert restore(7, "REPLACE COLUMNS", {}) is None  # of the same table
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ class Found:
         return sorted(self.tables)
 
 
+def test_what_tells_whose_the_tables_of_a_catalog_are_is_no_log(tmp_path: Path) -> None:
+    signed(tmp_path, "a", "pending")
+    signed(tmp_path, "shop/a", "shop/pending", database="!catalog")
+    assert sorted(Found(tmp_path).round()) == ["shop.a", "shop.pending"]
+
+
 def test_logs_that_cannot_be_read_in_are_tried_again_and_keep_no_other_waiting(tmp_path: Path) -> None:
     signed(tmp_path, "a", "b", "c")
     away = {"a", "b"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_MAKES = re.compile("CREATE|REPLACE|CLONE")
+_MAKES = re.compile("(CREATE|REPLACE|CREATE OR REPLACE) TABLE|CLONE")
 """Begin the names of Delta's operations by which a folder gets another table: the log goes on, and with it
 the transaction identifiers."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql.types import StructField
 from handlers.api import Rejected
 from handlers.options.templates import place_of
 from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.modes.replica import key_range
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.statements import equal, literal
 from handlers.spark.engine.table.world import World
@@ -123,8 +125,11 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
             value = f"IF(t.{quoted(shape.key[0])} IS NULL, {new}, {there})" if is_kept else new
             columns.append(f"{value} AS {quoted(field.name)}")
     frame.createOrReplaceTempView(_JUDGED)
-    join = f" LEFT JOIN {ref.sql} AS t ON {equal(shape.key, 's', 't')}" if is_kept else ""
-    whole = frame.sparkSession.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
+    session, join = frame.sparkSession, ""
+    if is_kept:
+        bounds = key_range(session, _JUDGED, shape, quoted(prefix + "op")).conditions("t")
+        join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
+    whole = session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
 
 
@@ -139,6 +144,11 @@ def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) ->
 
     Delta asks it to be true, and not null. Passed over: a condition that speaks of a column that no row has.
     Raises what Spark raises."""
+    met = " AND ".join(f"({each})" for each in conditions.values())
+    # Of good rows one query tells, which may read all of a large table.
+    with suppress(PySparkException):  # each is asked for itself
+        if not frame.where(f"NOT coalesce({met}, false)").take(1):
+            return None
     refused = [
         (place, what)
         for what, condition in conditions.items()
