@@ -42,7 +42,7 @@ class Put:
     tells_old: bool = True
     """The record tells all of the old row, if there is one."""
     hides_gaps: bool = False
-    """The record's old row looks whole, and is not (docs/columns.md)."""
+    """The record's row looks whole, and is not (docs/columns.md)."""
 
 
 @dataclass(frozen=True)

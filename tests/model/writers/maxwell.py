@@ -99,6 +99,8 @@ class Maxwell:
             return replace(told, in_parts=event.op in ("update", "delete") and not self.knows_types)
         if isinstance(told, Put) and event.op != "update":
             return replace(told, row=row)
+        if isinstance(told, Put):
+            told = replace(told, hides_gaps=not self.tells_gaps)
         if isinstance(told, Move | Put):
             # Whether the row is whole is not known without the table's definition.
             in_parts = not self.knows_types or row.keys() != set(event.columns)
