@@ -134,8 +134,9 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
 
 
 def _default(field: StructField) -> str:
-    value = (field.metadata or {}).get("CURRENT_DEFAULT", "NULL")
-    return f"CAST({value} AS {field.dataType.simpleString()})"
+    value = (field.metadata or {}).get("CURRENT_DEFAULT")
+    # What a struct has need not be named as SQL's types are written.
+    return "NULL" if value is None else f"CAST({value} AS {field.dataType.simpleString()})"
 
 
 def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:
