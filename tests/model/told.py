@@ -203,10 +203,10 @@ class Expected:
             return dict.fromkeys(self.rules.names(), ANY) | new
         return (self._blank() if old is None else old) | new
 
-    def _entered(self, new: Row) -> Row:
-        """A row that the filter takes for the first time: with all of its values."""
+    def _entered(self, new: Row, *, hides_gaps: bool = False) -> Row:
+        """A row that the filter takes for the first time: with all of its values, if gaps are seen."""
         lost = [name for name in self.rules.form(dict.fromkeys(COLUMNS)) if name not in new]
-        return new | dict.fromkeys(lost, LOST) if self.rules.filters else new
+        return new | dict.fromkeys(lost, ANY if hides_gaps else LOST) if self.rules.filters else new
 
     def _of_key(self, key: Key) -> Row:
         return dict(zip(self.key, key, strict=True))
@@ -227,8 +227,8 @@ class Expected:
             if self.limits.keeps_own and old is not None:
                 self.rows[key][OWN] = ANY
         elif old is not UNKNOWN or not self.limits.shows_gaps:
-            if old is None and told.in_parts and not told.hides_gaps:
-                new = self._entered(new)
+            if old is None and told.in_parts:
+                new = self._entered(new, hides_gaps=told.hides_gaps)
             row = self.rows[key] = self._upon(old, new)
             if self.limits.keeps_own and old is not None and had_left:
                 row[OWN] = ANY  # it comes as an insert (docs/columns.md), which replaces the old one
