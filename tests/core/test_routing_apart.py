@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 from building import TOPIC, Scripted, assignment, configuration, record
-from canal_packets import DELETE, ddl, packet, row, rows
+from canal_packets import DELETE, UPDATE, ddl, packet, row, rows
 from confluent_kafka import Message
 
 from handlers import Change
 from offsets.types import Checkpoint
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
+from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 from worker.units.delivery import Delivery
-from worker.units.table_book import TableBook
+from worker.units.table_book import UNDECODABLE, TableBook
 from worker.units.work import Work
 
 ROW = {"id": "7"}
@@ -30,9 +31,9 @@ def handlers_of(_rule: TableRule) -> Sequence[BoundHandler]:
 class Stage:
     """A router over one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_undecodable: OnFailure = "halt") -> None:
         self.book = TableBook(configuration({"match": "shop.*"}), handlers_of)
-        self.router = Router(self.book, Metrics(), on_undecodable="halt")
+        self.router = Router(self.book, Metrics(), on_undecodable=on_undecodable)
         self.partition = assignment(0, 0)
         self.works: list[tuple[str, Work]] = []
 
@@ -133,6 +134,37 @@ def test_records_before_a_bad_one_are_delivered_whole() -> None:
     with pytest.raises(UndecodableHalt, match=r"offset 1: "):
         stage.poll(packed(0, insert("a"), insert("b")), packed(1, b"\xff"), record(2, "a"))
     assert stage.partition.tracker.next_offset == 1
+    assert stage.finish("a", "b") == Checkpoint(1)
+
+
+STATEMENT = ddl("", "UPDATE a SET x = 1", event=UPDATE, is_ddl=0)
+"""Canal's entry of a statement in the place of its rows: it never names the table."""
+
+
+def test_what_tells_no_table_is_set_aside_without_the_rest_of_its_record() -> None:
+    stage = Stage("dead_letter")
+    parts = stage.poll(record(0, "a"), packed(1, insert("a"), STATEMENT, insert("b")), record(2, "b"))
+    assert parts == [("a", [0, 1], False), ("b", [1, 2], False), (UNDECODABLE, [1], False)]
+    assert [change.offset for change in stage.changes("a") + stage.changes("b")] == [0, 1, 1, 2]
+    [(_, letter)] = [work for work in stage.works if work[0] == UNDECODABLE]
+    faults: list[str] = []
+    letter.decode(lambda _record, fault: not faults.append(str(fault)))  # type: ignore[func-returns-value]
+    assert "binlog_format=ROW" in faults[0]
+    assert stage.finish("a", "b") == Checkpoint(1)
+    assert stage.finish(UNDECODABLE) == Checkpoint(3)
+
+
+def test_what_tells_no_table_is_passed_over_without_the_rest_of_its_record() -> None:
+    stage = Stage("skip")
+    assert stage.poll(packed(0, STATEMENT, insert("a"), STATEMENT)) == [("a", [0], False)]
+    assert stage.finish() == Checkpoint(0)
+    assert stage.finish("a") == Checkpoint(1)
+
+
+def test_nothing_of_a_record_is_handled_that_halts_the_worker() -> None:
+    stage = Stage()
+    with pytest.raises(UndecodableHalt, match=r"offset 1: .*binlog_format=ROW"):
+        stage.poll(packed(0, insert("a"), insert("b")), packed(1, insert("a"), STATEMENT))
     assert stage.finish("a", "b") == Checkpoint(1)
 
 

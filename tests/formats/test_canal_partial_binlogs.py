@@ -16,7 +16,7 @@ from captured import CapturedRecord
 from handlers import Change
 from worker.formats.canal.format import Canal
 from worker.formats.decoding import explained
-from worker.formats.interface import PlainRoute, Record, Skip, UndecodableRecord
+from worker.formats.interface import Apart, PlainRoute, Record, Skip, UndecodableRecord
 
 SQL = "UPDATE orders SET total = 2, password = 'hunter2'"
 
@@ -56,6 +56,19 @@ def test_a_statement_in_a_packet_instead_of_its_rows_is_undecodable() -> None:
         decode(one)
     with pytest.raises(UndecodableRecord, match="binlog_format=ROW"):
         explained(Canal(), packets.sent(packets.packet(packets.ddl("", SQL, event=packets.UPDATE, is_ddl=0))))
+
+
+def test_a_statement_in_a_packet_leaves_the_rows_beside_it() -> None:
+    statement = packets.ddl("", SQL, event=packets.UPDATE, is_ddl=0)
+    rows = packets.rows("items", packets.row({"id": "7"}))
+    found = explained(Canal(), packets.sent(packets.packet(statement, rows, statement)))
+    assert isinstance(found, Apart)
+    (own, value), (nowhere, rest) = found.parts
+    assert own == PlainRoute("shop", "items")
+    assert [change.after for change in decode(packets.sent(value))] == [{"id": 7}]
+    assert nowhere == PlainRoute("", "")
+    with pytest.raises(UndecodableRecord, match="binlog_format=ROW"):
+        explained(Canal(), packets.sent(rest))
 
 
 def test_what_holds_neither_a_statement_nor_rows_is_no_change() -> None:

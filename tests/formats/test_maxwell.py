@@ -125,6 +125,16 @@ def test_a_row_without_its_key_is_refused(times: int) -> None:
         decode(row(data={"total": 1}), format_)
 
 
+@pytest.mark.parametrize("times", [1, PRACTICE])
+def test_a_key_column_that_changed_its_case_is_spelled_as_in_the_row(times: int) -> None:
+    """The record's key has it in lower case before and after."""
+    maxwell, key = Maxwell(), '{"database":"shop","table":"t","pk.orderid":1}'
+    for name in ("OrderId", "orderid", "OrderId"):
+        for _ in range(times):
+            (change,) = decode(row(key, data={name: 1, "total": 2}, primary_key_columns=...), maxwell)
+            assert change.key == {name: 1}
+
+
 def test_a_row_without_its_key_does_not_tell_how_the_key_is_spelled() -> None:
     maxwell, fields = Maxwell(), {"primary_key_columns": ["orderid"], "type": "update", "old": {"total": 1}}
     with pytest.raises(UndecodableRecord, match="key column 'orderid' is not in the row"):

@@ -244,6 +244,16 @@ def test_an_unknown_id_is_asked_for_again_for_a_moment_then_refused_then_asked_f
     assert schemas.get(framed(5, b"")).number == 5
 
 
+def test_a_number_that_is_no_id_is_refused_at_once(registry: SchemaRegistry) -> None:
+    """Bytes of another writer may begin like a record. Confluent answers as for a path that it does not have,
+    which would count as a registry that is down."""
+    schemas = schemas_of(settings(registry), Path(), patience=0.5)
+    registry.answer = lambda _path: (404, {"error_code": 404, "message": "HTTP 404 Not Found"})  # type: ignore[method-assign]
+    with pytest.raises(UndecodableRecord, match=r"schema 2147483648: it cannot be used: .*2147483647"):
+        schemas.get(framed(2**31, b""))
+    assert not registry.asked
+
+
 def test_schemas_are_asked_for_in_the_order_of_their_records(
     registry: SchemaRegistry, reader: DebeziumWithRegistry
 ) -> None:

@@ -215,13 +215,14 @@ class Router:
                 route = None if unit is None else _NOWHERE
             else:
                 if isinstance(found, Apart):
+                    try:
+                        pieces = [self._piece(assignment, message, *part) for part in found.parts]
+                    except UndecodableHalt as halt:
+                        return looked_at._replace(halt=halt)
                     looked_at.apart.add(message.offset())
-                    for own, value in found.parts:
-                        # Now, so that sorting ends before none of them.
-                        self._book.meet(own.database, own.table)
-                        piece = remade(message, message.key(), value, message.headers())
+                    for piece, route in pieces:
                         looked_at.messages.append(piece)
-                        looked_at.routes.append(own)
+                        looked_at.routes.append(route)
                     continue
                 if isinstance(found, Skip):
                     self._metrics.skipped(found.reason)
@@ -230,6 +231,22 @@ class Router:
             looked_at.messages.append(message)
             looked_at.routes.append(route)
         return looked_at
+
+    def _piece(
+        self, assignment: Assignment, whole: Record, own: Route, value: bytes
+    ) -> tuple[Record, Route | None]:
+        """A piece of a record that was taken apart, and its route. Raises UndecodableHalt."""
+        piece = remade(whole, whole.key(), value, whole.headers())
+        if own.table:
+            # Now, so that sorting ends before none of them.
+            self._book.meet(own.database, own.table)
+            return piece, own
+        try:
+            routed(assignment.format, piece)
+        except UndecodableRecord as fault:
+            if self._undecodable(assignment, piece, fault) is not None:
+                return piece, _NOWHERE
+        return piece, None
 
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
         """Where the record goes to become a dead letter, None to pass over it, or UndecodableHalt: as

@@ -76,7 +76,8 @@ class Apart:
 
     parts: Sequence[tuple[Route, bytes]]
     """In source order, each the value of a record that would hold just that; several may be of one table,
-    with a statement between them. No change of the record has the same index in two of them."""
+    with a statement between them. No change of the record has the same index in two of them. The last one has
+    a route without names if it is undecodable: of what it holds the table cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,10 @@ class ChangesOf:
             route = explained(format_, record)
         if isinstance(route, Apart):
             for own, value in route.parts:
-                yield own, remade(record, record.key(), value, record.headers())
+                piece = remade(record, record.key(), value, record.headers())
+                if not own.table:
+                    explained(format_, piece)  # says why it is undecodable
+                yield own, piece
         elif not isinstance(route, Skip):
             yield route, record
 

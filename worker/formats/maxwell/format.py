@@ -142,7 +142,8 @@ class Maxwell:
         whole = _read_columns(value)
         key, definition = self._shape_key(whole, record)
         shape = self._shapes.get(key)
-        if shape is None:
+        # In the record's key names are in lower case, whatever case the table has by now.
+        if shape is None or any(name not in whole.data for name in shape.key_columns or ()):
             shape = RowShape(definition, key[-1], whole.data)
             check_key(shape.key_columns or (), whole.data)  # it spells the key for all rows to come
             self._shapes.add(key, shape, len(whole.data))

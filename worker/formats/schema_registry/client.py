@@ -21,6 +21,8 @@ T = TypeVar("T")
 _MOST_BYTES = 8 << 20
 """Of one answer: a schema of some thousand columns is of 1 MiB."""
 _MOST_REFERENCES = 200
+_MOST_NUMBER = 2**31 - 1
+"""Of Confluent's ids. For a greater one it answers as for a path that it does not have."""
 _SERIALIZED = "?format=serialized"
 """Asks for Protobuf's descriptors instead of its language."""
 _UNKNOWN = (40401, 40402, 40403)
@@ -122,6 +124,8 @@ class Client:
     def _of_confluent(self, named: SchemaId) -> Registered:
         if named.kind == "global":  # by this API they are content ids
             raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
+        if named.kind != "guid" and int(named.text) > _MOST_NUMBER:
+            raise UnusableSchema(f"it is no id of a schema: these go to {_MOST_NUMBER}")
         place = f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
         found = self._read(_read_schema, place)
         text, form = found.text, ""

@@ -152,8 +152,13 @@ def explain(value: bytes) -> Route | Skip | Apart:
     parts: list[tuple[PlainRoute, list[int]]] = []
     open_parts: dict[tuple[str, str], list[int]] = {}
     reasons: dict[str, None] = {}
+    faults: dict[int, UndecodableRecord] = {}
     for place, data in enumerate(content.entries):
-        found = place_of(read_entry(data))
+        try:
+            found = place_of(read_entry(data))
+        except UndecodableRecord as fault:
+            faults[place] = fault
+            continue
         if isinstance(found, Skip):
             reasons[found.reason] = None
         elif found.alone:
@@ -167,6 +172,10 @@ def explain(value: bytes) -> Route | Skip | Apart:
                 places = open_parts[table] = []
                 parts.append((found, places))
             places.append(place)
+    if faults:
+        if not parts:
+            raise next(iter(faults.values()))
+        parts.append((PlainRoute("", ""), list(faults)))
     if not parts:
         return Skip(next((reason for reason in reasons if reason != "transaction"), "transaction"))
     if len(parts) == 1:
