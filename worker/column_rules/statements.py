@@ -284,7 +284,8 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a column that is hidden: of those that are included, any word may."""
-    words = re.findall(r"\w+", default.text) if default.kind == "expression" else ()
+    text = default.text if default.kind == "expression" else ""
+    words = [*re.findall(r"\w+", text), *re.findall(r"`([^`]+)`", text)]  # of two words, or with a dash
     return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
 
 
