@@ -73,6 +73,19 @@ def is_name(pattern: str) -> bool:
     return not pattern.startswith("/") and not _WILDCARDS & set(pattern)
 
 
+def database_of(pattern: str) -> str | None:
+    r"""A database of which the pattern may take tables; None: that cannot be told.
+
+    >>> database_of("crm.*"), database_of(r"/crm\.(people|users)/"), database_of("/.*/")
+    ('crm', 'crm', None)
+    """
+    if not pattern.startswith("/"):
+        # Of wildcards the glob itself is one: each stands for its own character, too.
+        return pattern.partition(".")[0]
+    found = re.match(r"/\^?(\w+)\\\.", pattern)
+    return None if found is None else found[1]
+
+
 def covers(wide: str, narrow: str) -> bool:
     """Whether every table that the pattern `narrow` takes is surely taken by `wide`, too.
 

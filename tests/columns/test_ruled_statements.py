@@ -123,6 +123,13 @@ def test_a_statement_leaves_as_the_rules_have_its_columns(sql: str, left: str | 
     assert sorted(found.split(", ")) == sorted(left.split(", ")) or _alike(found, left)
 
 
+def test_a_default_of_a_hidden_column_whose_name_is_no_word_does_not_leave() -> None:
+    sql = "ALTER TABLE users ADD token text DEFAULT (concat(`soc-number`, 'x'))"
+    left = "ALTER TABLE `shop`.`users` ADD COLUMN `token` text"
+    assert left_of(sql, columns={"exclude": ["soc-number"]}) == left
+    assert left_of(sql, columns={"mask": {"soc-number": "redact"}}) == left
+
+
 def _alike(one: str, other: str) -> bool:
     """Columns are renamed all at once: in which order is not said."""
     head = "ALTER TABLE `shop`.`users` "

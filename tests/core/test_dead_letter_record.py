@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,3 +104,15 @@ def test_headers_that_say_nonsense_are_unknown() -> None:
     letter = read_letter(message([*nonsense, ("binlane.timestamp", b"noon"), ("binlane.error", b"\xff")]))
     assert (letter.source_offset, letter.index, letter.error) == (None, None, "�")
     assert letter.timestamp == (1, 1_763_000_000_000)
+
+
+@pytest.mark.parametrize(
+    "number", [b"9" * 5000, b"99999999999999999999", b"9999999999999999999", b"-1", b"x"]
+)
+def test_numbers_that_kafka_does_not_have_are_not_known(number: bytes) -> None:
+    """Anybody may write into the topic: such a letter must not end a replay of the others."""
+    forged = [(name, number if name != "binlane.topic" else b"t") for name, _ in headers(message())]
+    forged[-1] = ("binlane.timestamp", number + b" " + number)
+    letter = read_letter(message(cast(list[Header], forged)))
+    assert (letter.partition, letter.source_offset, letter.index, letter.stood_at) == (None,) * 4
+    assert letter.original().offset() == 0

@@ -29,9 +29,15 @@ _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, dd
 class StatementRules:
     """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
 
-    def __init__(self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None]) -> None:
-        """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it."""
+    def __init__(
+        self,
+        rules_of: Callable[[str], RowRules | Literal["skipped"] | None],
+        databases: Iterable[str] = (),
+    ) -> None:
+        """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it.
+        `databases`: those that the rules name."""
         self._rules_of = rules_of
+        self._databases = tuple(dict.fromkeys(databases))
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
         """The change with the statement that may leave; itself where no table of the statement has rules;
@@ -39,8 +45,7 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        found = self._rules_of(f"{database}.{table}")
-        own = found if isinstance(found, RowRules) else None
+        own = self._ruled(f"{database}.{table}")
         of = partial(self._of, own=(f"{database}.{table}", own))
         try:
             operations = parse(change.sql or "", database)
@@ -51,8 +56,8 @@ class StatementRules:
                 "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
                 "shown here"
             ) from None
-        involved = {of(name, database) for one in operations for name in _names(one)} - {None}
-        if own is None and not involved:
+        is_involved = any(self._all_of(name, database, of) for one in operations for name in _names(one))
+        if own is None and not is_involved:
             return change
         if own is not None and own.deletes == "mark" and _empties(operations, f"{database}.{table}"):
             return own.truncated(change, database, table)
@@ -82,11 +87,23 @@ class StatementRules:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
         it was spelled, and their rows under one name: in lower case, for most."""
         full = f"{name.database or database}.{name.table}"
-        if isinstance(found := self._rules_of(full), RowRules):
-            return found
-        if full.casefold() == own[0].casefold():
+        if not isinstance(self._rules_of(full), RowRules) and full.casefold() == own[0].casefold():
             return own[1]
-        return found if isinstance(found := self._rules_of(full.lower()), RowRules) else None
+        return self._ruled(full)
+
+    def _ruled(self, table: str) -> RowRules | None:
+        """The rules of the table, or of its name in lower case if there are none of it as it is spelled."""
+        found = (self._rules_of(name) for name in (table, table.lower()))
+        return next((rules for rules in found if isinstance(rules, RowRules)), None)
+
+    def _all_of(
+        self, name: ddl.TableName, database: str, of: Callable[[ddl.TableName, str], RowRules | None]
+    ) -> list[RowRules]:
+        """The rules of all tables that the name may mean. `of`: the rules of a table."""
+        names = [name]
+        if name.database == ddl.ANY_DATABASE:
+            names += [ddl.TableName(one, name.table) for one in self._databases]
+        return [rules for one in names if (rules := of(one, database)) is not None]
 
     def _refuse_shown(
         self,
@@ -97,14 +114,18 @@ class StatementRules:
         """Raises RuleFault for a table that one of its names would show, while the rules of the other hide
         it. `of`: the rules of a table."""
         table, to = operation.table, operation.to
-        old, new = of(table, database), of(to, database)
+        olds, new = self._all_of(table, database, of), of(to, database)
+        old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
         if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
             raise RuleFault(
                 f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
                 f"statement does not say which database's {table.table} it was: its rows may show what is "
                 f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
             )
-        names = [f"{one.database or database}.{one.table}" for one in (table, to)]
+        source = table if table.database else table.table
+        # A table of an untold database is perhaps none that no rule matches.
+        tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
+        names = [f"{one.database or database}.{one.table}" for one in tables]
         if any({self._rules_of(name), self._rules_of(name.lower())} == {"skipped"} for name in names):
             return  # nothing of it is in a target, or comes there from now on
         if new is not None and not new.hides_no_more_than(old):
@@ -115,8 +136,8 @@ class StatementRules:
             )
         if old is not None and not old.hides_no_more_than(new):
             raise RuleFault(
-                f"the source renames {table}, whose rules hide what those of {to} do not, to {to}: its rows "
-                f"would show it from now on. Give {to} the rules of {table}, and restart"
+                f"the source renames {source}, whose rules hide what those of {to} do not, to {to}: its rows "
+                f"would show it from now on. Give {to} the rules of {source}, and restart"
             )
 
 
@@ -263,7 +284,8 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a column that is hidden: of those that are included, any word may."""
-    words = re.findall(r"\w+", default.text) if default.kind == "expression" else ()
+    text = default.text if default.kind == "expression" else ""
+    words = [*re.findall(r"\w+", text), *re.findall(r"`([^`]+)`", text)]  # of two words, or with a dash
     return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from pydantic_core import PydanticCustomError
 
 from handlers.mysql.online_changes import replaced_by
+from handlers.options.matching import database_of
 from handlers.options.section import Section
 from handlers.options.values import Duration, PositiveDuration, duration
 from worker.column_rules.settings import MaskingRule
@@ -121,7 +122,8 @@ class Configuration(Section):
             # With it comes the reader of DDL: only whoever has rules waits for its import.
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
-            statements = StatementRules(partial(_row_rules_of, complete))
+            databases = [name for table in complete if (name := database_of(table.match)) is not None]
+            statements = StatementRules(partial(_row_rules_of, complete), databases)
             for table in complete:
                 table.among(statements)
         # Frozen for everybody else; validation is still under way.

@@ -130,7 +130,7 @@ def read_letter(record: Record) -> DeadLetter:
         place=TopicPartition(record.topic(), record.partition()),
         offset=record.offset(),
         topic=own.get("topic"),
-        partition=_number(own.get("partition")),
+        partition=_number(own.get("partition"), 32),
         source_offset=_number(own.get("offset")),
         index=_number(own.get("index")),
         table=own.get("table"),
@@ -156,8 +156,12 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+def _number(text: str | None, bits: int = 64) -> int | None:
+    """None for one beyond what Kafka has, too."""
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 20):
+        return None
+    number = int(text)
+    return number if number < 1 << (bits - 1) else None
 
 
 def _timestamp(text: str | None) -> tuple[int, int] | None:
@@ -166,4 +170,4 @@ def _timestamp(text: str | None) -> tuple[int, int] | None:
         kind, milliseconds = map(int, numbers)
     except ValueError:
         return None
-    return kind, milliseconds
+    return (kind, milliseconds) if max(abs(kind) << 32, abs(milliseconds)) < 1 << 63 else None
