@@ -23,6 +23,7 @@ from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
+from handlers.sql.target.catalogs import unsafe
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
 from handlers.sql.target.known_tables import KnownTable, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
@@ -80,7 +81,7 @@ class Applier:
                     self._follow(connection, batch, run.changes, altered)
                 else:
                     self._apply_rows(connection, batch, run)
-            except (TableMissing, ColumnsMissing, SchemaChanged):
+            except (TableMissing, ColumnsMissing, SchemaChanged, TargetUnavailable):
                 raise
             except Exception as error:
                 if one_by_one:
@@ -139,15 +140,16 @@ class Applier:
         key = run.key or _own_key(table, changes[0])
         because, waits = table.unsafe
         if waits == "all" or (waits == "keyless" and not key):
-            raise TargetUnavailable(
-                f"{table.shown}: {because}; rows could be lost, or in it twice",
-                retry_after=TABLE_SECONDS,
-                others_go_on=True,
-            )
+            raise _waiting(table, because)
         if key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, changes)
+        if connection.dialect.name == "postgresql" and _finds_rows(table, run.key, changes):
+            # A policy that came after the table was looked at. None comes now before the commit.
+            because, waits = unsafe(connection, *table.name, table.quoted.replace("%%", "%"))
+            if waits == "all":
+                raise _waiting(table, because)
 
     def _claim(self, connection: sa.Connection, name: TargetName, source: TableName) -> None:
         common = self._marks.own_tables.folded(name)
@@ -267,6 +269,23 @@ class Applier:
         if not self._writer.update_one(connection, old, new):
             # As for a table with a key: a row that is not there is made.
             self._writer.insert(connection, new)
+
+
+def _waiting(table: KnownTable, because: str) -> TargetUnavailable:
+    return TargetUnavailable(
+        f"{table.shown}: {because}; rows could be lost, or in it twice",
+        retry_after=TABLE_SECONDS,
+        others_go_on=True,
+    )
+
+
+def _finds_rows(table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> bool:
+    """Whether some of the changes pass as done, without an error, where the row is there and is hidden."""
+    if not key:
+        return any(change.op not in ("insert", "snapshot") for change in changes)
+    return frozenset(key) not in table.uniques or any(
+        change.after is None or change.moves_key for change in changes
+    )
 
 
 def _source_table(batch: Batch) -> TableName:

@@ -44,9 +44,8 @@ class Fitting:
                 values[place] = _without_padding(column, values[place], source_type)
         if not columns:
             raise Unfit("it has no column that the target's table has")
-        renewed = self._of_source(table, block.columns, changes) if table.renews else ()
-        kept = tuple(one for one in renewed if one is not None and one.is_renewed)
-        return Rows(table, tuple(columns), values, block.count, renewed=kept)
+        renewed = self._renewed(table, block.columns, changes) if table.renews else ()
+        return Rows(table, tuple(columns), values, block.count, renewed=renewed)
 
     def _columns(
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
@@ -79,6 +78,17 @@ class Fitting:
         told.update(table.primary_key)
         may_have = self._of_source(table, block.columns, changes)
         return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
+
+    def _renewed(self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]) -> Columns:
+        """The source's columns that an UPDATE renews. Others, of the target's own, tell of that UPDATE."""
+        lacks = {change.lacks for change in changes}
+        known = frozenset[str]().union(*(one for one in lacks if one is not None))
+        found = (
+            self._of_source(table, names, changes)
+            if None in lacks
+            else map(table.column, (*names, *sorted(known.difference(names))))
+        )
+        return tuple(one for one in found if one is not None and one.is_renewed)
 
     def _of_source(
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]

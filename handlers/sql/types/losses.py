@@ -50,7 +50,12 @@ _SOME_DATE = re.compile(r"\d+-\d+-\d+")
 _SHORT_YEAR = re.compile(r"\s*\d{1,3}[-/.]\d")
 _DIGITS = re.compile(r"\s*[-+]?(\d+)(?:\.\d*)?\s*")
 _SERVERS_CLOCK = re.compile(r"\b(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_CLOCK = re.compile(r"(?P<hours>\d+:\d+(?::\d+)?(?:[.,]\d+)?)\s*(?P<zone>[+-]\d\d(?::?\d\d)?|\w+/\w+)?")
+_CLOCK = re.compile(
+    r"(?P<hours>(?:\d+:\d+(?::\d+)?|(?<=\d[Tt])\d{2,6}|(?<=\d )\d{6})(?:[.,]\d+)?)"
+    r"(?:\s*[AaPp][Mm]\b)?\s*(?:(?:GMT|UTC)(?=[-+]))?"
+    r"(?P<zone>[-+]\d\d(?::?\d\d)?|[-+]\d\b(?!\s*[a-z])|\w+/\w+|(?!(?:GMT|UTC)\b)[A-Z]{3,5}(?![a-z]))?"
+)
+"""A time of day, also without colons, and its zone."""
 _FRACTION = re.compile(r"[.,](\d+)")
 _LITE_NUMBERS = re.compile(
     r"(?:DEC|DECIMAL|NUMERIC|NUMBER|MONEY|FIXED|BOOL|BOOLEAN|BIT|YEAR)\b", re.IGNORECASE
@@ -253,7 +258,7 @@ def _refuse_text(value: str, kind: Kind, digits: int, *, has_zone: bool) -> None
         _SHORT_YEAR.match(value) or (number is not None and len(number[1]) not in _COMPACT[kind])
     ):
         raise UnfitValue(f"{value} is no {kind.name.lower()} with a year of four digits in front")
-    if clock is None and kind is not Kind.TIME:
+    if clock is None and number is None and kind is not Kind.TIME:
         return
     if kind is Kind.DATE and clock is not None and clock["hours"].strip("0:.,"):
         raise UnfitValue(f"{value} has a time of day, which the column would lose")

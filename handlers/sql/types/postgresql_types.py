@@ -199,9 +199,9 @@ def innermost_type(type_: TypeEngine[Any], text: str, *, is_array: bool) -> Type
 
 
 def _sized_type(own: TypeEngine[Any], text: str) -> TypeEngine[Any]:
-    if isinstance(own, postgresql.INTERVAL) and (fields := _FIELDS.match(text)):
-        return postgresql.INTERVAL(fields=fields[1])
     sizes = _SIZES.search(text)
+    if isinstance(own, postgresql.INTERVAL) and (fields := _FIELDS.match(text)):
+        return postgresql.INTERVAL(fields=fields[1], precision=int(sizes[1]) if sizes else None)
     if sizes is None:
         return own
     size = int(sizes[1])

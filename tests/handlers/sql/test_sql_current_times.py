@@ -80,14 +80,18 @@ def test_a_row_without_a_key_keeps_its_time(lab: SqlLab) -> None:
     assert lab.rows() == [{"id": 1, "note": "b", "at": LONG_AGO.replace(tzinfo=None)}]
 
 
-def test_a_time_of_the_targets_own_is_still_set(lab: SqlLab) -> None:
+@pytest.mark.parametrize("types", [{"id": "int", "note": "varchar(9)"}, None], ids=["with types", "without"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_time_of_the_targets_own_is_still_set(lab: SqlLab, count: int, types: Any) -> None:
+    """Also where the source tells no types: a whole row lacks no column."""
     lab.make("shop.orders", f"id int PRIMARY KEY, note varchar(9), `at` {COLUMN}")
-    types = {"id": "int", "note": "varchar(9)"}
+    whole = [{**update(number, "b"), "lacks": frozenset()} for number in range(count)]
     with lab.handler() as handler:
-        handler.handle(orders({"id": 1, "note": "a"}, types=types))
+        handler.handle(orders(*[{"id": number, "note": "a"} for number in range(count)], types=types))
         lab.run("UPDATE shop.orders SET `at` = '2020-01-01'")
-        handler.handle(orders({"id": 1, "note": "b"}, types=types, offset=1))
-    assert times(lab) != {LONG_AGO.replace(tzinfo=None)}
+        handler.handle(orders(*whole, types=types, offset=10))
+    assert LONG_AGO.replace(tzinfo=None) not in times(lab)
+    assert [one["note"] for one in lab.rows()] == ["b"] * count
 
 
 def test_rows_that_a_truncate_marks_keep_their_times(lab: SqlLab) -> None:

@@ -155,6 +155,37 @@ def test_a_table_of_which_policies_hide_rows_waits_until_they_do_not(
     assert numbers(account.admin) == []
 
 
+GONE = {"before": row(7), "after": None}
+CHANGED = {"before": row(7), "after": {"id": 7, "n": 8}}
+RENUMBERED = {"before": {"id": 7, "n": 7}, "after": {"id": 7, "n": 8}}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [(GONE, "id"), (CHANGED, "id"), (RENUMBERED, None)],
+    ids=["a delete", "an update", "an update without a key"],
+)
+def test_a_policy_that_comes_while_the_worker_runs_is_waited_for(
+    make_sql: MakeLab, change: dict[str, Any], key: str | None
+) -> None:
+    with ExitStack() as stack:
+        account = Account(make_sql("postgres"), stack)
+        if key is None:
+            account.admin.run("ALTER TABLE shop.orders DROP CONSTRAINT orders_pkey")
+        with account.lab.handler() as handler:
+            handler.handle(orders({"id": 1, "n": 1}, {"id": 7, "n": 7}, key=key, types=TYPES))
+            account.admin.run("ALTER TABLE shop.orders ENABLE ROW LEVEL SECURITY")
+            account.admin.run("CREATE POLICY few ON shop.orders USING (n < 5) WITH CHECK (true)")
+            own = orders(change, key=key, types=TYPES, offset=10)
+            for _ in range(2):
+                with pytest.raises(TargetUnavailable, match="BYPASSRLS"):
+                    handler.handle(own)
+            account.admin.run("ALTER ROLE narrow BYPASSRLS")
+            handler.handle(own)
+    left = [] if change is GONE else [{"id": 7, "n": 8}]
+    assert account.admin.rows() == [{"id": 1, "n": 1}, *left]
+
+
 # ---- locks
 
 
