@@ -15,7 +15,7 @@ _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _PASSING = frozenset(
     (
-        *(3, 76, 209, 210, 279, 373, 425),  # the server ends, files and sockets
+        *(3, 74, 75, 76, 209, 210, 279, 373, 425),  # the server ends, files and sockets
         *(159, 160, 201, 202, 203, 439, 745),  # time, quotas, too many at once
         *(241, 243, 252),  # memory, disk, parts that wait to be merged
         *(225, 242, 285, 286, 289, 319, 341, 517, 571, 999),  # replicas and their Keeper
@@ -23,6 +23,9 @@ _PASSING = frozenset(
         *(192, 193, 194, 195, 516),  # whoever mends the credentials mends it for all that waits
     )
 )
+_OF_LIBRARIES = frozenset((1000, 1001))
+_OF_FILES = re.compile("filesystem error|File access error|No space left on device|Read-only file system")
+"""What libraries say when the disk takes no file: no room for more of them, say."""
 _NO_RIGHT = frozenset((158, 164, 307, 452, 497))
 """Or a limit of the user is reached: perhaps for this table alone."""
 _TOO_LARGE = 396
@@ -97,7 +100,8 @@ class ClickHouseClient:
             raise Refused(reason)
         # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
         passes = is_passing(answer.status) or is_denied(answer.status) or is_page
-        if number in _PASSING or (number is None and passes):
+        is_of_disk = number in _OF_LIBRARIES and _OF_FILES.search(reason) is not None
+        if number in _PASSING or is_of_disk or (number is None and passes):
             raise self._client.unavailable(answer)
         if number in _NO_RIGHT:
             raise UnfitPlace(reason)
