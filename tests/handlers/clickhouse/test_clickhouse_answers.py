@@ -45,7 +45,10 @@ def answered(status: int, code: int | None, told: str = "") -> BaseException:
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        *((500, code) for code in (75, 159, 202, 209, 210, 241, 242, 243, 252, 285, 319, 999)),
+        *(
+            (500, code)
+            for code in (75, 86, 159, 173, 202, 209, 210, 241, 242, 243, 244, 252, 285, 319, 500, 999)
+        ),
         (403, 516),
         *((status, None) for status in (302, 401, 429, 502, 503)),
     ],
@@ -72,7 +75,9 @@ def test_a_disk_that_takes_nothing_is_waited_for(code: int, told: str) -> None:
     assert isinstance(answered(500, code, "bad function call"), RequestRefused)
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, 497), (500, 158), (500, 164), (500, 452)])
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, 497), *((500, code) for code in (115, 158, 164, 452, 695, 724))]
+)
 def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code: int) -> None:
     assert isinstance(answered(status, code), UnfitPlace)
 
