@@ -103,7 +103,7 @@ class ClickHouseClient:
         if number in _OF_DATA or (number is None and answer.status == 413):
             raise Refused(reason)
         # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
-        passes = is_passing(answer.status) or is_denied(answer.status) or is_page
+        passes = is_passing(answer.status) or is_denied(answer.status) or answer.status == 404 or is_page
         is_of_disk = number in _OF_LIBRARIES and _OF_FILES.search(reason) is not None
         if number in _PASSING or is_of_disk or (number is None and passes):
             raise self._client.unavailable(answer)

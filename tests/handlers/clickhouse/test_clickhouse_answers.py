@@ -50,7 +50,7 @@ def answered(status: int, code: int | None, told: str = "") -> BaseException:
             for code in (75, 86, 159, 173, 202, 209, 210, 241, 242, 243, 244, 252, 285, 319, 500, 999)
         ),
         (403, 516),
-        *((status, None) for status in (302, 401, 429, 502, 503)),
+        *((status, None) for status in (302, 401, 404, 429, 502, 503)),
     ],
 )
 def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
@@ -82,7 +82,7 @@ def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code
     assert isinstance(answered(status, code), UnfitPlace)
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (404, None)])
+@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (400, None)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
     assert isinstance(answered(status, code), RequestRefused)
 
@@ -170,7 +170,7 @@ def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(
 
 def test_a_secret_is_not_told_in_part_where_an_answer_is_cut() -> None:
     with HookServer() as server:
-        server.answer = lambda _: Answer(404, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
+        server.answer = lambda _: Answer(400, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
         options = ClickHouseOptions(url=server.url, username="u", password=PASSWORD)
         client = ClickHouseClient(options, Path(), 1)
         with pytest.raises(RequestRefused) as found:
