@@ -15,16 +15,23 @@ _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _PASSING = frozenset(
     (
-        *(3, 76, 209, 210, 279, 373, 425),  # the server ends, files and sockets
-        *(159, 160, 201, 202, 203, 439, 745),  # time, quotas, too many at once
-        *(241, 243, 252),  # memory, disk, parts that wait to be merged
-        *(225, 242, 285, 286, 289, 319, 341, 517, 571, 999),  # replicas and their Keeper
-        *(236, 394, 473, 499),  # given up there, or a store that is away
-        *(192, 193, 194, 195, 516),  # whoever mends the credentials mends it for all that waits
+        *(3, 24, 74, 75, 76, 77, 86, 95, 96, 172, 198, 204, 209, 210),  # the server ends, files and sockets
+        *(214, 279, 294, 373, 425, 586, 641),  # the same
+        *(159, 160, 201, 202, 203, 364, 439, 700, 745, 749, 762),  # time, quotas, too many at once
+        *(173, 241, 243, 252, 411, 574),  # memory, disk, parts that wait to be merged
+        *(225, 242, 244, 254, 265, 285, 286, 289, 319, 341, 369, 384),  # replicas and their Keeper
+        *(416, 517, 519, 529, 571, 733, 904, 999),  # the same
+        *(236, 394, 473, 499, 500, 660, 693, 707, 737, 900, 901),  # given up there, or a store that is away
+        # Whoever mends the credentials mends it for all that waits.
+        *(192, 193, 194, 195, 516, 720),
     )
 )
-_NO_RIGHT = frozenset((158, 164, 307, 452, 497))
-"""Or a limit of the user is reached: perhaps for this table alone."""
+_OF_LIBRARIES = frozenset((1000, 1001))
+_OF_FILES = re.compile("filesystem error|File access error|No space left on device|Read-only file system")
+"""What libraries say when the disk takes no file: no room for more of them, say."""
+_NO_RIGHT = frozenset((115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759))
+"""A right or a setting is wrong, a limit is reached, the server could not load the table: perhaps for this
+table alone."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
@@ -96,8 +103,9 @@ class ClickHouseClient:
         if number in _OF_DATA or (number is None and answer.status == 413):
             raise Refused(reason)
         # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
-        passes = is_passing(answer.status) or is_denied(answer.status) or is_page
-        if number in _PASSING or (number is None and passes):
+        passes = is_passing(answer.status) or is_denied(answer.status) or answer.status == 404 or is_page
+        is_of_disk = number in _OF_LIBRARIES and _OF_FILES.search(reason) is not None
+        if number in _PASSING or is_of_disk or (number is None and passes):
             raise self._client.unavailable(answer)
         if number in _NO_RIGHT:
             raise UnfitPlace(reason)

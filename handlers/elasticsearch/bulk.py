@@ -15,6 +15,8 @@ from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
+_OF_PIPELINE = "fail_processor_exception"
+"""A pipeline of the index refuses the document on purpose; its status, 500, says nothing of the cluster."""
 _OTHER_TYPE = (
     "Where the source's column has another type now: no field changes its type, so make an index with this "
     "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
@@ -86,7 +88,7 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
             raise UnfitPlace(f"_bulk of {path[1:]}: {status}: {told(error)}")
         elif _is_passing(status, error):
             unavailable = TargetUnavailable(f"_bulk of {path[1:]}: {told(error)}")
-        elif status == 400:
+        elif status == 400 or error.get("type") == _OF_PIPELINE:
             refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
             raise RequestRefused(f"_bulk of {path[1:]}: {status}: {told(error)}")
@@ -104,4 +106,5 @@ def _lacks_pipeline(error: dict[str, Any]) -> bool:
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:
     # A block: a disk that is full, or an index that is being moved.
-    return is_passing(status) or is_denied(status) or error.get("type") == "cluster_block_exception"
+    is_blocked = error.get("type") == "cluster_block_exception"
+    return error.get("type") != _OF_PIPELINE and (is_passing(status) or is_denied(status) or is_blocked)

@@ -30,7 +30,7 @@ _URLS = "a URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380/0 o
 # First words of answers that say nothing about the command: https://redis.io/docs/latest/develop/reference/
 # protocol-spec/#simple-errors and src/server.c, `createSharedObjects`.
 _DOWN = frozenset(
-    ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM")
+    ("BUSY", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM")
 )
 _DOWN_ERRORS = (redis.ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError)
 

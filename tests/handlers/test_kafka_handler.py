@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from kafka_reader import read
 
 from handlers import Batch, HandlerContext, PartialFailure, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace
 from handlers.kafka import delivery
-from handlers.kafka.handler import KafkaHandler
+from handlers.kafka.handler import KafkaHandler, Undelivered
 from handlers.testing import make_batch, opened
 from worker.local.broker import Broker
 from worker.local.broker_settings import free_port
@@ -269,6 +269,27 @@ def test_a_table_whose_name_is_no_topic_is_rejected_with_it(broker: Broker, tabl
 
 
 # ---- outages
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (KafkaError.REQUEST_TIMED_OUT, TargetUnavailable),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, TargetUnavailable),
+        (KafkaError.KAFKA_STORAGE_ERROR, TargetUnavailable),
+        (KafkaError.NETWORK_EXCEPTION, TargetUnavailable),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, UnfitPlace),
+        (KafkaError.POLICY_VIOLATION, Undelivered),
+    ],
+)
+def test_what_passes_is_waited_for_though_the_client_does_not_try_again(
+    code: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `properties: {retries: 2}`."""
+    monkeypatch.setattr(delivery.Outbox, "send", lambda *_: {0: KafkaError(code)})
+    with opened(KafkaHandler(bootstrap_servers="127.0.0.1:1")) as handler, pytest.raises(error) as caught:
+        handler.handle(orders({"id": 1}))
+    assert type(caught.value) is error
 
 
 @pytest.mark.soak

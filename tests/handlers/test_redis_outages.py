@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import redis
@@ -126,6 +128,34 @@ def test_a_server_that_became_a_replica_is_unavailable(own_redis: Callable[[], R
         refuses_for_now(server, "read only replica")
         client.config_set("replica-serve-stale-data", "no")
     refuses_for_now(server, "MASTER is down", value="json")  # reads the row before it writes
+
+
+def test_a_server_that_is_busy_with_a_script_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
+    server = own_redis()
+    with redis.Redis.from_url(server.url) as client, redis.Redis.from_url(server.url) as other:
+        client.config_set("busy-reply-threshold", "20")
+        endless = Thread(target=runs_until_it_is_killed, args=(other,), daemon=True)
+        endless.start()
+        try:
+            eventually(lambda: is_busy(client), "the script runs")
+            refuses_for_now(server, "BUSY")
+            refuses_for_now(server, "BUSY", value="json")
+        finally:
+            client.script_kill()
+            endless.join()
+
+
+def runs_until_it_is_killed(client: redis.Redis) -> None:
+    with suppress(redis.ResponseError):
+        client.eval("while true do end", 0)
+
+
+def is_busy(client: redis.Redis) -> bool:
+    try:
+        client.get("any")
+    except redis.ResponseError as error:
+        return "BUSY" in str(error)
+    return False
 
 
 def refuses_for_now(server: RedisNode, told: str, **options: str) -> None:

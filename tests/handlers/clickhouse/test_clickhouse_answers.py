@@ -29,11 +29,11 @@ def batch(table: str = "t.t") -> Batch:
     return make_batch(table, [{"id": 1}], key="id", types={"id": "int"}, topic="cdc")
 
 
-def answered(status: int, code: int | None) -> BaseException:
+def answered(status: int, code: int | None, told: str = "") -> BaseException:
     """What the handler raises for an answer that repeats the password."""
     with HookServer() as server:
         headers = {} if code is None else {"X-ClickHouse-Exception-Code": str(code)}
-        server.answer = lambda _: Answer(status, headers, f"Code: {code}. {PASSWORD} (WHY)".encode())
+        server.answer = lambda _: Answer(status, headers, f"Code: {code}. {told} {PASSWORD} (WHY)".encode())
         options = {"url": server.url, "username": "u", "password": PASSWORD}
         with opened(ClickHouseHandler(**options)) as it, pytest.raises(Exception, match="WHY") as found:
             it.handle(batch())
@@ -45,9 +45,12 @@ def answered(status: int, code: int | None) -> BaseException:
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        *((500, code) for code in (159, 202, 209, 210, 241, 242, 243, 252, 285, 319, 999)),
+        *(
+            (500, code)
+            for code in (75, 86, 159, 173, 202, 209, 210, 241, 242, 243, 244, 252, 285, 319, 500, 999)
+        ),
         (403, 516),
-        *((status, None) for status in (302, 401, 429, 502, 503)),
+        *((status, None) for status in (302, 401, 404, 429, 502, 503)),
     ],
 )
 def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
@@ -56,12 +59,30 @@ def test_what_passes_is_waited_for(status: int, code: int | None) -> None:
     assert not error.others_go_on
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, 497), (500, 158), (500, 164), (500, 452)])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (1000, "File access error: no space left on device"),
+        (1001, "filesystem error: in create_directories: No space left on device"),
+        (1001, "filesystem error: in rename: Read-only file system"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_waited_for(code: int, told: str) -> None:
+    """Of a disk without room for more files, or that is read-only since it found an error."""
+    error = answered(500, code, told)
+    assert isinstance(error, TargetUnavailable)
+    assert not error.others_go_on
+    assert isinstance(answered(500, code, "bad function call"), RequestRefused)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, 497), *((500, code) for code in (115, 158, 164, 452, 695, 724))]
+)
 def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code: int) -> None:
     assert isinstance(answered(status, code), UnfitPlace)
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (404, None)])
+@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (400, None)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
     assert isinstance(answered(status, code), RequestRefused)
 
@@ -149,7 +170,7 @@ def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(
 
 def test_a_secret_is_not_told_in_part_where_an_answer_is_cut() -> None:
     with HookServer() as server:
-        server.answer = lambda _: Answer(404, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
+        server.answer = lambda _: Answer(400, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
         options = ClickHouseOptions(url=server.url, username="u", password=PASSWORD)
         client = ClickHouseClient(options, Path(), 1)
         with pytest.raises(RequestRefused) as found:

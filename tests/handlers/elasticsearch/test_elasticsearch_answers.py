@@ -70,6 +70,8 @@ def cluster(
         ((403, "cluster_block_exception"), UnfitPlace, "cluster_block"),
         ((403, "security_exception"), UnfitPlace, "security_exception"),
         ((400, "mapper_parsing_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
+        ((500, "fail_processor_exception"), Rejected, "offset 1: shop.orders: its document is refused"),
+        ((500, "translog_exception"), TargetUnavailable, "translog"),
         ((400, "index_closed_exception"), UnfitPlace, "index_closed"),
         ((404, "index_not_found_exception"), RequestRefused, "index_not_found"),
     ],
