@@ -180,6 +180,19 @@ def test_what_the_table_has_of_a_row_decides_where_the_change_does_not_tell_it(
     assert lake.rows("id, name, n") == [(1, "abcd", 5)]
 
 
+def test_rows_are_judged_where_the_table_lacks_their_key(lake: Lake) -> None:
+    make(lake, "code string, n int NOT NULL")
+    lake.sql("INSERT INTO {t} VALUES ('x', 1)")
+    types = {"id": "int", "code": "varchar(20)", "n": "int"}
+
+    def partly(offset: int, **told: Any) -> Any:
+        return replace(change(offset, told, types, op="update"), lacks=None)
+
+    refused(lake, partly(1, id=1, code="a"), told="n NOT NULL")
+    brought(lake, partly(2, id=1, n=2))
+    assert lake.rows("id, code, n") == [(1, None, 2), (None, "x", 1)]
+
+
 def test_columns_of_the_table_alone_are_none_of_the_source_after_a_statement(lake: Lake) -> None:
     make(lake, "id bigint, name string, own string, nested struct<a: int>, any variant")
     lake.sql("INSERT INTO {t} SELECT 1, 'x', 'mine', named_struct('a', 1), parse_json('7')")

@@ -119,7 +119,9 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
     carry; all that came before them is in the table. Columns that it numbers itself are left out."""
     told = {name.lower(): name for name in shape.schema.names}
     absent = f"s.{quoted(prefix + 'absent')}"
-    is_kept = bool(shape.key)
+    kinds = {each.name.lower(): each.dataType.simpleString() for each in table.columns.fields}
+    # A table that lacks a column of the key has none of the rows; it gets the column with the first of them.
+    is_kept = bool(shape.key) and all(name.lower() in kinds for name in shape.key)
     columns, generated = [f"s.{_PLACE}"], {}
     for field in table.columns.fields:
         metadata, name = field.metadata or {}, told.get(field.name.lower())
@@ -142,7 +144,6 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
     if is_kept:
         bounds = key_range(session, _JUDGED, shape, quoted(prefix + "op")).conditions("t")
         join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
-    kinds = {each.name.lower(): each.dataType.simpleString() for each in table.columns.fields}
     whole = in_kinds(session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}"), kinds)
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
 
