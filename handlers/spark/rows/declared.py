@@ -30,8 +30,8 @@ _SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 class Declared:
     """Of one version of a table. Names of columns are in lower case."""
 
-    names: frozenset[str] = field(default=frozenset(), compare=False)
-    """All columns; new ones of the source are nothing that is declared."""
+    kinds: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Every column's type as SQL writes it; new columns of the source are nothing that is declared."""
     partitions: frozenset[str] = frozenset()
     """Columns that the table is partitioned by."""
     not_null: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Declared:
             if (how := (one.metadata or {}).get("delta.generationExpression")) is not None
         }
         return cls(
-            frozenset(map(str.lower, columns.names)),
+            {one.name.lower(): one.dataType.simpleString() for one in columns.fields},
             frozenset(map(str.lower, partitions)),
             frozenset(one.name.lower() for one in columns.fields if not one.nullable),
             {name: int(size) for name, (_, size) in sized.items()},
@@ -88,7 +88,7 @@ class Declared:
 
     def has_checks_beyond(self, shape: Shape) -> bool:
         """Whether a check may speak of columns that rows of this shape do not have."""
-        beyond = self.names.difference(map(str.lower, shape.schema.names))
+        beyond = self.kinds.keys() - set(map(str.lower, shape.schema.names))
         return any(name in check.lower() for check in self.checks.values() for name in beyond)
 
     @property

@@ -145,6 +145,16 @@ def test_a_condition_that_fails_for_a_value_refuses_that_row(lake: Lake) -> None
     assert lake.rows() == [(each, "7") for each in range(3)]
 
 
+@pytest.mark.parametrize("own", ["", ", own int DEFAULT 3"])
+def test_rows_are_judged_in_the_types_of_the_table(lake: Lake, own: str) -> None:
+    make(lake, f"id bigint, name string, n bigint{own}", DEFAULTS)
+    lake.sql(f"ALTER TABLE {{t}} ADD CONSTRAINT large CHECK (id * n > {'own' if own else '3'})")
+    types = {"id": "int", "name": "varchar(20)", "n": "int"}
+    refused(lake, change(1, {"id": 3, "name": "a", "n": 1}, types), told="CHECK large")
+    brought(lake, change(1, {"id": 2**20, "name": "a", "n": 2**20}, types))
+    assert lake.rows("id, name, n") == [(2**20, "a", 2**20)]
+
+
 def test_what_the_table_has_of_a_row_decides_where_the_change_does_not_tell_it(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +178,19 @@ def test_what_the_table_has_of_a_row_decides_where_the_change_does_not_tell_it(
     monkeypatch.setattr(judging, "_first", lambda *_: pytest.fail("each condition reads the table"))
     brought(lake, partly(6, id=1, name="abcd"))
     assert lake.rows("id, name, n") == [(1, "abcd", 5)]
+
+
+def test_rows_are_judged_where_the_table_lacks_their_key(lake: Lake) -> None:
+    make(lake, "code string, n int NOT NULL")
+    lake.sql("INSERT INTO {t} VALUES ('x', 1)")
+    types = {"id": "int", "code": "varchar(20)", "n": "int"}
+
+    def partly(offset: int, **told: Any) -> Any:
+        return replace(change(offset, told, types, op="update"), lacks=None)
+
+    refused(lake, partly(1, id=1, code="a"), told="n NOT NULL")
+    brought(lake, partly(2, id=1, n=2))
+    assert lake.rows("id, code, n") == [(1, None, 2), (None, "x", 1)]
 
 
 def test_columns_of_the_table_alone_are_none_of_the_source_after_a_statement(lake: Lake) -> None:

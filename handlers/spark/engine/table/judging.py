@@ -21,6 +21,7 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.widening import holds
 from handlers.spark.table_ref import TableRef, quoted
 
 
@@ -54,7 +55,7 @@ class Judging:
             frame = kept_rows(session, piece.rows, prefix)
             table = look(session, self.ref) if is_there else None
             if table is None:
-                frame = whole_rows(frame, prefix)
+                frame = in_kinds(whole_rows(frame, prefix), declared.kinds)
             else:
                 frame = as_in_table(frame, self.ref, table, piece.shape, prefix)
             found = first_refused(frame, piece.rows.num_rows, conditions)
@@ -101,12 +102,26 @@ def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
     return frame.where(f"{quoted(absent)} IS NULL") if absent in frame.columns else frame
 
 
+def in_kinds(frame: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
+    """The same, with numbers and dates in the types of the table (column in lower case -> type), which may be
+    wider: a product that is too large for those of the source is none there."""
+    columns = [_in_kind(quoted(each.name), each, kinds.get(each.name.lower(), "")) for each in frame.schema]
+    return frame.selectExpr(*columns)
+
+
+def _in_kind(value: str, own: StructField, there: str) -> str:
+    held = f"CAST({value} AS {there})" if holds(there, own.dataType.simpleString()) else value
+    return f"{held} AS {quoted(own.name)}"
+
+
 def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape, prefix: str) -> DataFrame:
     """The rows of a replica with what the table has of them, or gives them, in the columns that they do not
     carry; all that came before them is in the table. Columns that it numbers itself are left out."""
     told = {name.lower(): name for name in shape.schema.names}
     absent = f"s.{quoted(prefix + 'absent')}"
-    is_kept = bool(shape.key)
+    kinds = {each.name.lower(): each.dataType.simpleString() for each in table.columns.fields}
+    # A table that lacks a column of the key has none of the rows; it gets the column with the first of them.
+    is_kept = bool(shape.key) and all(name.lower() in kinds for name in shape.key)
     columns, generated = [f"s.{_PLACE}"], {}
     for field in table.columns.fields:
         metadata, name = field.metadata or {}, told.get(field.name.lower())
@@ -129,7 +144,7 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
     if is_kept:
         bounds = key_range(session, _JUDGED, shape, quoted(prefix + "op")).conditions("t")
         join = f" LEFT JOIN {ref.sql} AS t ON {' AND '.join([equal(shape.key, 's', 't'), *bounds])}"
-    whole = session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}")
+    whole = in_kinds(session.sql(f"SELECT {', '.join(columns)} FROM {_JUDGED} AS s{join}"), kinds)
     return whole.selectExpr("*", *(f"{how} AS {quoted(name)}" for name, how in generated.items()))
 
 
