@@ -79,13 +79,13 @@ def test_a_backlog_is_merged_in_commits_of_whole_segments_and_goes_on_after_a_fa
     applier = lake.handler._open._world.applier  # type: ignore[union-attr]
     apply, brought = applier.apply, []
 
-    def until_the_third(session: Any, what: Bringing) -> None:
+    def until_the_third(_: Any, session: Any, what: Bringing) -> None:
         brought.append([segment.number for segment in what.segments])
         if brought == [[1], [2], [3]]:
             raise RuntimeError("out of memory")
         apply(session, what)
 
-    monkeypatch.setattr(applier, "apply", until_the_third)
+    monkeypatch.setattr(type(applier), "apply", until_the_third)
     with pytest.raises(SparkFailure, match="out of memory"):
         lake.sink().merge()
     assert (lake.rows("id"), lake.sink().waiting.segments) == ([(0,), (1,)], 2)

@@ -42,7 +42,7 @@ def test_a_second_handler_of_a_table_in_the_same_place_is_refused_and_the_first_
     for part in (
         f"{replica.folder}/{LOG}/table.json says that this is the place of the replica of shop.orders",
         "it cannot be that of the changelog of shop.orders",
-        "Give one of them a path of its own",
+        "Give one of them a place of its own",
     ):
         assert part in str(told.value)
     put(replica, 2)
