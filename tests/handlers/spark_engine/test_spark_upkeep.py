@@ -172,7 +172,8 @@ def test_a_table_is_looked_after_when_it_is_due_as_long_as_it_is_served(
 
     keeper.look_after(sink)
     assert turns(0, 61) == 1
-    assert turns(61, 60 * 24) in (23, 24)
+    # After an hour, at the next minute.
+    assert turns(61, 60 * 24) in (22, 23, 24)
     served.clear()
     assert turns(60 * 24, 60 * 48) == 0
     served.add(sink)
