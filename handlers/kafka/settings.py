@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from handlers.kafka.librdkafka import SettingsError, explain, refuse_units
+from handlers.kafka.librdkafka import SILENT, SettingsError, explain, refuse_units
 
 _OWNED = {
     "bootstrap.servers": "set bootstrap_servers instead",
@@ -67,10 +66,9 @@ def check_properties(properties: Mapping[str, Any], timeout: float) -> None:
     """Let librdkafka itself judge them, without a broker. Raises PropertyFault."""
     settings = producer_settings("", properties, timeout)
     del settings["bootstrap.servers"]
-    silent = logging.Logger("kafka-settings", level=logging.CRITICAL + 1)
     try:
         refuse_units(settings)
-        Producer(settings, logger=silent)
+        Producer(settings, logger=SILENT)
     except (KafkaException, TypeError, ValueError) as error:
         told = error if isinstance(error, SettingsError) else explain(error)
         _, _, name = told.key.partition("properties.")

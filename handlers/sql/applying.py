@@ -147,7 +147,7 @@ class Applier:
             self._apply_keyless(connection, table, changes)
         if connection.dialect.name == "postgresql" and _finds_rows(table, run.key, changes):
             # A policy that came after the table was looked at. None comes now before the commit.
-            because, waits = unsafe(connection, *table.name, table.quoted.replace("%%", "%"))
+            because, waits = unsafe(connection, *table.name, table.quoted)
             if waits == "all":
                 raise _waiting(table, because)
 

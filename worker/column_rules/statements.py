@@ -25,6 +25,9 @@ from worker.column_rules.shared_names import refuse_shared
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """In the order in which the clauses of a statement are followed."""
 
+_RulesOf = Callable[[ddl.TableName, str], RowRules | None]
+"""The rules of a table, and the database of names that tell none."""
+
 
 class StatementRules:
     """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
@@ -96,23 +99,16 @@ class StatementRules:
         found = (self._rules_of(name) for name in (table, table.lower()))
         return next((rules for rules in found if isinstance(rules, RowRules)), None)
 
-    def _all_of(
-        self, name: ddl.TableName, database: str, of: Callable[[ddl.TableName, str], RowRules | None]
-    ) -> list[RowRules]:
-        """The rules of all tables that the name may mean. `of`: the rules of a table."""
+    def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
+        """The rules of all tables that the name may mean."""
         names = [name]
         if name.database == ddl.ANY_DATABASE:
             names += [ddl.TableName(one, name.table) for one in self._databases]
         return [rules for one in names if (rules := of(one, database)) is not None]
 
-    def _refuse_shown(
-        self,
-        operation: ddl.RenameTable,
-        database: str,
-        of: Callable[[ddl.TableName, str], RowRules | None],
-    ) -> None:
+    def _refuse_shown(self, operation: ddl.RenameTable, database: str, of: _RulesOf) -> None:
         """Raises RuleFault for a table that one of its names would show, while the rules of the other hide
-        it. `of`: the rules of a table."""
+        it."""
         table, to = operation.table, operation.to
         olds, new = self._all_of(table, database, of), of(to, database)
         old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
@@ -152,7 +148,7 @@ def _kept(
     operation: ddl.Operation,
     database: str,
     time_ms: int,
-    of: Callable[[ddl.TableName, str], RowRules | None],
+    of: _RulesOf,
 ) -> Iterator[ddl.Operation]:
     """What may leave of it. `of`: the rules of a table."""
     rules = of(operation.table, database)

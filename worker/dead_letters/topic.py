@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime
@@ -13,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from handlers.kafka.librdkafka import SILENT
 from offsets.finished.reading import covered
 from offsets.stores import CheckpointError
 from offsets.stores.commits import CommitTexts, commit_now
@@ -49,9 +49,8 @@ def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
     # A group of its own, without members: it only keeps what was replayed.
     settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
     topic = configuration.dead_letter.topic
-    silent = logging.Logger("dead-letters", level=logging.CRITICAL + 1)
-    topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=silent))
-    consumer = Consumer(settings, logger=silent)
+    topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=SILENT))
+    consumer = Consumer(settings, logger=SILENT)
     try:
         yield DeadLetterTopic(topic, consumer, topic_id)
     finally:

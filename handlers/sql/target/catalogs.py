@@ -155,18 +155,17 @@ def alike_columns(
 def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> Unsafe:
     """Why rows of the table may be lost, hidden, or written twice, while the marks are kept."""
     if connection.dialect.name == "postgresql":
-        hides, is_unlogged = connection.execute(_PG_UNSAFE, {"name": quoted}).one()
+        # `%%` is the driver's escape, which no parameter takes.
+        hides, is_unlogged = connection.execute(_PG_UNSAFE, {"name": quoted.replace("%%", "%")}).one()
         if hides:
             return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
         return Unsafe("it is UNLOGGED: a crash of the server empties it" if is_unlogged else "")
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
     engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
-    return (
-        Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
-        if engine
-        else Unsafe()
-    )
+    if engine is None:
+        return Unsafe()
+    return Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:

@@ -150,7 +150,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         primary_key,
         frozenset(frozenset(columns) for columns in uniques if columns),
         sorted(keys & alike),
-        unsafe(connection, schema, table, quoted.replace("%%", "%")),
+        unsafe(connection, schema, table, quoted),
     )
 
 

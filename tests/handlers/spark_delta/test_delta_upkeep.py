@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.spark.engine.table.upkeep import optimize, vacuum
+from handlers.spark.delta.upkeep import optimize, vacuum
 
 LOG = shape(id=pa.int32())
 

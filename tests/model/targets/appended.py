@@ -35,13 +35,8 @@ def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
     if not names.key:
         return _folded_without_key(lines)
     rows: dict[tuple[Any, ...], Row] = {}
-    seen: set[tuple[Any, ...]] = set()
     gone: tuple[tuple[Any, ...], Row] = ((0,), {})
-    for line in lines:
-        place = tuple(line[name] for name in _PLACE)
-        if place in seen:
-            continue
-        seen.add(place)
+    for place, line in _once_each(lines):
         if line["op"] == "truncate":
             rows.clear()
             continue
@@ -60,15 +55,20 @@ def folded(names: Names, lines: Iterable[Row]) -> list[Row]:
     return list(map(texts, rows.values()))
 
 
-def _folded_without_key(lines: Iterable[Row]) -> list[Row]:
-    """An update and a delete are of one row that equals the old one."""
-    rows: list[Row] = []
+def _once_each(lines: Iterable[Row]) -> Iterator[tuple[tuple[Any, ...], Row]]:
+    """The place of each line, and the line, without those of a place that comes again."""
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
         place = tuple(line[name] for name in _PLACE)
-        if place in seen:
-            continue
-        seen.add(place)
+        if place not in seen:
+            seen.add(place)
+            yield place, line
+
+
+def _folded_without_key(lines: Iterable[Row]) -> list[Row]:
+    """An update and a delete are of one row that equals the old one."""
+    rows: list[Row] = []
+    for _, line in _once_each(lines):
         if line["op"] == "truncate":
             rows.clear()
         if line["before"] is not None and (old := texts(line["before"])) in rows:

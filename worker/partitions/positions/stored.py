@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from handlers.kafka.librdkafka import SILENT
 from handlers.options.matching import topic_matcher
 from offsets.finished import read
 from offsets.restore import Start, began_with, choose_starts
@@ -64,12 +64,11 @@ def connect(configuration: Configuration) -> Iterator[Cluster]:
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise PositionError(f"{reached.target}: {reached.error}")
-    silent = logging.Logger("positions", level=logging.CRITICAL + 1)
-    admin = AdminClient(admin_settings(configuration), logger=silent)
+    admin = AdminClient(admin_settings(configuration), logger=SILENT)
     settings = consumer_settings(configuration)
     # A static member's name would make this consumer look like the worker itself.
     settings.pop("group.instance.id", None)
-    cluster = Cluster(configuration, Consumer(settings, logger=silent), admin)
+    cluster = Cluster(configuration, Consumer(settings, logger=SILENT), admin)
     try:
         yield cluster
     finally:
