@@ -40,10 +40,6 @@ class Reach:
         return ""
 
 
-EVERYWHERE = Reach(lambda _: True, lambda _: True, lambda _: True)
-"""Of a handler that runs outside of a worker."""
-
-
 def names_of(operation: Operation) -> tuple[TableName, ...]:
     """Every table that the operation names: its own first, and the one of RENAME ... TO or LIKE."""
     match operation:
