@@ -9,7 +9,7 @@ import pytest
 from debezium_messages import change_of, connect, create, ddl, definition, envelope, record, with_schema
 
 from worker.formats.debezium.format import Debezium
-from worker.formats.interface import LogPosition, SeparateDDL
+from worker.formats.interface import LogPosition, SeparateDDL, Skip
 
 POSTGRESQL = {"connector": "postgresql", "schema": "sales", "file": None, "pos": None}
 
@@ -214,3 +214,44 @@ def test_a_column_that_the_definition_lacks_is_read_by_its_schema() -> None:
         "id": "18446744073709551615",
         "born": "1970-01-01",
     }
+
+
+# ---- the connector's own record of its tables
+
+
+def of_schema_history(sql: str | None = "ALTER TABLE orders ADD c BIGINT UNSIGNED", **fields: Any) -> Any:
+    """A record of `schema.history.internal.kafka.topic`, as Debezium documents it."""
+    table = {
+        "type": "ALTER",
+        "id": '"shop"."orders"',
+        "table": definition({"id": "INT", "c": "BIGINT UNSIGNED"}),
+    }
+    place = {"ts_sec": 1763000000, "file": "mysql-bin.000003", "pos": 400, "server_id": 8015}
+    value = {"source": {"server": "my"}, "position": place, "ts_ms": 1763000000123, "databaseName": "shop"}
+    told = {} if sql is None else {"ddl": sql}
+    return record({**value, **told, "tableChanges": [table], **fields}, topic="schema-history.my")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        of_schema_history(),
+        of_schema_history(tableChanges=None),
+        of_schema_history(None, schemaName="dbo", position={"commit_lsn": "00000025:00000d98:00a2"}),
+        of_schema_history("SET character_set_server=utf8mb4", databaseName="", tableChanges=[]),
+    ],
+    ids=["alter", "before tableChanges", "of SQL Server", "of no table"],
+)
+def test_records_of_the_schema_history_topic_are_passed_over_by_name(one: Any) -> None:
+    """Their statements are those of the DDL topic, and whoever reads all topics of a pattern gets both."""
+    format_ = Debezium()
+    assert format_.explain(one) == Skip("schema_history")
+    changes: list[Any] = []
+    format_.decode(one, changes)
+    assert (changes, format_.log_position(one)) == ([], None)
+
+
+def test_a_row_with_columns_of_the_schema_history_stays_a_row() -> None:
+    point = {"x": 1.0, "y": 2.0, "wkb": "AQEAAAA=", "srid": None}
+    told = {"__op": "c", "__db": "shop", "__table": "routes", "source": point, "position": point}
+    assert not isinstance(Debezium().explain(record({"id": 7, **told})), Skip)

@@ -98,6 +98,8 @@ class Debezium:
             flat = self._flat(record, value)
             return None if flat is None else LogPosition(flat.source.name, log_position(flat.source), False)
         source = placed.source
+        if placed.position:
+            return None
         if placed.ddl:
             return LogPosition(source.name, ddl_position(source), True)
         return LogPosition(source.name, log_position(source), placed.op == "t")

@@ -21,6 +21,8 @@ _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5
 _NOTIFICATION = frozenset(("id", "aggregate_type", "type", "additional_data"))
 """The members of the records in `notification.sink.topic.name`."""
+_BESIDE_SOURCE = frozenset(("op", "ddl", "tableChanges"))
+"""What an envelope, a schema change or a record of the schema history topic has one of."""
 _SIGNALS = frozenset(
     (
         *("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"),
@@ -56,10 +58,6 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_connector = msgspec.json.Decoder(_Connected).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
 _TOMBSTONE = PlainRoute("", "")
-
-
-def _connector(payload: Payload) -> str:
-    return _read_connector(payload).source.connector
 
 
 class _NoRowError(LookupError):
@@ -101,7 +99,7 @@ class Router:
             return Skip("tombstone")
         try:
             payload = self._split(value).payload
-            refuse_others(_connector(payload))
+            refuse_others(_read_connector(payload).source.connector)
             found = self.of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)
@@ -122,7 +120,7 @@ class Router:
             values = _read_values(payload)
         except DECODE_ERRORS as error:
             raise undecodable(value, error) from None
-        if isinstance(values.get("source"), dict) and ("ddl" in values or "op" in values):
+        if isinstance(values.get("source"), dict) and values.keys() & _BESIDE_SOURCE:
             refuse_others(str(values["source"].get("connector") or ""))
             return _envelope_without_row(payload, values)
         if {"status", "id", "event_count", "data_collections"} <= values.keys():
@@ -147,6 +145,8 @@ def _reason_of(values: Row) -> str | None:
 def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
     if values.get("op") == "m":
         return Skip("message")
+    if "op" not in values and "position" in values and "connector" not in values["source"]:
+        return Skip("schema_history")
     try:
         if "ddl" in values:
             return read_schema_change(payload)

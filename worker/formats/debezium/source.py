@@ -105,7 +105,7 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
 
 Part = TypeVar("Part")
 
-_NO_DDL = msgspec.Raw()
+_NONE = msgspec.Raw()
 
 
 class _Placed(msgspec.Struct, gc=False):
@@ -113,7 +113,9 @@ class _Placed(msgspec.Struct, gc=False):
 
     source: SourceLogPosition
     op: str | None = None
-    ddl: msgspec.Raw = _NO_DDL
+    ddl: msgspec.Raw = _NONE
+    position: msgspec.Raw = _NONE
+    """Of a record of the schema history topic, which is of no log."""
 
 
 class _Logged(msgspec.Struct, gc=False):
