@@ -6,6 +6,7 @@ https://debezium.io/documentation/reference/stable/transformations/event-flatten
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _ADDED = ("table", "db", "schema", "source_ts_ms", "source_table", "source_db", 
 _SIGNS = frozenset(("op", *_ADDED))
 _CONTEXT = "debezium.context."
 _MOST_DIGITS = 20
+_REPLACED = re.compile(r"[^A-Za-z0-9._-]")
+"""The characters of names that Debezium does not take over into topics."""
 _read_any = msgspec.json.Decoder().decode
 
 
@@ -40,8 +43,6 @@ class FlatRecord(msgspec.Struct, gc=False):
     row: Row
     """Plain JSON values, without the fields that begin with `__`."""
     source: Source
-    database: str
-    table: str
     by_topic: bool
     """Whether the topic's name tells the table, or its database."""
     transaction: str | None
@@ -77,15 +78,15 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
     source = _source(told, record.topic(), settings.source or "")
     refuse_others(source.connector)
     is_postgresql = source.connector == POSTGRESQL
-    database, table = source.schema or (None if is_postgresql else source.db), source.table
-    if not database or not table:
-        missing = "database" if table else "table"
+    if not source.table or not (source.schema or (not is_postgresql and source.db)):
+        missing = "database" if source.table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
     transaction = _text(told, "transaction_id") or _text(told, "source_gtid", "gtid")
+    _refuse_other_database(source, record.topic())
     by_topic = not _text(told, "source_table", "table") or not (
         _text(told, "source_schema", "schema") or (not is_postgresql and _text(told, "source_db", "db"))
     )
-    return FlatRecord(_operation(told), row, source, database, table, by_topic, transaction)
+    return FlatRecord(_operation(told), row, source, by_topic, transaction)
 
 
 def _operation(told: Mapping[str, Any]) -> Operation:
@@ -114,6 +115,19 @@ def _refuse_other_prefix(row: Row) -> None:
                 f"the field {name!r} looks like one that add.fields made with the prefix {prefix!r}: set "
                 "debezium.fields_prefix to the transform's add.fields.prefix"
             )
+
+
+def _refuse_other_database(source: Source, topic: str) -> None:
+    """Raises UndecodableRecord if the topic's name has another name in front of the table's than the record,
+    and nothing tells whether that is a schema: two schemas' tables would be one."""
+    database, table = (_REPLACED.sub("_", name or "") for name in (source.db, source.table))
+    head = topic.removesuffix(f".{table}")
+    is_told = source.connector or source.schema or head.endswith(f".{database}")
+    if head != topic and "." in head and not is_told:
+        raise UndecodableRecord(
+            f"the record tells the database {source.db!r}, and its topic {topic!r} another, which may be a "
+            "schema: set add.fields to tell source.connector, too, or set debezium.source"
+        )
 
 
 def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source:
@@ -174,10 +188,8 @@ def _time(told: Mapping[str, Any]) -> int | None:
 def _header(value: bytes) -> Any:
     """As text, or as JSON where the headers' converter is the JsonConverter."""
     text = value.decode("utf-8", "replace")
-    if not text.startswith(('"', "{")):
-        return text
     try:
-        read = _read_any(value)
+        read = _read_any(value) if text.startswith(('"', "{")) else text
     except DECODE_ERRORS:
         return text
     return read.get("payload", text) if isinstance(read, dict) else read
