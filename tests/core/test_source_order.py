@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from handlers import Change
 from offsets.restore import Start
@@ -187,6 +188,18 @@ def test_other_sources_do_not_wait_for_each_other() -> None:
     bench.add(2, Logged(0, 10_000, stream="server-1"))
     bench.add(0, Logged(0, 5, ddl=True, stream="server-1"))
     assert sorted(place or 0 for place in bench.due()) == [5, 10]
+
+
+def test_a_partition_of_several_sources_is_told_once() -> None:
+    """Their places do not compare, so DDL may go before rows that precede it."""
+    bench = Bench()
+    with capture_logs() as logs:
+        bench.add(1, Logged(0, 10), Logged(1, 11), Logged(2, ms=5))
+        assert not logs
+        bench.add(1, Logged(3, 7, stream="server-2"), Logged(4, 12), Logged(5, 8, stream="server-2"))
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("source_order_of_several_sources", "error")
+    assert (line["partition"], line["sources"]) == ("rows-1[0]", ["server-1", "server-2"])
 
 
 def test_formats_without_ddl_topics_pass_at_once() -> None:

@@ -59,9 +59,10 @@ class _Input:
     held: deque[_Held] = field(default_factory=deque)
     bytes: int = 0
     stream: str | None = None
-    """None until a record told it."""
+    """Of its last record; None until one told it."""
+    is_mixed: bool = False
+    """Whether records of several streams came, whose places do not compare."""
     reached: Key = _BEFORE_ALL
-    """Of its last record."""
     next_offset: int = 0
     end: int | None = None
     """The offset of its end, while it is read to its end."""
@@ -149,6 +150,14 @@ class SourceOrder(Stage):
             place = log_position_of(one.format, message)
             barrier = False
             if place is not None:
+                if one.stream not in (None, place.stream) and not one.is_mixed:
+                    one.is_mixed = True
+                    log.error(
+                        "source_order_of_several_sources",
+                        partition=str(assignment.partition),
+                        sources=[one.stream, place.stream],
+                        hint="DDL may go before rows that precede it: give each source topics of its own",
+                    )
                 one.stream = place.stream
                 one.reached = (place.order or one.reached[0], message.timestamp()[1])
                 barrier = place.barrier
