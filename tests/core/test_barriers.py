@@ -135,6 +135,23 @@ def test_an_ordinary_statement_is_its_own_tables_alone(clock: Clock, routed: Rou
     assert [(to.table.name, piece.barrier) for to, piece in delivery.parts] == [("a", None)]
 
 
+@pytest.mark.parametrize("met", [True, False], ids=["met", "not met"])
+@pytest.mark.parametrize(
+    "sql", ["RENAME TABLE A TO B", "ALTER TABLE A RENAME TO B", "ALTER TABLE A ADD c int"]
+)
+def test_a_statement_in_capitals_stops_the_tables_as_their_rows_spell_them(
+    clock: Clock, routed: Routed, sql: str, *, met: bool
+) -> None:
+    lanes, of = lanes_of(clock, count=3), routed.partitions[0]
+    if met:
+        assert lanes.offer(routed.poll((of, [rows(0, 1, table="a"), rows(1, 1, table="b")])))
+        assert sorted(handled(lanes)) == [[0], [1]]
+    assert lanes.offer(routed.poll((of, [statement(2, sql, "A")])))
+    lanes.halt(0, begun(lanes), "it is refused")
+    assert lanes.offer(routed.poll((of, [rows(n, 1, table=name) for n, name in enumerate("abd", 3)])))
+    assert sorted(handled(lanes)) == ([[5]] if "RENAME" in sql else [[4], [5]])
+
+
 def test_all_places_of_a_barrier_come_at_once_however_a_delivery_is_cut(clock: Clock, routed: Routed) -> None:
     """Else some would be held back by the bounds while others wait for them."""
     of = routed.partitions[0]

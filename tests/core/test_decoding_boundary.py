@@ -86,7 +86,9 @@ def test_the_router_tells_what_explaining_a_record_raised(monkeypatch: pytest.Mo
 def test_a_statement_that_breaks_its_format_is_about_its_own_table_alone() -> None:
     of, own = assignment(), unit()
     breaks_at(of, 0, AssertionError("x"))
-    assert further_units(of, record(0), own, None) == ()  # type: ignore[arg-type]  # nothing is looked up
+    book = TableBook(configuration({}), lambda _rule: [])
+    book.units["shop"] = {"orders": own, "other": unit("other")}
+    assert further_units(of, record(0), own, book) == ()
 
 
 def test_a_record_that_would_take_too_much_when_it_is_decoded_is_refused() -> None:

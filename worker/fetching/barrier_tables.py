@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from handlers import Change
-from worker.formats.interface import Record
+from worker.formats.interface import Record, SeparateDDL
 from worker.formats.statements import tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
@@ -27,16 +28,17 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
     """The other tables that a DDL record is about, without those that no rule matches."""
     changes: list[Change] = []
-    named: dict[tuple[str, str], None] = {}
-    try:
+    # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
+    is_as_stored = isinstance(assignment.format, SeparateDDL)
+    named = [] if is_as_stored else [(own.table.database, own.table.name)]
+    # What cannot be decoded is left to its own table's processor.
+    with suppress(Exception):
         assignment.format.decode(record, changes)
         for change in changes:
-            named.update(dict.fromkeys(tables_of(change.sql or "", own.table.database)))
-    except Exception:
-        return ()  # its own table's processor deals with it
-    found: dict[Unit, None] = {}
-    for database, table in named:
-        found.update(dict.fromkeys(_units(book, database, table)))
+            named += tables_of(change.sql or "", own.table.database)
+    # Servers that do not tell case apart log a statement as it was spelled, and rows in lower case.
+    spelled = (spelling for name in named for spelling in (name, tuple(map(str.lower, name))))
+    found = dict.fromkeys(unit for name in spelled for unit in _units(book, *name))
     found.pop(own, None)
     return tuple(found)
 
