@@ -139,6 +139,12 @@ def test_members_that_are_excluded_are_no_columns() -> None:
     assert images(value, operation="op", exclude=["op", "_ts"]) == [("insert", None, {"id": 1})]
 
 
+def test_a_member_without_a_name_can_be_excluded() -> None:
+    value = {"id": 1, "": "of no target"}
+    assert images(value) == [("insert", None, value)]
+    assert images(value, exclude=[""]) == [("insert", None, {"id": 1})]
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [

@@ -141,7 +141,7 @@ class JsonLayout(Section):
     """The row as it is after the change; `.` is the whole value."""
     updates: Literal["partial", "whole"] = "partial"
     """Whether `after` of an update may leave columns out, or is always the whole row."""
-    exclude: list[Annotated[str, Field(min_length=1)]] = Field(default=[])
+    exclude: list[str] = Field(default=[])
     """Members of the rows that are no columns."""
     time: JsonSource | None = None
     """When it happened; without it, Kafka's time of the record."""
