@@ -100,6 +100,19 @@ def test_a_sample_of_which_no_record_meets_a_rule_fails_with_the_nearest_rule(
     )
 
 
+def test_a_statement_about_users_is_shown_without_its_text(check: Any) -> None:
+    grant = {
+        **INSERT,
+        "type": "QUERY",
+        "isDdl": True,
+        "data": None,
+        "sql": "GRANT ALL ON *.* TO a IDENTIFIED BY 'x'",
+    }
+    result = check(grant)
+    assert "shop.orders → lane " in result.output
+    assert "GRANT" not in result.output
+
+
 def test_a_sample_that_holds_no_table_at_all_is_no_fault(check: Any) -> None:
     assert check({"value": None}).return_value == 0
 

@@ -173,6 +173,18 @@ def test_a_record_without_a_change_is_nothing_to_do() -> None:
     assert CALLS == []
 
 
+@pytest.mark.parametrize("index", [None, 0])
+def test_a_statement_that_is_of_no_table_is_nothing_to_do(index: int | None) -> None:
+    config = noting("a")
+    grant = canal(
+        "orders", isDdl=True, type="QUERY", sql="GRANT ALL ON *.* TO a IDENTIFIED BY 'x'", data=None
+    )
+    plan = Reader(config).plan(letter(1, grant, index=index))
+    assert plan.skipped == "it holds no change"
+    Replay(config).apply(plan)
+    assert CALLS == []
+
+
 def test_nothing_overtakes_a_letter_of_its_row_that_failed_and_other_rows_go_on() -> None:
     config = noting("a")
     replay, reader = Replay(config), Reader(config)

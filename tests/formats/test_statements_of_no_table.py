@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import canal_messages as canal
+import canal_packets as packets
+import debezium_messages as debezium
+import dts_records as dts
+import maxwell_messages as maxwell
 import pytest
 
+from handlers import Change
 from handlers.mysql.statement_of_change import shown
+from worker.formats.canal.format import Canal
+from worker.formats.debezium.format import Debezium
+from worker.formats.dts.format import DTS
+from worker.formats.interface import Format, Record
+from worker.formats.maxwell.format import Maxwell
 from worker.formats.statements import is_of_no_table
 
 
@@ -28,6 +39,14 @@ from worker.formats.statements import is_of_no_table
         "CREATE OR REPLACE AGGREGATE FUNCTION f(a INT) RETURNS INT RETURN 1",
         "DROP PROCEDURE p",
         "ALTER EVENT e DISABLE",
+        "CREATE/* by ops */USER a IDENTIFIED BY 'secret'",
+        "CREATE /* VIEW */ -- once\n OR # twice\n REPLACE VIEW v AS SELECT 'secret'",
+        "DROP /*!50001 VIEW */ v",
+        "/*!50001 CREATE ALGORITHM = /* a */ MERGE */\n/*!50013 DEFINER=`a b`@`%` SQL SECURITY DEFINER */\n"
+        "/*!50001 VIEW v AS SELECT 'secret' */",
+        "/*!50003 CREATE*/ /*!50017 DEFINER='a b'@`localhost`*/ /*!50003 TRIGGER t BEFORE INSERT ON users "
+        "FOR EACH ROW SET NEW.mail = 'secret' */",
+        "SET /* for a */ PASSWORD = 'secret'",
     ],
 )
 def test_a_statement_about_users_or_programs_is_of_no_table(sql: str) -> None:
@@ -45,11 +64,34 @@ def test_a_statement_about_users_or_programs_is_of_no_table(sql: str) -> None:
         "/* not closed CREATE USER a",
         "RENAME TABLE user TO users",
         "CREATE TABLE view (trigger_ int)",
+        "CREATE /* VIEW v */ TABLE t (id int)",
+        "CREATE /*!50001 TABLE */ view (id int)",
+        "DROP /* EVENT e",
         "ALTER TABLE event ADD view int",
     ],
 )
 def test_other_statements_may_be_of_tables(sql: str) -> None:
     assert not is_of_no_table(sql)
+
+
+_GRANT = "GRANT ALL ON shop.* TO a IDENTIFIED BY 'secret'"
+
+
+@pytest.mark.parametrize(
+    ("format_", "record"),
+    [
+        (Canal(), canal.message(isDdl=True, type="QUERY", sql=_GRANT, data=None)),
+        (Canal(), packets.sent(packets.packet(packets.ddl("orders", _GRANT)))),
+        (Debezium(), debezium.ddl(_GRANT, {"type": "ALTER", "id": '"shop"."orders"'})),
+        (Maxwell(), maxwell.ddl("table-alter", _GRANT)),
+        (DTS(), dts.sent(operation="DDL", afterImages=_GRANT)),
+    ],
+    ids=["canal", "canal's packets", "debezium", "maxwell", "dts"],
+)
+def test_a_statement_of_no_table_is_no_change_whoever_reads_it(format_: Format, record: Record) -> None:
+    changes: list[Change] = []
+    format_.decode(record, changes)
+    assert changes == []
 
 
 def test_a_statement_is_shown_without_its_passwords() -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from handlers.api import Change, Operation
 from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.statements import is_of_no_table
 
 Row = dict[str, Any]
 
@@ -33,7 +34,6 @@ def changes_from(
     types: Mapping[str, str] | None,
     time_ms: int,
     transaction: str | None,
-    sql: str | None = None,
     first_index: int = 0,
 ) -> list[Change]:
     """The changes of a record, one for each image; the arguments are fields of `Change`.
@@ -45,7 +45,7 @@ def changes_from(
         row = before if after is None else after
         if key and row is not None:
             check_key(key, row)
-        told = before, after, key, sql, time_ms
+        told = before, after, key, None, time_ms
         changes.append(Change(op, *told, *place, index, transaction, types, lacks, is_whole, moves))
     return changes
 
@@ -60,17 +60,13 @@ def check_key(key: Iterable[str], row: Collection[str]) -> None:
 def statement_from(
     sql: str, record: Record, *, truncates: bool, time_ms: int, transaction: str | None, index: int = 0
 ) -> list[Change]:
-    """The one change of a record's statement, or of its statement at `index`."""
-    return changes_from(
-        (Image("truncate" if truncates else "ddl", None, None),),
-        record,
-        key=None,
-        types=None,
-        time_ms=time_ms,
-        transaction=transaction,
-        sql=sql,
-        first_index=index,
-    )
+    """The one change of a record's statement, or of its statement at `index`; none of a statement that is
+    of no table."""
+    if is_of_no_table(sql):
+        return []
+    op: Operation = "truncate" if truncates else "ddl"
+    place = record.topic(), record.partition(), record.offset()
+    return [Change(op, None, None, None, sql, time_ms, *place, index, transaction, None)]
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:

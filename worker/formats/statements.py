@@ -11,14 +11,21 @@ if TYPE_CHECKING:
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 
-_COMMENTS = re.compile(r"(?:[\s(;]|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+", re.DOTALL)
+_SPACE = r"(?:\s|\*/|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))"
+"""A space, a comment, or what makes one of a part that is none: `/*!50001` and `*/`."""
 _OF_NO_TABLE = re.compile(
-    r"(?:GRANT|REVOKE|FLUSH|SET\s+(?:PASSWORD|DEFAULT|ROLE)|CHANGE\s+(?:MASTER|REPLICATION)"
-    r"|(?:CREATE|ALTER|DROP|RENAME)\s+(?:OR\s+REPLACE\s+)?(?:USER|ROLE|SERVER)"
-    r"|(?:CREATE|ALTER|DROP)\s+"
-    r"(?:(?:OR\s+REPLACE|ALGORITHM\s*=\s*\w+|DEFINER\s*=\s*\S+|SQL\s+SECURITY\s+\w+|AGGREGATE)\s+)*+"
-    r"(?:VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT))\b",
-    re.IGNORECASE,
+    rf"(?:[(;]|{_SPACE})*+"
+    + (
+        r"(?:GRANT|REVOKE|FLUSH|SET (?:PASSWORD|DEFAULT|ROLE)|CHANGE (?:MASTER|REPLICATION)"
+        r"|(?:CREATE|ALTER|DROP|RENAME) (?:OR REPLACE )?(?:USER|ROLE|SERVER)"
+        r"|(?:CREATE|ALTER|DROP) "
+        r"(?:(?:OR REPLACE|ALGORITHM~=~\w+|SQL SECURITY \w+|AGGREGATE"
+        r"|DEFINER~=~(?:`[^`]*`|'[^']*'|[^\s`'*/])++) )*+"
+        r"(?:VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT))\b"
+    )
+    .replace(" ", f"{_SPACE}++")
+    .replace("~", f"{_SPACE}*+"),
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -32,8 +39,7 @@ def is_of_no_table(sql: str) -> bool:
     >>> is_of_no_table("CREATE TABLE users (id int)")
     False
     """
-    start = _COMMENTS.match(sql)
-    return _OF_NO_TABLE.match(sql, start.end() if start else 0) is not None
+    return _OF_NO_TABLE.match(sql) is not None
 
 
 def tables_of(sql: str, database: str) -> list[tuple[str, str]]:

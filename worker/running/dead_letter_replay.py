@@ -105,6 +105,8 @@ class Reader:
             raise ReplayFault(str(error)) from None
         except UndecodableRecord as fault:
             raise ReplayFault(f"undecodable record: {fault}") from None
+        if not found:
+            return Plan(letter, route.database, route.table, (), skipped="it holds no change")
         if letter.index is not None:
             parts = [found[first:end] for first, end in pairwise(borders(found, 0, len(found)))]
             # Half of a row that moves would remove the old row, or lack what is in it.
@@ -112,12 +114,11 @@ class Reader:
             found = [change for part in named for change in part]
             if not found:
                 raise ReplayFault(f"its record has no row {letter.index}")
-        has_changes = bool(found)
         try:
             bring_under(*rules, found, 0, database=route.database, table=route.table)
         except RuleFault as fault:
             raise ReplayFault(f"column rules: {fault}") from None
-        if has_changes and not found:
+        if not found:
             return Plan(letter, route.database, route.table, (), skipped="the table's rules leave it out")
         own = {
             "topic": replayed_topic(letter),

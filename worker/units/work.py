@@ -14,7 +14,6 @@ from worker.attempts.set_aside import SetAside
 from worker.column_rules.applying import bring_under, fault_under, has_rules
 from worker.formats.decoding import LARGE, SMALL, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
-from worker.formats.statements import is_of_no_table
 from worker.units.chunk import Chunk
 from worker.units.table import Table
 from worker.units.unit import Unit
@@ -161,8 +160,6 @@ class Work:
                     if known is not None and (rows := chunk.rows_of(len(ends) - first)) is not None:
                         begin = ends[-1] if ends else 0
                         changes[begin:] = [each for each in changes[begin:] if each.index in rows]
-                    if chunk.alone and changes and is_of_no_table(changes[-1].sql or ""):
-                        changes.pop()
                     if by_rules:
                         bring_under(
                             table.row_rules,

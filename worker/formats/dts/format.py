@@ -15,7 +15,7 @@ from worker.formats.dts.header import Header, names_of, read_header, routing_key
 from worker.formats.dts.record import DTSRecord, RecordReader
 from worker.formats.dts.shape import Row
 from worker.formats.dts.statements import is_truncate, table_of
-from worker.formats.images import Image, changes_from, deleted, lacking, updated
+from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.times import has_calendar
@@ -121,8 +121,13 @@ class DTS:
             raise _undecodable(value, error) from None
         if read.header.operation == "DDL":
             sql = _statement(read)
-            statement = Image("truncate" if is_truncate(sql) else "ddl", None, None)
-            into += _changes((statement,), read, record, sql=sql)
+            into += statement_from(
+                sql,
+                record,
+                truncates=is_truncate(sql),
+                time_ms=_time_ms(read.header),
+                transaction=read.transaction,
+            )
         elif read.header.operation in _ROWS:
             into += _changes(_images(read), read, record)
 
@@ -152,10 +157,8 @@ def _images(read: DTSRecord) -> tuple[Image, ...]:
     return updated(before, row, key, lacks=lacking(columns, row), before_is_whole=is_whole)
 
 
-def _changes(
-    images: tuple[Image, ...], read: DTSRecord, record: Record, sql: str | None = None
-) -> list[Change]:
-    shape = None if sql is not None else read.shape
+def _changes(images: tuple[Image, ...], read: DTSRecord, record: Record) -> list[Change]:
+    shape = read.shape
     return changes_from(
         images,
         record,
@@ -163,7 +166,6 @@ def _changes(
         types=None if shape is None else shape.types,
         time_ms=_time_ms(read.header),
         transaction=read.transaction,
-        sql=sql,
     )
 
 
