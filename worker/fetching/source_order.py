@@ -32,8 +32,6 @@ from worker.units.chunk import RECORD_OVERHEAD
 
 log = get_logger("source_order")
 
-GRACE_SECONDS = 0.1
-
 Key = tuple[tuple[int, ...], int]
 """(place in the log, Kafka's timestamp in ms): the timestamp decides where the records tell no place."""
 
@@ -85,7 +83,7 @@ class SourceOrder(Stage):
     is_damaged: Callable[[Assignment], bool]
     max_bytes: InitVar[int]
     clock: Callable[[], float]
-    grace: float = GRACE_SECONDS
+    grace: float = 0.1
 
     def __post_init__(self, max_bytes: int) -> None:
         self._bound(max_bytes)

@@ -98,7 +98,7 @@ class Debezium:
             flat = self._flat(record, value)
             return None if flat is None else LogPosition(flat.source.name, log_position(flat.source), False)
         source = placed.source
-        if placed.position:
+        if placed.op is None and not source.connector:
             return None
         if placed.ddl:
             return LogPosition(source.name, ddl_position(source), True)

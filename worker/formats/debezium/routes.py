@@ -9,7 +9,7 @@ import msgspec
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
-from worker.formats.debezium.source import ROWS, Payload, Row, refuse_others
+from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
 from worker.formats.strangers import stranger
@@ -46,16 +46,7 @@ class _Envelope(msgspec.Struct, gc=False):
     source: _Source
 
 
-class _Connector(msgspec.Struct, gc=False):
-    connector: str = ""
-
-
-class _Connected(msgspec.Struct, gc=False):
-    source: _Connector
-
-
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
-_read_connector = msgspec.json.Decoder(_Connected).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
 _TOMBSTONE = PlainRoute("", "")
 
@@ -99,7 +90,7 @@ class Router:
             return Skip("tombstone")
         try:
             payload = self._split(value).payload
-            refuse_others(_read_connector(payload).source.connector)
+            refuse_others(read_placed(payload).source.connector)
             found = self.of_envelope(payload)
         except (*DECODE_ERRORS, LookupError):
             other = self.without_envelope(record, value)

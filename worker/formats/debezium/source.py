@@ -39,12 +39,13 @@ class SourceLogPosition(msgspec.Struct, gc=False):
     row: int | None = None
     lsn: int | None = None
     sequence: str | None = None
+    connector: str = ""
+    """Empty in records of the schema history topic."""
 
 
 class Source(SourceLogPosition, gc=False):
     """The `source` block of an envelope."""
 
-    connector: str = ""
     db: str | None = None
     schema: str | None = None
     table: str | None = None
@@ -105,7 +106,7 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
 
 Part = TypeVar("Part")
 
-_NONE = msgspec.Raw()
+_NO_DDL = msgspec.Raw()
 
 
 class _Placed(msgspec.Struct, gc=False):
@@ -113,9 +114,7 @@ class _Placed(msgspec.Struct, gc=False):
 
     source: SourceLogPosition
     op: str | None = None
-    ddl: msgspec.Raw = _NONE
-    position: msgspec.Raw = _NONE
-    """Of a record of the schema history topic, which is of no log."""
+    ddl: msgspec.Raw = _NO_DDL
 
 
 class _Logged(msgspec.Struct, gc=False):

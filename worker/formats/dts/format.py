@@ -129,7 +129,15 @@ class DTS:
                 transaction=read.transaction,
             )
         elif read.header.operation in _ROWS:
-            into += _changes(_images(read), read, record)
+            shape = read.shape
+            into += changes_from(
+                _images(read),
+                record,
+                key=None if shape is None else shape.key_columns,
+                types=None if shape is None else shape.types,
+                time_ms=_time_ms(read.header),
+                transaction=read.transaction,
+            )
 
 
 def _images(read: DTSRecord) -> tuple[Image, ...]:
@@ -155,18 +163,6 @@ def _images(read: DTSRecord) -> tuple[Image, ...]:
     if not is_whole:
         before = {**{name: row[name] for name in key or () if name in row}, **before}
     return updated(before, row, key, lacks=lacking(columns, row), before_is_whole=is_whole)
-
-
-def _changes(images: tuple[Image, ...], read: DTSRecord, record: Record) -> list[Change]:
-    shape = read.shape
-    return changes_from(
-        images,
-        record,
-        key=None if shape is None else shape.key_columns,
-        types=None if shape is None else shape.types,
-        time_ms=_time_ms(read.header),
-        transaction=read.transaction,
-    )
 
 
 def _time_ms(header: Header) -> int:
