@@ -29,8 +29,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     """The other tables that a DDL record is about, without those that no rule matches."""
     changes: list[Change] = []
     # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
-    is_as_stored = isinstance(assignment.format, SeparateDDL)
-    named = [] if is_as_stored else [(own.table.database, own.table.name)]
+    named = [] if isinstance(assignment.format, SeparateDDL) else [(own.table.database, own.table.name)]
     # What cannot be decoded is left to its own table's processor.
     with suppress(Exception):
         assignment.format.decode(record, changes)

@@ -60,8 +60,7 @@ def check_key(key: Iterable[str], row: Collection[str]) -> None:
 def statement_from(
     sql: str, record: Record, *, truncates: bool, time_ms: int, transaction: str | None, index: int = 0
 ) -> list[Change]:
-    """The one change of a record's statement, or of its statement at `index`; none of a statement that is
-    of no table."""
+    """The one change of a record's statement, or of that at `index`; none if it is of no table."""
     if is_of_no_table(sql):
         return []
     op: Operation = "truncate" if truncates else "ddl"

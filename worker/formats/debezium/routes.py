@@ -51,10 +51,6 @@ _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
 _TOMBSTONE = PlainRoute("", "")
 
 
-class _NoRowError(LookupError):
-    """Not a row in an envelope: `explain` has to say."""
-
-
 class Router:
     """Routes the records of all topics of the format. Threads share it without a lock."""
 
@@ -81,7 +77,7 @@ class Router:
             return source
         if envelope.op in ROWS or envelope.op == "t":
             return PlainRoute(source.schema or source.database, source.table, envelope.op == "t")
-        raise _NoRowError
+        raise LookupError  # not a row in an envelope: `explain` has to say
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip any record. Raises UndecodableRecord."""

@@ -89,12 +89,11 @@ def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | 
 
 def statement(change: SchemaChange, record: Record) -> list[Change]:
     """The record's one change."""
-    sql = change.ddl
     time_ms = change.source.ts_ms if change.source.ts_ms is not None else change.ts_ms
     return statement_from(
-        sql,
+        change.ddl,
         record,
-        truncates=_TRUNCATE.match(sql) is not None,
+        truncates=_TRUNCATE.match(change.ddl) is not None,
         time_ms=kafka_time(record) if time_ms is None else time_ms,
         transaction=change.source.gtid,
     )

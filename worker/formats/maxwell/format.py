@@ -15,6 +15,7 @@ from worker.formats.images import Image, changes_from, check_key, deleted, lacki
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS
 from worker.formats.maxwell.history import (
+    DATABASE_DDL,
     ROW_TYPES,
     TABLE_DDL,
     MaxwellHistory,
@@ -38,9 +39,7 @@ _SKIPPED_TYPES: Mapping[str, str] = {
     "bootstrap-start": "bootstrap",
     "bootstrap-complete": "bootstrap",
     "heartbeat": "heartbeat",
-    "database-create": "database_ddl",
-    "database-alter": "database_ddl",
-    "database-drop": "database_ddl",
+    **dict.fromkeys(DATABASE_DDL, "database_ddl"),
 }
 
 

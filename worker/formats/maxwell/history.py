@@ -16,7 +16,7 @@ from worker.formats.table_history import TableDefinition, TableHistory
 
 ROW_TYPES = frozenset(("insert", "update", "delete", "bootstrap-insert"))
 TABLE_DDL = frozenset(("table-create", "table-alter", "table-drop"))
-_DATABASE_DDL = frozenset(("database-create", "database-alter", "database-drop"))
+DATABASE_DDL = frozenset(("database-create", "database-alter", "database-drop"))
 _STREAM = "maxwell"
 _BEGINNING = (0,)
 _POSITION = re.compile(r"(?:.*\.)?(\d{1,18}):(\d{1,18})", re.ASCII | re.DOTALL)
@@ -61,7 +61,7 @@ def log_position_of(record: Record) -> LogPosition | None:
         return None
     if found.type in ROW_TYPES:
         return LogPosition(_STREAM, _order_of(found.position), barrier=False)
-    if found.type in TABLE_DDL or found.type in _DATABASE_DDL:
+    if found.type in TABLE_DDL or found.type in DATABASE_DDL:
         return LogPosition(_STREAM, _order_of(found.position), barrier=True)
     return None
 

@@ -93,7 +93,7 @@ class Json:
             (database, table), row = found
             rule = self._rule_for(database, table)
             key: tuple[str, ...] | None = tuple(row)
-            images: tuple[Image, ...] = (deleted(rule.row(row, _beside), key),)
+            images: tuple[Image, ...] = (deleted(rule.row(row, dict), key),)
         else:
             document = _read(value)
             rule = self._rule
@@ -227,8 +227,3 @@ def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
 def _word(value: Any) -> str:
     """As JSON writes it, a text without quotes; null also for what is not there."""
     return said(None if value is ABSENT else value)
-
-
-def _beside() -> Row:
-    """A row of a record's key has no members in the value."""
-    return {}
