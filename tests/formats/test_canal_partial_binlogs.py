@@ -101,6 +101,22 @@ def test_a_document_that_is_its_columns_name_is_one(name: str) -> None:
     assert change.after == {"id": 1, name: name}
 
 
+@pytest.mark.parametrize(
+    "one",
+    [
+        flat.message(data=[{"id": "7", "note": "a"}], mysqlType={"id": "int", "note": "text"}),
+        flat.message(
+            data=[{"id": "7", "note": "a"}], mysqlType={"id": "int", "note": "text", "total": "int"}
+        ),
+        packets.sent(packets.packet(packets.rows("orders", packets.row({"id": "7", "note": "a"})))),
+    ],
+    ids=["flat", "flat, with the types of all columns", "packet"],
+)
+def test_a_minimal_insert_is_a_whole_row_whose_other_columns_get_defaults(one: Record) -> None:
+    [change] = decode(one)
+    assert (change.op, change.after, change.is_whole) == ("insert", {"id": 7, "note": "a"}, True)
+
+
 def test_an_update_that_tells_no_key_and_no_old_value_is_undecodable() -> None:
     """`binlog_row_image=MINIMAL`: the key is in the image before it, of which messages show what changed."""
     one = flat.message(type="UPDATE", data=[{"total": "2"}], old=[{}], pkNames=None)
