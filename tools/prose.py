@@ -51,7 +51,7 @@ _HOUSE = re.compile(r"\b(" + "|".join(map(re.escape, HOUSE_WORDS)) + r")\b", re.
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 _NO_PROSE = re.compile(r"\s*$|#|\||<|\[[^]]+\]:")
 _CELL_END = re.compile(r"(?<!\\)\|")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[\"'(*\[]*[A-Z`])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[\"'(*\[]*(?:[A-Z`]|binlane))")
 
 
 CheckRegistry().register_many(proselints_checks)
@@ -144,7 +144,7 @@ def _of_python(text: str) -> Iterator[tuple[int, str]]:
 
 def _plain(text: str) -> str:
     """Take marks out of `text`; a code span becomes one word."""
-    text = re.sub(r"(`+)(?:(?!\1).)+\1", "code", text)
+    text = re.sub(r"(`+)(?:(?!\1).)+\1", "Code", text)
     text = re.sub(r"!?\[([^][]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"\s+", " ", text.replace("**", "").replace("\\|", "|")).strip()
 
