@@ -47,7 +47,7 @@ ALLOWED = ROOT / "tools" / "prose.json"
 EXEMPT = ("CHANGELOG.md",)
 PRODUCT = ("worker/", "offsets/", "handlers/", "binlane/", "tools/")
 
-_HOUSE = re.compile(r"\b(" + "|".join(map(re.escape, HOUSE_WORDS)) + r")\b", re.IGNORECASE)
+_HOUSE = re.compile(r"\b(" + "|".join(map(re.escape, HOUSE_WORDS)) + r")\b")
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
 _NO_PROSE = re.compile(r"\s*$|#|\||<|\[[^]]+\]:")
 _CELL_END = re.compile(r"(?<!\\)\|")
@@ -96,7 +96,7 @@ def findings(path: str) -> Iterator[Finding]:
                 yield Finding(path, line, f"{words} words, at most {MOST_WORDS}: {sentence[:70]} ...")
         for match in _HOUSE.finditer(passage):
             around = passage[max(0, match.start() - 30) : match.end() + 20]
-            yield Finding(path, line, f"{match[0]!r}: {HOUSE_WORDS[match[0].lower()]} ({around})")
+            yield Finding(path, line, f"{match[0]!r}: {HOUSE_WORDS[match[0]]} ({around})")
     lines, prose = zip(*passages, strict=True) if passages else ((), ())
     linted = LintFile(path, content="\n\n".join(prose) + "\n").lint(_CONFIG) if prose else ()
     for result in linted:
