@@ -64,11 +64,12 @@ class-archive: setup # makes the tests' Sparks and brokers start in half the tim
 rewritten: setup # the tests' asserts, once: the processes that begin side by side would each do it, for 20 s
 	@PYTHONPATH=tests python -m pytest --collect-only -qq -p only_modules
 
-lint: setup ## style, types, who imports whom, scripts and the deployment's files
+lint: setup ## style, types, prose, imports between layers, scripts and deployment files
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@lint-imports --no-logo --no-cache
+	@if [ -f tools/prose.py ]; then python tools/prose.py; fi
 	@if command -v shellcheck >/dev/null; then shellcheck tools/*.sh .ci/run; fi
 	@if [ -f tools/check_deployment.py ]; then python tools/check_deployment.py; fi
 
