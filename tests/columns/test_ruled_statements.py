@@ -128,6 +128,9 @@ def test_a_default_of_a_hidden_column_whose_name_is_no_word_does_not_leave() -> 
     left = "ALTER TABLE `shop`.`users` ADD COLUMN `token` text"
     assert left_of(sql, columns={"exclude": ["soc-number"]}) == left
     assert left_of(sql, columns={"mask": {"soc-number": "redact"}}) == left
+    for spelled in ("ssn$raw", '"soc-number"'):  # the latter with ANSI_QUOTES
+        sql = f"ALTER TABLE users ADD token text DEFAULT (concat({spelled}, 'x'))"
+        assert left_of(sql, columns={"exclude": ["soc-number", "ssn$raw"]}) == left
 
 
 def _alike(one: str, other: str) -> bool:
@@ -147,6 +150,15 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 def test_a_hidden_column_that_gets_a_name_without_a_rule_is_refused(name: str) -> None:
     with pytest.raises(RuleFault, match="its values would leave as other"):
         left_of(f"ALTER TABLE users CHANGE {name} other varchar(50) DEFAULT 'secret'")
+
+
+@pytest.mark.parametrize(("old", "new"), [("age", "years"), ("years", "AGE")])
+def test_a_column_that_would_leave_in_another_type_under_its_new_name_is_refused(old: str, new: str) -> None:
+    """Dropped in the target, all rows that are there would lose their values."""
+    with pytest.raises(RuleFault, match=f"renames {old} to {new}, and columns.cast"):
+        left_of(f"ALTER TABLE users RENAME COLUMN {old} TO {new}")
+    both = {"columns": {"cast": {"age": "text", "years": "text"}}}
+    assert "RENAME COLUMN" in (left_of(f"ALTER TABLE users RENAME COLUMN {old} TO {new}", **both) or "")
 
 
 def test_what_is_not_included_leaves_when_a_name_that_is_takes_it_over() -> None:

@@ -48,7 +48,8 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._ruled(f"{database}.{table}")
+        found = self._rules_of(f"{database}.{table}")
+        own = found if isinstance(found, RowRules) else None
         of = partial(self._of, own=(f"{database}.{table}", own))
         try:
             operations = parse(change.sql or "", database)
@@ -88,16 +89,11 @@ class StatementRules:
 
     def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
-        it was spelled, and their rows under one name: in lower case, for most."""
+        it was spelled, and their rows under one name."""
         full = f"{name.database or database}.{name.table}"
-        if not isinstance(self._rules_of(full), RowRules) and full.casefold() == own[0].casefold():
-            return own[1]
-        return self._ruled(full)
-
-    def _ruled(self, table: str) -> RowRules | None:
-        """The rules of the table, or of its name in lower case if there are none of it as it is spelled."""
-        found = (self._rules_of(name) for name in (table, table.lower()))
-        return next((rules for rules in found if isinstance(rules, RowRules)), None)
+        if isinstance(found := self._rules_of(full), RowRules):
+            return found
+        return own[1] if full.casefold() == own[0].casefold() else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """The rules of all tables that the name may mean."""
@@ -122,7 +118,7 @@ class StatementRules:
         # A table of an untold database is perhaps none that no rule matches.
         tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
         names = [f"{one.database or database}.{one.table}" for one in tables]
-        if any({self._rules_of(name), self._rules_of(name.lower())} == {"skipped"} for name in names):
+        if "skipped" in map(self._rules_of, names):
             return  # nothing of it is in a target, or comes there from now on
         if new is not None and not new.hides_no_more_than(old):
             raise RuleFault(
@@ -226,6 +222,11 @@ def _renamed(operation: ddl.RenameColumn, rules: RowRules) -> Iterator[ddl.Opera
         )
     if before is None:
         return  # its first row brings the column, if it leaves now
+    if after is not None and is_shown and not before.is_as(after):
+        raise RuleFault(
+            f"the source renames {old} to {new}, and columns.cast does not give both one type: rows that are "
+            f"there would lose their values; cast {new} as {old}, too"
+        )
     if after is None or not before.is_as(after):
         yield ddl.DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
     elif before.to != after.to:
@@ -280,9 +281,11 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a column that is hidden: of those that are included, any word may."""
-    text = default.text if default.kind == "expression" else ""
-    words = [*re.findall(r"\w+", text), *re.findall(r"`([^`]+)`", text)]  # of two words, or with a dash
-    return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
+    text = default.text
+    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # also of two words, or with a dash
+    return default.kind == "expression" and any(
+        (one := rules.plans.treatment(word)) is None or one.hides for word in words
+    )
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
