@@ -44,10 +44,6 @@ def _time(value: datetime) -> bytes:
     return utc.isoformat(sep=" ", timespec="microseconds").encode()
 
 
-def _duration(value: timedelta) -> bytes:
-    return b"%d" % (value // timedelta(microseconds=1))
-
-
 def _in_json(value: Any) -> str:
     return canonical(value).decode("utf-8", "backslashreplace") if type(value) in _WRITERS else str(value)
 
@@ -61,6 +57,6 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Decimal: _decimal,
     datetime: _time,
     date: lambda value: value.isoformat().encode(),
-    timedelta: _duration,
+    timedelta: lambda value: b"%d" % (value // timedelta(microseconds=1)),
     BeyondCalendar: lambda value: str(value).encode(),
 }

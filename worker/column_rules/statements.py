@@ -63,7 +63,8 @@ class StatementRules:
         is_involved = any(self._all_of(name, database, of) for one in operations for name in _names(one))
         if own is None and not is_involved:
             return change
-        if own is not None and own.deletes == "mark" and _empties(operations, f"{database}.{table}"):
+        emptied = [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)]
+        if own is not None and own.deletes == "mark" and emptied == [f"{database}.{table}".casefold()]:
             return own.truncated(change, database, table)
         told = net(operations)
         for one in told:
@@ -131,13 +132,6 @@ class StatementRules:
                 f"the source renames {source}, whose rules hide what those of {to} do not, to {to}: its rows "
                 f"would show it from now on. Give {to} the rules of {source}, and restart"
             )
-
-
-def _empties(operations: list[ddl.Operation], table: str) -> bool:
-    """Whether they are a TRUNCATE of the table, spelled in whatever case."""
-    return [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)] == [
-        table.casefold()
-    ]
 
 
 def _kept(
