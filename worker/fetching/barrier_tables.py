@@ -70,10 +70,11 @@ def refusing_unit(
         own = routed(assignment.format, record)
         assert isinstance(own, PlainRoute)
         label = f"{own.database}.{own.table}"
-        for name in dict.fromkeys((label.lower(), *replaced_by(label))):
+        names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
+        for name in dict.fromkeys(names):
             rule, changes = book.configuration.rule_for(name), list[Change]()
             database, table = name[: len(own.database)], name[len(own.database) + 1 :]
-            if rule is not None and rule.row_rules is not None:
+            if rule is not None and rule.row_rules is not None and rule.row_rules.plans.hides:
                 assignment.format.decode(record, changes)
                 bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
     except RefusedStatement:
