@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from handlers import Change
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
 from worker.formats.interface import Format, Record, UndecodableRecord
 
 if TYPE_CHECKING:
     from worker.column_rules.row_rules import RowRules
     from worker.column_rules.statements import StatementRules
-
-
-class RefusedStatement(RuleFault, UndecodableRecord):
-    """A statement that the rules refuse: without it the rows behind it may show what they hide."""
 
 
 def bring_under(
@@ -35,13 +31,10 @@ def bring_under(
         return
     has_ddl = rows is None or rows.apply(changes, first, database, table)
     if has_ddl and statements is not None:
-        try:
-            followed = [
-                statements.follow(change, database, table) if change.op == "ddl" else change
-                for change in changes[first:]
-            ]
-        except RuleFault as fault:
-            raise RefusedStatement(*fault.args) from None
+        followed = [
+            statements.follow(change, database, table) if change.op == "ddl" else change
+            for change in changes[first:]
+        ]
         changes[first:] = [change for change in followed if change is not None]
 
 
@@ -76,8 +69,8 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
         return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
     if isinstance(error, RuleFault):
-        made = RefusedStatement if isinstance(error, RefusedStatement) else UndecodableRecord
-        return made(f"{error} (at {place})")
+        kind = ShownBehind if isinstance(error, ShownBehind) else UndecodableRecord
+        return kind(f"{error} (at {place})")
     return UndecodableRecord(
         f"{type(error).__name__}: it cannot be decoded; what exactly is wrong may hold values, which the "
         "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter "

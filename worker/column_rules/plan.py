@@ -12,6 +12,7 @@ from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
+from worker.formats.interface import UndecodableRecord
 
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
@@ -22,6 +23,10 @@ _MOST_SHAPES = 256
 
 class RuleFault(ValueError):
     """The rules have no place for what the source sends; the message holds no value."""
+
+
+class ShownBehind(RuleFault, UndecodableRecord):
+    """It is a statement, and the rows behind it may show what the rules hide."""
 
 
 class Treatment(NamedTuple):

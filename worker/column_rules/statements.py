@@ -18,7 +18,7 @@ import msgspec
 from handlers import Change
 from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import RuleFault, Treatment
+from worker.column_rules.plan import RuleFault, ShownBehind, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
@@ -56,7 +56,7 @@ class StatementRules:
         except ddl.StatementError:
             if own is None:
                 return change
-            raise RuleFault(
+            raise (RuleFault if own.hides_no_more_than(None) else ShownBehind)(
                 "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
                 "shown here"
             ) from None
@@ -104,13 +104,13 @@ class StatementRules:
         return [rules for one in names if (rules := of(one, database)) is not None]
 
     def _refuse_shown(self, operation: ddl.RenameTable, database: str, of: _RulesOf) -> None:
-        """Raises RuleFault for a table that one of its names would show, while the rules of the other hide
+        """Raises ShownBehind for a table that one of its names would show, while the rules of the other hide
         it."""
         table, to = operation.table, operation.to
         olds, new = self._all_of(table, database, of), of(to, database)
         old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
         if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
                 f"statement does not say which database's {table.table} it was: its rows may show what is "
                 f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
@@ -122,13 +122,13 @@ class StatementRules:
         if "skipped" in map(self._rules_of, names):
             return  # nothing of it is in a target, or comes there from now on
         if new is not None and not new.hides_no_more_than(old):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its "
                 f"rows would show it. Drop {table} in the target, give both tables the same rules, and load "
                 f"{to} again; then set this record aside"
             )
         if old is not None and not old.hides_no_more_than(new):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {source}, whose rules hide what those of {to} do not, to {to}: its rows "
                 f"would show it from now on. Give {to} the rules of {source}, and restart"
             )
@@ -210,7 +210,7 @@ def _renamed(operation: ddl.RenameColumn, rules: RowRules) -> Iterator[ddl.Opera
     before, after = plans.treatment(old), plans.treatment(new)
     is_shown = after is not None and not after.hides
     if plans.is_hidden_by_name(old) and is_shown:
-        raise RuleFault(
+        raise ShownBehind(
             f"the source renames {old}, which columns hides, to {new}, which it does not: its values would "
             f"leave as {new}; give {new} the rule of {old}, too"
         )

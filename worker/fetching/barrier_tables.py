@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from handlers import Change
 from handlers.mysql.online_changes import replaced_by
-from worker.column_rules.applying import RefusedStatement, bring_under
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import ShownBehind
 from worker.formats.interface import PlainRoute, Record, Route
 from worker.formats.statements import tables_of
 from worker.units.assigned_partition import Assignment
@@ -77,7 +78,7 @@ def refusing_unit(
             if rule is not None and rule.row_rules is not None and rule.row_rules.plans.hides:
                 assignment.format.decode(record, changes)
                 bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
-    except RefusedStatement:
+    except ShownBehind:
         return book.meet(database, table)
     except Exception:
         return None  # nothing that any table waits for
