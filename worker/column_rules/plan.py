@@ -116,9 +116,6 @@ class ColumnPlans:
             return None
         return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
 
-    def leaves(self, name: str) -> bool:
-        return self.treatment(name) is not None
-
     def is_hidden_by_name(self, name: str) -> bool:
         """Whether a rule names it so that it, or its values, do not leave."""
         low = name.casefold()

@@ -17,6 +17,7 @@ import msgspec
 
 from handlers import Change
 from handlers.mysql.ddl import operations as ddl
+from handlers.mysql.ddl.reach import names_of
 from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import RuleFault, ShownBehind, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
@@ -60,7 +61,7 @@ class StatementRules:
                 "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
                 "shown here"
             ) from None
-        is_involved = any(self._all_of(name, database, of) for one in operations for name in _names(one))
+        is_involved = any(self._all_of(name, database, of) for one in operations for name in names_of(one))
         if own is None and not is_involved:
             return change
         emptied = [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)]
@@ -163,14 +164,6 @@ def _told(operations: list[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl
     """Columns are renamed all at once: in which order is not said."""
     renames = {one for one in operations if isinstance(one, ddl.RenameColumn)}
     return [one for one in operations if not isinstance(one, ddl.RenameColumn)], renames
-
-
-def _names(operation: ddl.Operation) -> Iterable[ddl.TableName]:
-    yield operation.table
-    if isinstance(operation, ddl.RenameTable):
-        yield operation.to
-    elif isinstance(operation, ddl.CreateTable) and operation.like is not None:
-        yield operation.like
 
 
 def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iterator[ddl.Operation]:
