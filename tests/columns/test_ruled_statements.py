@@ -12,7 +12,7 @@ from ruling import SECRET, changes_of, configured, hashed, rule_of, ruled, state
 from handlers import Change
 from handlers.mysql.ddl import StatementError, parse
 from handlers.mysql.ddl.written import net, written
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.plan import RuleFault, ShownBehind
 
 RULES: dict[str, Any] = {
     "columns": {
@@ -148,7 +148,10 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 
 @pytest.mark.parametrize("name", ["ssn", "mail", "note", "MAIL"])
 def test_a_hidden_column_that_gets_a_name_without_a_rule_is_refused(name: str) -> None:
-    with pytest.raises(RuleFault, match="its values would leave as other"):
+    beside = "ALTER TABLE users DROP region, CHANGE age years int, DROP PRIMARY KEY, ADD PRIMARY KEY (phone)"
+    with pytest.raises(ShownBehind, match="its values would leave as other"):
+        left_of(f"{beside}, RENAME COLUMN {name} TO other")
+    with pytest.raises(ShownBehind, match="its values would leave as other"):
         left_of(f"ALTER TABLE users CHANGE {name} other varchar(50) DEFAULT 'secret'")
 
 

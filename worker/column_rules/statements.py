@@ -19,7 +19,7 @@ from handlers import Change
 from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.reach import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import RuleFault, ShownBehind, Treatment
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
@@ -71,6 +71,8 @@ class StatementRules:
         for one in told:
             if isinstance(one, ddl.RenameTable):
                 self._refuse_shown(one, database, of)
+            elif isinstance(one, ddl.RenameColumn) and (rules := of(one.table, database)) is not None:
+                _refuse_renamed(one, rules.plans)
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -191,25 +193,29 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
             if treatment is not None:
                 yield replace(operation, name=treatment.to)
         case ddl.RenameColumn():
-            yield from _renamed(operation, rules)
+            yield from _renamed(operation, plans)
         case ddl.ChangeKey(columns=columns):
             yield replace(operation, columns=plans.key(columns))
         case _:  # partitions
             yield operation
 
 
-def _renamed(operation: ddl.RenameColumn, rules: RowRules) -> Iterator[ddl.Operation]:
-    plans, old, new = rules.plans, operation.name, operation.to
-    before, after = plans.treatment(old), plans.treatment(new)
-    is_shown = after is not None and not after.hides
-    if plans.is_hidden_by_name(old) and is_shown:
+def _refuse_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> None:
+    """Before any other fault of the statement. Raises ShownBehind."""
+    old, new, after = operation.name, operation.to, plans.treatment(operation.to)
+    if plans.is_hidden_by_name(old) and after is not None and not after.hides:
         raise ShownBehind(
             f"the source renames {old}, which columns hides, to {new}, which it does not: its values would "
             f"leave as {new}; give {new} the rule of {old}, too"
         )
+
+
+def _renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> Iterator[ddl.Operation]:
+    old, new = operation.name, operation.to
+    before, after = plans.treatment(old), plans.treatment(new)
     if before is None:
         return  # its first row brings the column, if it leaves now
-    if after is not None and is_shown and not before.is_as(after):
+    if after is not None and not after.hides and not before.is_as(after):
         raise RuleFault(
             f"the source renames {old} to {new}, and columns.cast does not give both one type: rows that are "
             f"there would lose their values; cast {new} as {old}, too"
