@@ -133,6 +133,14 @@ def test_a_default_of_a_hidden_column_whose_name_is_no_word_does_not_leave() -> 
         assert left_of(sql, columns={"exclude": ["soc-number", "ssn$raw"]}) == left
 
 
+@pytest.mark.parametrize("default", ["DEFAULT 'n/a'", "DEFAULT (uuid())", "AUTO_INCREMENT"])
+def test_a_default_that_no_cast_gives_is_no_value_of_rows_that_are_there(default: str) -> None:
+    """NOT NULL, the target gave them the 0 of its type."""
+    sql = f"ALTER TABLE users ADD code varchar(9) NOT NULL {default}"
+    left = "ALTER TABLE `shop`.`users` ADD COLUMN `code` bigint"
+    assert left_of(sql, columns={"cast": {"code": "integer"}}) == left
+
+
 def _alike(one: str, other: str) -> bool:
     """Columns are renamed all at once: in which order is not said."""
     head = "ALTER TABLE `shop`.`users` "

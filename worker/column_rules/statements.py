@@ -253,9 +253,10 @@ def _definition(
     default = None
     if not column.numbered and (column.default is not None or (fills and not column.nullable)):
         default = _default(form, column, time_ms)
-    return ddl.Column(
-        treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default
-    )
+    # NULL, as above, if no value is known.
+    is_open = default is None and (fills or column.default is not None)
+    nullable = treatment.hides or column.nullable or is_open
+    return ddl.Column(treatment.to, treatment.type_of(column.type), nullable, default)
 
 
 def _expression(column: ddl.Column, rules: RowRules) -> str | None:
