@@ -10,6 +10,7 @@ from row_stepping import begun, done, handled, stepped
 
 from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
+from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.unit import UnitState
 from worker.units.work import Work
 
@@ -90,6 +91,16 @@ def test_a_statement_of_no_rule_that_would_show_what_a_table_hides_is_that_table
     [refused] = [chunk for to, chunk in delivery.parts if chunk.alone]
     work = Work.of(routed.unit("orders"), [refused])
     assert "its values would leave as remark" in str(work.decode(lambda *_: False))
+
+
+def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_that_names() -> None:
+    """Of a rename some tools tell the new name."""
+    hiding = {"match": "shop.orders", "columns": {"exclude": ["note"]}}
+    routed = Routed(hiding, {"match": "shop.plain"}, order_by="table")
+    told = [rows(0, 1), statement(1, "RENAME TABLE orders TO PLAIN", "PLAIN"), rows(2, 1)]
+    delivery = routed.poll((routed.partitions[0], told))
+    parts = [(to.table.label, type(chunk)) for to, chunk in delivery.parts if chunk.alone]
+    assert parts == [("shop.plain", Chunk), ("shop.orders", BarrierChunk)]
 
 
 def test_tables_stand_behind_one_that_halted_and_nobody_else(clock: Clock, routed: Routed) -> None:

@@ -75,7 +75,7 @@ def refusing_unit(
         for name in dict.fromkeys(names):
             rule, changes = book.configuration.rule_for(name), list[Change]()
             database, table = name[: len(own.database)], name[len(own.database) + 1 :]
-            if rule is not None and rule.row_rules is not None and rule.row_rules.plans.hides:
+            if rule is not None:
                 assignment.format.decode(record, changes)
                 bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
     except ShownBehind:
