@@ -198,10 +198,6 @@ def _bytes(text: str) -> bytes:
         raise ValueError("no bytes: a character beyond U+00FF") from None
 
 
-def _bytes_of(length: int) -> Converter:
-    return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
-
-
 def _enum_of(labels: Sequence[str]) -> Converter:
     """A 1-based index, or the label itself where it is no number; index 0 is MySQL's empty error value."""
     by_index: Mapping[str, str] = {str(index): label for index, label in enumerate(("", *labels))}
@@ -275,7 +271,8 @@ def converter_of(type_text: str) -> Converter | None:
     if converter is _FLOAT and len(sizes) == 1 and sizes[0] > 24:
         return _DOUBLE  # FLOAT(25) to FLOAT(53) are doubles
     if mysql_type.padded_to:
-        return _bytes_of(mysql_type.padded_to)
+        length = mysql_type.padded_to
+        return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
     return converter
 
 

@@ -76,12 +76,12 @@ def is_name(pattern: str) -> bool:
 def database_of(pattern: str) -> str | None:
     r"""A database of which the pattern may take tables; None: that cannot be told.
 
-    >>> database_of("crm.*"), database_of(r"/crm\.(people|users)/"), database_of("/.*/")
-    ('crm', 'crm', None)
+    >>> database_of("crm_[0-9].*"), database_of(r"/crm\.(people|users)/"), database_of("/.*/")
+    ('crm_0', 'crm', None)
     """
     if not pattern.startswith("/"):
-        # Of wildcards the glob itself is one: each stands for its own character, too.
-        return pattern.partition(".")[0]
+        # Of wildcards the glob itself is one: each stands for its own character, too. Of [0-9] it is 0.
+        return re.sub(r"\[(.)[^]]*\]", r"\1", pattern.partition(".")[0])
     found = re.match(r"/\^?(\w+)\\\.", pattern)
     return None if found is None else found[1]
 

@@ -12,7 +12,7 @@ from ruling import SECRET, changes_of, configured, hashed, rule_of, ruled, state
 from handlers import Change
 from handlers.mysql.ddl import StatementError, parse
 from handlers.mysql.ddl.written import net, written
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.plan import RuleFault, ShownBehind
 
 RULES: dict[str, Any] = {
     "columns": {
@@ -128,6 +128,17 @@ def test_a_default_of_a_hidden_column_whose_name_is_no_word_does_not_leave() -> 
     left = "ALTER TABLE `shop`.`users` ADD COLUMN `token` text"
     assert left_of(sql, columns={"exclude": ["soc-number"]}) == left
     assert left_of(sql, columns={"mask": {"soc-number": "redact"}}) == left
+    for spelled in ("ssn$raw", '"soc-number"'):  # the latter with ANSI_QUOTES
+        sql = f"ALTER TABLE users ADD token text DEFAULT (concat({spelled}, 'x'))"
+        assert left_of(sql, columns={"exclude": ["soc-number", "ssn$raw"]}) == left
+
+
+@pytest.mark.parametrize("default", ["DEFAULT 'n/a'", "DEFAULT (uuid())", "AUTO_INCREMENT"])
+def test_a_default_that_no_cast_gives_is_no_value_of_rows_that_are_there(default: str) -> None:
+    """NOT NULL, the target gave them the 0 of its type."""
+    sql = f"ALTER TABLE users ADD code varchar(9) NOT NULL {default}"
+    left = "ALTER TABLE `shop`.`users` ADD COLUMN `code` bigint"
+    assert left_of(sql, columns={"cast": {"code": "integer"}}) == left
 
 
 def _alike(one: str, other: str) -> bool:
@@ -145,8 +156,20 @@ def test_a_statement_may_spell_its_own_table_in_another_case() -> None:
 
 @pytest.mark.parametrize("name", ["ssn", "mail", "note", "MAIL"])
 def test_a_hidden_column_that_gets_a_name_without_a_rule_is_refused(name: str) -> None:
-    with pytest.raises(RuleFault, match="its values would leave as other"):
+    beside = "ALTER TABLE users DROP region, CHANGE age years int, DROP PRIMARY KEY, ADD PRIMARY KEY (phone)"
+    with pytest.raises(ShownBehind, match="its values would leave as other"):
+        left_of(f"{beside}, RENAME COLUMN {name} TO other")
+    with pytest.raises(ShownBehind, match="its values would leave as other"):
         left_of(f"ALTER TABLE users CHANGE {name} other varchar(50) DEFAULT 'secret'")
+
+
+@pytest.mark.parametrize(("old", "new"), [("age", "years"), ("years", "AGE")])
+def test_a_column_that_would_leave_in_another_type_under_its_new_name_is_refused(old: str, new: str) -> None:
+    """Dropped in the target, all rows that are there would lose their values."""
+    with pytest.raises(RuleFault, match=f"renames {old} to {new}, and columns.cast"):
+        left_of(f"ALTER TABLE users RENAME COLUMN {old} TO {new}")
+    both = {"columns": {"cast": {"age": "text", "years": "text"}}}
+    assert "RENAME COLUMN" in (left_of(f"ALTER TABLE users RENAME COLUMN {old} TO {new}", **both) or "")
 
 
 def test_what_is_not_included_leaves_when_a_name_that_is_takes_it_over() -> None:

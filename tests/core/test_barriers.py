@@ -10,7 +10,9 @@ from row_stepping import begun, done, handled, stepped
 
 from offsets.types import Checkpoint
 from worker.lanes.lanes import Lanes
+from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.unit import UnitState
+from worker.units.work import Work
 
 RENAME = "RENAME TABLE a TO b, c TO a"
 
@@ -68,6 +70,37 @@ def test_statements_that_overlap_run_in_the_order_they_came_in(clock: Clock, rou
     ]
     assert lanes.offer(routed.poll(*polls))
     assert handled(lanes) == [[0], [1], [2], [0], [3], [4]]
+
+
+@pytest.mark.parametrize("name", ["_orders_gho", "ORDERS", "_Orders_new"])
+def test_a_statement_of_no_rule_that_would_show_what_a_table_hides_is_that_tables(name: str) -> None:
+    """gh-ost renames a column of its copy, and servers that know no case take any spelling."""
+    routed = Routed({"match": "shop.orders", "columns": {"exclude": ["note"]}}, order_by="table")
+    of = routed.partitions[0]
+    told = [
+        rows(0, 1, table=name),
+        statement(1, f"ALTER TABLE {name} ADD COLUMN note text", name),
+        rows(2, 1),
+        statement(3, f"ALTER TABLE {name} CHANGE note remark text", name),
+        statement(4, f"ALTER TABLE {name} FROBNICATE", "other"),
+        rows(5, 1),
+    ]
+    delivery = routed.poll((of, told))
+    parts = [(to.table.label, [each.offset() for each in chunk.messages]) for to, chunk in delivery.parts]
+    assert parts == [("shop.orders", [2]), ("shop.orders", [3]), ("shop.orders", [5])]
+    [refused] = [chunk for to, chunk in delivery.parts if chunk.alone]
+    work = Work.of(routed.unit("orders"), [refused])
+    assert "its values would leave as remark" in str(work.decode(lambda *_: False))
+
+
+def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_that_names() -> None:
+    """Of a rename some tools tell the new name."""
+    hiding = {"match": "shop.orders", "columns": {"exclude": ["note"]}}
+    routed = Routed(hiding, {"match": "shop.plain"}, order_by="table")
+    told = [rows(0, 1), statement(1, "RENAME TABLE orders TO PLAIN", "PLAIN"), rows(2, 1)]
+    delivery = routed.poll((routed.partitions[0], told))
+    parts = [(to.table.label, type(chunk)) for to, chunk in delivery.parts if chunk.alone]
+    assert parts == [("shop.plain", Chunk), ("shop.orders", BarrierChunk)]
 
 
 def test_tables_stand_behind_one_that_halted_and_nobody_else(clock: Clock, routed: Routed) -> None:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from building import TOPIC, Scripted, assignment, chunk, configuration, ddl, record, runs_of, work
+import pytest
+from building import (
+    TOPIC,
+    Scripted,
+    assignment,
+    chunk,
+    configuration,
+    ddl,
+    delivery,
+    record,
+    runs_of,
+    seen,
+    work,
+)
+from processing import Stage
 
 from handlers import Change
 from worker.attempts.bound_handler import BoundHandler
@@ -14,7 +28,7 @@ from worker.lanes.batch_cutting import rebind
 from worker.units.rows.spreading import spread
 from worker.units.table import Table
 from worker.units.table_book import TableBook
-from worker.units.unit import Shards, Unit
+from worker.units.unit import Shards, Unit, UnitState
 from worker.units.work import Work
 
 SECRET = {"masking": {"secret": "0123456789abcdef"}}
@@ -83,24 +97,45 @@ def test_the_fault_of_a_record_under_rules_holds_none_of_its_values() -> None:
     plain = work(Unit(table(), 0), chunk(assignment(), [bad]))
     fault = plain.decode(refuse)
     assert fault is not None
-    assert "hidden-1" in fault[1]
+    assert "hidden-1" in str(fault[1])
     under = work(Unit(table(columns={"exclude": ["email"]}), 0), chunk(assignment(), [bad]))
     fault = under.decode(refuse)
     assert fault is not None
-    assert "hidden-1" not in fault[1]
-    assert f"{TOPIC}[0] offset 0" in fault[1]
+    assert "hidden-1" not in str(fault[1])
+    assert f"{TOPIC}[0] offset 0" in str(fault[1])
 
 
 def test_what_the_rules_have_no_place_for_is_that_records_fault_alone() -> None:
     rules = table(columns={"cast": {"email": "integer"}})
     records = [record(0), record(1, **EMAIL), record(2)]
     made = work(Unit(rules, 0), chunk(assignment(), records))
-    assert made.decode(refuse) == (
-        1,
-        f"column email: a value cannot be cast to bigint (at {TOPIC}[0] offset 1)",
-    )
+    place, fault = made.decode(refuse) or (None, None)
+    assert place == 1
+    assert str(fault) == f"column email: a value cannot be cast to bigint (at {TOPIC}[0] offset 1)"
     assert made.decode(lambda _record, _fault: True) is None
     assert [change.offset for change in made.changes or ()] == [0, 2]
+
+
+@pytest.mark.parametrize("rule", ["halt", "skip", "dead_letter"])
+def test_a_table_halts_at_a_statement_that_its_rules_refuse_whatever_becomes_of_bad_records(
+    rule: Literal["halt", "skip", "dead_letter"],
+) -> None:
+    """Rows behind it would show what the rules hide."""
+    stage, handler = Stage(on_undecodable=rule), Scripted()
+    made = configuration({"columns": {"exclude": ["email"]}})
+    orders = Unit(Table("shop", "orders", made.tables[0], [BoundHandler("h0", (handler,))]), 0)
+    renames = {"isDdl": True, "type": "ALTER", "sql": "ALTER TABLE orders CHANGE email e text", "data": None}
+    behind = record(2, data=[{"id": "1", "e": "ada@x"}], mysqlType={"id": "bigint", "e": "text"})
+    pieces = [
+        chunk(stage.partition, [record(0, **EMAIL)]),
+        chunk(stage.partition, [record(1, **renames)], alone=True),
+        chunk(stage.partition, [behind]),
+    ]
+    stage.lanes.offer(delivery(*((orders, piece) for piece in pieces)))
+    stage.run(orders)
+    assert seen(handler) == [[0]]
+    assert orders.state is UnitState.HALTED
+    assert "its values would leave as e" in (orders.error or "")
 
 
 def test_rows_are_spread_by_the_keys_that_leave() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from handlers import Change
-from worker.column_rules.plan import RuleFault
+from worker.column_rules.plan import RuleFault, ShownBehind
 from worker.formats.decoding import fault_of
 from worker.formats.interface import Format, Record, UndecodableRecord
 
@@ -69,7 +69,8 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
         return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
     if isinstance(error, RuleFault):
-        return UndecodableRecord(f"{error} (at {place})")
+        kind = ShownBehind if isinstance(error, ShownBehind) else UndecodableRecord
+        return kind(f"{error} (at {place})")
     return UndecodableRecord(
         f"{type(error).__name__}: it cannot be decoded; what exactly is wrong may hold values, which the "
         "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter "

@@ -35,17 +35,9 @@ def _decimal(value: Decimal) -> bytes:
     return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
 
 
-def _float(value: float) -> bytes:
-    return b"%d" % value if value.is_integer() and abs(value) < 1e15 else repr(value).encode()
-
-
 def _time(value: datetime) -> bytes:
     utc = value if value.tzinfo is None else value.astimezone(UTC)
     return utc.isoformat(sep=" ", timespec="microseconds").encode()
-
-
-def _duration(value: timedelta) -> bytes:
-    return b"%d" % (value // timedelta(microseconds=1))
 
 
 def _in_json(value: Any) -> str:
@@ -57,10 +49,10 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     bytes: bytes,
     int: lambda value: b"%d" % value,
     bool: lambda value: b"%d" % value,
-    float: _float,
+    float: lambda value: b"%d" % value if value.is_integer() and abs(value) < 1e15 else repr(value).encode(),
     Decimal: _decimal,
     datetime: _time,
     date: lambda value: value.isoformat().encode(),
-    timedelta: _duration,
+    timedelta: lambda value: b"%d" % (value // timedelta(microseconds=1)),
     BeyondCalendar: lambda value: str(value).encode(),
 }

@@ -112,16 +112,12 @@ def _timestamp(value: Any) -> datetime:
     return _datetime(value).replace(tzinfo=UTC)
 
 
-def _date(value: Any) -> date:
-    return value if type(value) is date else _datetime(value).date()
-
-
 _CASTS = {
     "text": Cast("longtext", _text, True),
     "integer": Cast("bigint", _integer, False),
     "double": Cast("double", _double, False),
     "boolean": Cast("boolean", _boolean, False),
-    "date": Cast("date", _date, False),
+    "date": Cast("date", lambda value: _datetime(value).date(), False),
     "datetime": Cast("datetime(6)", _datetime, False),
     "timestamp": Cast("timestamp(6)", _timestamp, False),
 }

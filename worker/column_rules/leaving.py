@@ -24,8 +24,8 @@ _NOTHING: frozenset[str] = frozenset()
 class Leaving:
     """One filter. Any thread."""
 
-    def __init__(self, filter_: Filter, leaves: Callable[[str], bool]) -> None:
-        """`leaves`: whether a column of the source does, by the other rules."""
+    def __init__(self, filter_: Filter, leaves: Callable[[str], object]) -> None:
+        """`leaves`: what is true of a column of the source that does, by the other rules."""
         self._filter = filter_
         self._leaves = leaves
         self._on = lru_cache(_MOST_SHAPES)(self._made)

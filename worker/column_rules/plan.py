@@ -12,6 +12,7 @@ from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
+from worker.formats.interface import UndecodableRecord
 
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
@@ -22,6 +23,10 @@ _MOST_SHAPES = 256
 
 class RuleFault(ValueError):
     """The rules have no place for what the source sends; the message holds no value."""
+
+
+class ShownBehind(RuleFault, UndecodableRecord):
+    """It is a statement, and the rows behind it may show what the rules hide."""
 
 
 class Treatment(NamedTuple):
@@ -110,9 +115,6 @@ class ColumnPlans:
         if low in self._excluded or (self._included is not None and low not in self._included):
             return None
         return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
-
-    def leaves(self, name: str) -> bool:
-        return self.treatment(name) is not None
 
     def is_hidden_by_name(self, name: str) -> bool:
         """Whether a rule names it so that it, or its values, do not leave."""

@@ -47,7 +47,7 @@ class RowRules:
         self._marks_all = marks_all
         self.filter = filter_
         self.plans = ColumnPlans(columns, secret, (deleted_column,) if deletes == "mark" else ())
-        self._leaving = None if filter_ is None else Leaving(filter_, self.plans.leaves)
+        self._leaving = None if filter_ is None else Leaving(filter_, self.plans.treatment)
         self._has_columns = not columns.is_empty
         self._table = table
         self._told: set[str] = set()

@@ -17,8 +17,9 @@ import msgspec
 
 from handlers import Change
 from handlers.mysql.ddl import operations as ddl
+from handlers.mysql.ddl.reach import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import RuleFault, Treatment
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 from worker.column_rules.shared_names import refuse_shared
 
@@ -48,26 +49,30 @@ class StatementRules:
         from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
-        own = self._ruled(f"{database}.{table}")
+        found = self._rules_of(f"{database}.{table}")
+        own = found if isinstance(found, RowRules) else None
         of = partial(self._of, own=(f"{database}.{table}", own))
         try:
             operations = parse(change.sql or "", database)
         except ddl.StatementError:
             if own is None:
                 return change
-            raise RuleFault(
+            raise (RuleFault if own.hides_no_more_than(None) else ShownBehind)(
                 "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
                 "shown here"
             ) from None
-        is_involved = any(self._all_of(name, database, of) for one in operations for name in _names(one))
+        is_involved = any(self._all_of(name, database, of) for one in operations for name in names_of(one))
         if own is None and not is_involved:
             return change
-        if own is not None and own.deletes == "mark" and _empties(operations, f"{database}.{table}"):
+        emptied = [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)]
+        if own is not None and own.deletes == "mark" and emptied == [f"{database}.{table}".casefold()]:
             return own.truncated(change, database, table)
         told = net(operations)
         for one in told:
             if isinstance(one, ddl.RenameTable):
                 self._refuse_shown(one, database, of)
+            elif isinstance(one, ddl.RenameColumn) and (rules := of(one.table, database)) is not None:
+                _refuse_renamed(one, rules.plans)
         for name in {one.table for one in told}:
             if (rules := of(name, database)) is not None:
                 refuse_shared((one for one in told if one.table == name), rules.plans)
@@ -88,16 +93,11 @@ class StatementRules:
 
     def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
         """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
-        it was spelled, and their rows under one name: in lower case, for most."""
+        it was spelled, and their rows under one name."""
         full = f"{name.database or database}.{name.table}"
-        if not isinstance(self._rules_of(full), RowRules) and full.casefold() == own[0].casefold():
-            return own[1]
-        return self._ruled(full)
-
-    def _ruled(self, table: str) -> RowRules | None:
-        """The rules of the table, or of its name in lower case if there are none of it as it is spelled."""
-        found = (self._rules_of(name) for name in (table, table.lower()))
-        return next((rules for rules in found if isinstance(rules, RowRules)), None)
+        if isinstance(found := self._rules_of(full), RowRules):
+            return found
+        return own[1] if full.casefold() == own[0].casefold() else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
         """The rules of all tables that the name may mean."""
@@ -107,13 +107,13 @@ class StatementRules:
         return [rules for one in names if (rules := of(one, database)) is not None]
 
     def _refuse_shown(self, operation: ddl.RenameTable, database: str, of: _RulesOf) -> None:
-        """Raises RuleFault for a table that one of its names would show, while the rules of the other hide
+        """Raises ShownBehind for a table that one of its names would show, while the rules of the other hide
         it."""
         table, to = operation.table, operation.to
         olds, new = self._all_of(table, database, of), of(to, database)
         old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
         if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
                 f"statement does not say which database's {table.table} it was: its rows may show what is "
                 f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
@@ -122,26 +122,19 @@ class StatementRules:
         # A table of an untold database is perhaps none that no rule matches.
         tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
         names = [f"{one.database or database}.{one.table}" for one in tables]
-        if any({self._rules_of(name), self._rules_of(name.lower())} == {"skipped"} for name in names):
+        if "skipped" in map(self._rules_of, names):
             return  # nothing of it is in a target, or comes there from now on
         if new is not None and not new.hides_no_more_than(old):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its "
                 f"rows would show it. Drop {table} in the target, give both tables the same rules, and load "
                 f"{to} again; then set this record aside"
             )
         if old is not None and not old.hides_no_more_than(new):
-            raise RuleFault(
+            raise ShownBehind(
                 f"the source renames {source}, whose rules hide what those of {to} do not, to {to}: its rows "
                 f"would show it from now on. Give {to} the rules of {source}, and restart"
             )
-
-
-def _empties(operations: list[ddl.Operation], table: str) -> bool:
-    """Whether they are a TRUNCATE of the table, spelled in whatever case."""
-    return [str(one.table).casefold() for one in operations if isinstance(one, ddl.TruncateTable)] == [
-        table.casefold()
-    ]
 
 
 def _kept(
@@ -175,14 +168,6 @@ def _told(operations: list[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl
     return [one for one in operations if not isinstance(one, ddl.RenameColumn)], renames
 
 
-def _names(operation: ddl.Operation) -> Iterable[ddl.TableName]:
-    yield operation.table
-    if isinstance(operation, ddl.RenameTable):
-        yield operation.to
-    elif isinstance(operation, ddl.CreateTable) and operation.like is not None:
-        yield operation.like
-
-
 def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iterator[ddl.Operation]:
     plans = rules.plans
     match operation:
@@ -208,24 +193,33 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
             if treatment is not None:
                 yield replace(operation, name=treatment.to)
         case ddl.RenameColumn():
-            yield from _renamed(operation, rules)
+            yield from _renamed(operation, plans)
         case ddl.ChangeKey(columns=columns):
             yield replace(operation, columns=plans.key(columns))
         case _:  # partitions
             yield operation
 
 
-def _renamed(operation: ddl.RenameColumn, rules: RowRules) -> Iterator[ddl.Operation]:
-    plans, old, new = rules.plans, operation.name, operation.to
-    before, after = plans.treatment(old), plans.treatment(new)
-    is_shown = after is not None and not after.hides
-    if plans.is_hidden_by_name(old) and is_shown:
-        raise RuleFault(
+def _refuse_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> None:
+    """Before any other fault of the statement. Raises ShownBehind."""
+    old, new, after = operation.name, operation.to, plans.treatment(operation.to)
+    if plans.is_hidden_by_name(old) and after is not None and not after.hides:
+        raise ShownBehind(
             f"the source renames {old}, which columns hides, to {new}, which it does not: its values would "
             f"leave as {new}; give {new} the rule of {old}, too"
         )
+
+
+def _renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> Iterator[ddl.Operation]:
+    old, new = operation.name, operation.to
+    before, after = plans.treatment(old), plans.treatment(new)
     if before is None:
         return  # its first row brings the column, if it leaves now
+    if after is not None and not after.hides and not before.is_as(after):
+        raise RuleFault(
+            f"the source renames {old} to {new}, and columns.cast does not give both one type: rows that are "
+            f"there would lose their values; cast {new} as {old}, too"
+        )
     if after is None or not before.is_as(after):
         yield ddl.DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
     elif before.to != after.to:
@@ -259,9 +253,10 @@ def _definition(
     default = None
     if not column.numbered and (column.default is not None or (fills and not column.nullable)):
         default = _default(form, column, time_ms)
-    return ddl.Column(
-        treatment.to, treatment.type_of(column.type), treatment.hides or column.nullable, default
-    )
+    # NULL, as above, if no value is known.
+    is_open = default is None and (fills or column.default is not None)
+    nullable = treatment.hides or column.nullable or is_open
+    return ddl.Column(treatment.to, treatment.type_of(column.type), nullable, default)
 
 
 def _expression(column: ddl.Column, rules: RowRules) -> str | None:
@@ -280,9 +275,11 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
     """Whether an expression may name a column that is hidden: of those that are included, any word may."""
-    text = default.text if default.kind == "expression" else ""
-    words = [*re.findall(r"\w+", text), *re.findall(r"`([^`]+)`", text)]  # of two words, or with a dash
-    return any((one := rules.plans.treatment(word)) is None or one.hides for word in words)
+    text = default.text
+    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # also of two words, or with a dash
+    return default.kind == "expression" and any(
+        (one := rules.plans.treatment(word)) is None or one.hides for word in words
+    )
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:

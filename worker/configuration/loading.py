@@ -217,7 +217,11 @@ class _Checker:
         if self._has_fault(path):
             return
         # The nearest spelling of a hidden value would give it away.
-        near = None if self._hidden(path) or self._holds_variables(path) else nearest
+        near = (
+            None
+            if self._hidden(path) or any(one[: len(path)] == path for one in self._document.replaced)
+            else nearest
+        )
         self._document.add(path, self._everything.redact(found), allowed, near)
         self._faulty.add(key_path(path))
 
@@ -232,9 +236,6 @@ class _Checker:
 
     def _hidden(self, path: KeyPath) -> bool:
         return path in self._document.replaced or is_secret_place(path)
-
-    def _holds_variables(self, path: KeyPath) -> bool:
-        return any(known[: len(path)] == path for known in self._document.replaced)
 
     def _value(self, path: KeyPath) -> Any:
         value: Any = self._data

@@ -163,17 +163,20 @@ class Configuration(Section):
         return _rule_of(self.tables, table)
 
 
-def _rule_of(tables: Sequence[TableRule], table: str) -> TableRule | None:
+def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False) -> TableRule | None:
     """The first rule that matches `table`. The tables of an online schema change have the rule of the table
-    that they replace if its rows leave by rules: theirs are its rows."""
-    found = next((rule for rule in tables if rule.matches(table)), None)
-    for name in () if found is None else replaced_by(table):
-        own = next((rule for rule in tables if rule.matches(name)), None)
+    that they replace if its rows leave by rules: theirs are its rows.
+
+    `is_stated`: a statement names it, in capitals perhaps, or before its rows become the other table's."""
+    matches = TableRule.may_match if is_stated else TableRule.matches
+    found = next((rule for rule in tables if matches(rule, table)), None)
+    for name in replaced_by(table) if is_stated or found is not None else ():
+        own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and own.row_rules is not None and own.ghost_tables:
             return own
     return found
 
 
 def _row_rules_of(tables: Sequence[TableRule], table: str) -> RowRules | Literal["skipped"] | None:
-    rule = _rule_of(tables, table)
+    rule = _rule_of(tables, table, is_stated=True)
     return "skipped" if rule is None else rule.row_rules

@@ -182,3 +182,7 @@ class TableRule(Section):
     def matches(self, table: str) -> bool:
         """Whether the rule's pattern takes `table` ("database.table")."""
         return self._matches(table)
+
+    def may_match(self, table: str) -> bool:
+        """Whether it takes a table that a statement may spell in capitals, and its rows in lower case."""
+        return self._matches(table) or self._matches(table.lower())

@@ -125,7 +125,10 @@ def read_letter(record: Record) -> DeadLetter:
     """A record of the dead-letter topic. What its headers do not say, or say wrong, is None."""
     headers = record.headers() or []
     begin = _own_begin(headers)
-    own = {name.removeprefix(_PREFIX): _text(value) for name, value in headers[begin:]}
+    own = {
+        name.removeprefix(_PREFIX): (value or b"").decode("utf-8", "replace")
+        for name, value in headers[begin:]
+    }
     return DeadLetter(
         place=TopicPartition(record.topic(), record.partition()),
         offset=record.offset(),
@@ -150,10 +153,6 @@ def _own_begin(headers: Sequence[Header]) -> int:
     """Where the headers of the letter begin: a letter that was sent in again has those of both times."""
     found = [place for place, (name, _) in enumerate(headers) if name == _FIRST]
     return found[-1] if found else len(headers)
-
-
-def _text(value: bytes | None) -> str:
-    return (value or b"").decode("utf-8", "replace")
 
 
 def _number(text: str | None, bits: int = 64) -> int | None:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from handlers import Change
-from worker.formats.interface import Record, SeparateDDL
+from handlers.mysql.online_changes import replaced_by
+from worker.column_rules.applying import bring_under
+from worker.column_rules.plan import ShownBehind
+from worker.formats.interface import PlainRoute, Record, Route, SeparateDDL
 from worker.formats.statements import tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.delivery import Delivery
 from worker.units.table_book import TableBook
-from worker.units.table_names import fits
+from worker.units.table_names import fits, routed
 from worker.units.unit import Unit
 
 
@@ -56,3 +59,28 @@ def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
         unit = tables.get(table)
         if unit is not None:
             yield unit
+
+
+def refusing_unit(
+    assignment: Assignment, record: Record, route: Route | None, book: TableBook
+) -> Unit | None:
+    """The table whose rules refuse a statement about a table that no rule matches: a copy that is to take its
+    place, or its own name in capitals. None: there is none."""
+    if route is None or not route.alone:
+        return None
+    try:
+        own = routed(assignment.format, record)
+        assert isinstance(own, PlainRoute)
+        label = f"{own.database}.{own.table}"
+        names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
+        for name in dict.fromkeys(names):
+            rule, changes = book.configuration.rule_for(name), list[Change]()
+            database, table = name[: len(own.database)], name[len(own.database) + 1 :]
+            if rule is not None:
+                assignment.format.decode(record, changes)
+                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
+    except ShownBehind:
+        return book.meet(database, table)
+    except Exception:
+        return None  # nothing that any table waits for
+    return None

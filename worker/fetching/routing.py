@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
-from worker.fetching.barrier_tables import add_barrier, further_units
+from worker.fetching.barrier_tables import add_barrier, further_units, refusing_unit
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
 from worker.units.apart.piece_order import AnyRun, PieceOrder
@@ -147,7 +147,7 @@ class Router:
             else:
                 unmatched += unit is None
             count += 1
-            if unit is None:
+            if unit is None and (unit := refusing_unit(assignment, message, route, self._book)) is None:
                 passed.append(message.offset())
                 continue
             # A unit was found by the route; what cannot be decoded names no other table.

@@ -195,7 +195,11 @@ class SourceOrder(Stage):
             passed = count if first is None else _before(one, count, first)
             if passed:
                 ready.append((one, _take(one, passed)))
-        if not ready and not patient and self._overfull():
+        if (
+            not ready
+            and not patient
+            and sum(one.bytes for one in self._inputs.values()) > 2 * self._max_bytes
+        ):
             ready = self._first_of_all()
         return list(_in_order(ready))
 
@@ -236,9 +240,6 @@ class SourceOrder(Stage):
                 break
             count += 1
         return count
-
-    def _overfull(self) -> bool:
-        return sum(one.bytes for one in self._inputs.values()) > 2 * self._max_bytes
 
     def _first_of_all(self) -> list[tuple[_Input, list[_Held]]]:
         """More is held than may be, and nothing is due: a partition tells nothing although it is no at its

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from handlers.mysql.ddl import TableName
 
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
@@ -54,19 +50,14 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     if not _may_name_others(sql):
         return []
     # As its parser: with the first statement.
-    from handlers.mysql.ddl import CreateTable, RenameTable, StatementError, parse  # noqa: PLC0415
+    from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
+    from handlers.mysql.ddl.reach import names_of  # noqa: PLC0415
 
     try:
         operations = parse(sql, database)
     except StatementError:
         return []
-    found: dict[TableName, None] = {}
-    for operation in operations:
-        found[operation.table] = None
-        if isinstance(operation, RenameTable):
-            found[operation.to] = None
-        elif isinstance(operation, CreateTable) and operation.like is not None:
-            found[operation.like] = None
+    found = dict.fromkeys(name for operation in operations for name in names_of(operation))
     return [(name.database, name.table) for name in found]
 
 

@@ -12,6 +12,7 @@ from handlers.loading.calls import refuse_unrun
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.steps import Caller, MustHalt
+from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
 from worker.formats.interface import Record, UndecodableRecord
@@ -55,9 +56,8 @@ class Failures:
         self.stopping = False
         """Begin nothing more."""
 
-    @property
-    def buries_undecodable(self) -> bool:
-        return self._rules.on_undecodable == "dead_letter"
+    def buries(self, fault: UndecodableRecord) -> bool:
+        return self._rules.on_undecodable == "dead_letter" and not isinstance(fault, ShownBehind)
 
     # -- Watch
 
@@ -127,7 +127,7 @@ class Failures:
 
     def passes_over(self, message: Record, fault: UndecodableRecord) -> bool:
         """Whether an undecodable record counts as finished as it is."""
-        if self._rules.on_undecodable != "skip":
+        if self._rules.on_undecodable != "skip" or isinstance(fault, ShownBehind):
             return False
         self._metrics.skipped("undecodable")
         log.error(

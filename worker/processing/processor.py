@@ -128,21 +128,21 @@ class Processor(threading.Thread):
         """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
 
         Finished already: it was the bad record alone, which is a dead letter now."""
-        fault = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
-        if fault is None:
+        found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
+        if found is None:
             return work
-        place, reason = fault
+        place, fault = found
         if place:
             # What comes before the bad record is handled first; the rest has its turn then.
             work = self._lanes.shorten(self._number, work, place)
             work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
             return work
-        if not self._failures.buries_undecodable and work.order_of(0) is None:
-            self._halt(work, record_origin(work, 0), f"undecodable record: {reason}")
+        if not self._failures.buries(fault) and work.order_of(0) is None:
+            self._halt(work, record_origin(work, 0), f"undecodable record: {fault}")
             return None
         if work.records > 1:
             work = self._lanes.shorten(self._number, work, 1)
-        return work if self._bury(work, 0, reason) else None
+        return work if self._bury(work, 0, str(fault)) else None
 
     def _bury_all(self, work: Work) -> Work | None:
         """Records whose table cannot be told: dead letters, one after the other."""

@@ -124,7 +124,7 @@ class Work:
 
     def decode(
         self, undecodable: Callable[[Record, UndecodableRecord], bool], most_bytes: int = SMALL
-    ) -> tuple[int, str] | None:
+    ) -> tuple[int, UndecodableRecord] | None:
         """Decode all records, none of which may take more than about `most_bytes` then.
 
         `undecodable` says whether a bad record may be passed over; when it may not, decoding ends there with
@@ -174,7 +174,7 @@ class Work:
                     del changes[ends[-1] if ends else 0 :]
                     fault = fault_under(error, message, by_rules)
                     if not undecodable(message, fault):
-                        return len(ends), str(fault)
+                        return len(ends), fault
                 ends.append(len(changes))
         # A tuple: handlers share it, and none may change what another is given; of rows see `Table.own_rows`.
         self.changes, self.ends = tuple(changes), ends

@@ -125,11 +125,6 @@ def _plain(value: Any) -> str:
     return text(value)
 
 
-def _padded(value: Any) -> str:
-    """Of CHAR: what fills it up is no part of the value."""
-    return _plain(value).rstrip(" ")
-
-
 def _bytes(value: Any) -> bytes:
     if isinstance(value, int):  # of SQLite, whose columns take anything; bytes(5) is five zeros
         raise TypeError("a number")
@@ -229,5 +224,5 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     postgresql.INTERVAL: pg.interval,
     postgresql.HSTORE: _hstore,
     postgresql.MONEY: numbers.number,
-    sa.CHAR: _padded,
+    sa.CHAR: lambda value: _plain(value).rstrip(" "),  # what fills it up is no part of the value
 }

@@ -164,12 +164,8 @@ def for_looking(section: SparkSection) -> SparkSection:
     """A worker's section, for a Spark that only reads: small, and beside the worker's own."""
     if section.remote is not None:
         return section
-    memory = min(section.driver_memory, _MOST_MEMORY, key=_bytes)
+    memory = min(section.driver_memory, _MOST_MEMORY, key=lambda one: int(one[:-1]) << 10 * _UNITS[one[-1]])
     return section.model_copy(update={"master": _MASTER, "ui": False, "driver_memory": memory})
-
-
-def _bytes(memory: str) -> int:
-    return int(memory[:-1]) << 10 * _UNITS[memory[-1]]
 
 
 def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:

@@ -61,7 +61,7 @@ def read_key(part: Tokens) -> Key | None:
     while not part.at_end:
         columns = part.brackets()
         if columns is not None:
-            names = [_key_column(one) for one in columns.parts()]
+            names = ["" if one.word == "(" else one.name() for one in columns.parts()]
             # A key of expressions, or of prefixes, does not tell one row from another by its columns.
             return Key(primary, tuple(name for name in names if name) if all(names) else ())
         part.next()
@@ -74,10 +74,6 @@ def _is_vector_index(part: Tokens) -> bool:
     if part.word != "VECTOR" or part.peek() in _SIZED:
         return False
     return part.peek() in ("INDEX", "KEY", "(") or part.peek(2) == "("
-
-
-def _key_column(tokens: Tokens) -> str:
-    return "" if tokens.word == "(" else tokens.name()
 
 
 def new_name(clause: Tokens) -> tuple[str | None, str] | None:
@@ -99,7 +95,7 @@ def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operatio
     for clause in clauses:
         if clause.at_end:
             continue  # the new name was read from it
-        if of_list and not _begins_a_clause(clause):
+        if of_list and clause.peek() in ("", "ASC", "DESC", "INTO"):
             continue
         of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
         found += _clause(clause, table)
@@ -117,10 +113,6 @@ def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operatio
 def _last_key(found: list[ddl.ChangeKey]) -> list[ddl.ChangeKey]:
     """The old key goes before the new one comes, in whichever order the clauses stand."""
     return [one for one in found if one.columns][-1:] or found[-1:]
-
-
-def _begins_a_clause(clause: Tokens) -> bool:
-    return clause.peek() not in ("", "ASC", "DESC", "INTO")
 
 
 def _clause(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:  # noqa: PLR0911 - one return for each kind
