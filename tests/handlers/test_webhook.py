@@ -203,7 +203,10 @@ def test_a_refused_first_change_leaves_nothing_done(hook: HookServer) -> None:
 
 @pytest.mark.parametrize(
     ("status", "others_go_on"),
-    [(401, False), (403, False), (404, True), (405, True), (407, False), (410, True), (304, False)],
+    [
+        *((401, False), (403, False), (407, False), (304, False)),
+        *((402, True), (404, True), (405, True), (406, True), (410, True), (415, True), (428, True)),
+    ],
 )
 def test_an_answer_that_is_not_about_the_changes_is_waited_for(
     hook: HookServer, status: int, others_go_on: bool

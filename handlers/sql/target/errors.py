@@ -167,7 +167,9 @@ def _of_postgresql(error: Any) -> Fault | None:
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
     if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
         return Fault.DATA  # row-level security does not take this row
-    return next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
+    known = next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
+    is_of_value = known is None and _OF_PARAMETER.search(error.diag.context or "")
+    return Fault.DATA if is_of_value else known
 
 
 def _of_mysql(error: Any) -> Fault | None:
@@ -205,6 +207,9 @@ def _of_duckdb(error: Any) -> Fault | None:
     return next((_DUCKDB[name] for name in names if name in _DUCKDB), None)
 
 
+_OF_PARAMETER = re.compile(r"\$\d+ = .*\Z")
+"""The end of the context of an error about a value, in all languages. A type such as hstore, ltree or tsquery
+says by any code that it cannot read a text."""
 _BY_DRIVER: Mapping[str, Callable[[Any], Fault | None]] = {
     "psycopg": _of_postgresql,
     "pymysql": _of_mysql,
