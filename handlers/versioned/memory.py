@@ -26,7 +26,6 @@ class Unfit(UnfitPlace):
 
 
 RENAMED = "If the source has only renamed them, let the table's rules give back the former names (rename)"
-"""What to do about key columns with other names."""
 
 
 class UnfitColumn(Exception):

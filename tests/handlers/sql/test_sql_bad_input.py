@@ -71,6 +71,7 @@ def test_a_nul_character_is_refused_by_postgresql(make_sql: Any) -> None:
         ("jsonpath", "$.."),
         ("seg", "abc"),
         ("regtype", "nope"),
+        ("regclass", "nope"),
     ],
 )
 def test_a_text_that_a_type_cannot_read_is_the_rows_at_once(make_sql: Any, of: str, text: str) -> None:
