@@ -38,6 +38,17 @@ def test_a_delete_by_a_computed_column_deletes_its_row_alone(make_sql: MakeLab, 
     assert found(lab) == ["b", "c"]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_a_row_is_updated_by_a_computed_column(make_sql: MakeLab, kind: str) -> None:
+    lab = make_sql(kind)
+    lab.make("shop.orders", COLUMNS if kind == "postgres" else COLUMNS.replace("PRIMARY KEY", "UNIQUE"))
+    with lab.handler() as handler:
+        handler.handle(orders(row(1, "a"), row(2, "b"), key=KEY))
+        handler.handle(orders(row(1, "c"), key=KEY, offset=2))
+        handler.handle(orders(row(1, "d"), row(3, "e"), key=KEY, offset=3))
+    assert found(lab) == ["b", "d", "e"]
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
 def test_a_row_that_is_found_by_a_computed_column_alone_is_rejected(make_sql: MakeLab, kind: str) -> None:
     lab = make_sql(kind)
