@@ -179,7 +179,7 @@ def test_the_time_that_a_service_asks_to_wait_is_passed_on(
     assert caught.value.retry_after == seconds
 
 
-@pytest.mark.parametrize("status", [400, 409, 413, 415, 422])
+@pytest.mark.parametrize("status", [400, 409, 413, 422, 424])
 def test_a_refused_change_is_found_and_rejected_alone(hook: HookServer, status: int) -> None:
     hook.answer = refuse(13, status=status)
     with pytest.raises(PartialFailure) as caught:
