@@ -62,14 +62,17 @@ def json_value(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON: {value!r:.60}")
 
 
-def _duration(value: timedelta) -> str:
-    """As MySQL prints a TIME: [-]HHH:MM:SS[.ffffff]."""
-    micros = abs(value) // timedelta(microseconds=1)
-    seconds, fraction = divmod(micros, 1_000_000)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    sign = "-" if value < timedelta() else ""
-    return f"{sign}{hours:02}:{minutes:02}:{seconds:02}" + (f".{fraction:06}" if fraction else "")
+def duration_text(value: timedelta) -> str:
+    """As MySQL prints a TIME, and PostgreSQL reads an interval: `[-]HH:MM:SS[.ffffff]`, hours beyond 24.
+
+    >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
+    '-838:59:59'
+    """
+    microseconds = value // timedelta(microseconds=1)
+    sign = "-" if microseconds < 0 else ""
+    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
+    fraction = f".{microseconds:06d}" if microseconds else ""
+    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 
 def json_float(value: float) -> float | str:
@@ -86,7 +89,7 @@ _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
     # Text, for a reader that takes numbers for doubles would lose digits; never with an exponent.
     Decimal: digits,
     (datetime, date, time): lambda value: value.isoformat(),
-    timedelta: _duration,
+    timedelta: duration_text,
     (bytes, bytearray, memoryview): lambda value: {"base64": base64.b64encode(value).decode("ascii")},
     (list, tuple): lambda value: [json_value(item) for item in value],
     (set, frozenset): lambda value: sorted((json_value(item) for item in value), key=str),

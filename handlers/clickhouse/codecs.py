@@ -171,16 +171,12 @@ def _day(value: Any, *, size: int) -> bytes:
 def _float(value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, float | int):
         raise Unencodable(f"no floating-point number: {value!r:.60}")
-    if isinstance(value, int) and int(_as_float(value)) != value:
-        raise Unencodable(f"{value} has more digits than it holds")
-    return struct.pack("<d", value)
-
-
-def _as_float(value: int) -> float:
     try:
-        return float(value)
+        if isinstance(value, int) and int(float(value)) != value:
+            raise Unencodable(f"{value} has more digits than it holds")
     except OverflowError:
         raise Unencodable(f"{value} is beyond its range") from None
+    return struct.pack("<d", value)
 
 
 def _boolean(value: Any) -> bytes:

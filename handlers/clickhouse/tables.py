@@ -11,6 +11,7 @@ import msgspec
 
 from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
+from handlers.clickhouse.codecs import codec_of
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.clickhouse.types import column_type
@@ -18,7 +19,7 @@ from handlers.clickhouse.writing import key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
 from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.late_rows import Held
-from handlers.versioned.memory import Memory, Unfit, recalled
+from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
 from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
@@ -73,12 +74,14 @@ class Tables:
         _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
         key = [name for name, _, is_key, *_ in columns if is_key]
         _check_order(place, sorting_key, key)
+        written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
+        _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
         told = {name: text for name, *_, default, text in columns if _is_memory(name, default)}
         return Table(
             database=names[0],
             table=names[1],
-            columns={name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED},
+            columns=written,
             computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
             memory=recalled(place, told),
@@ -91,8 +94,8 @@ class Tables:
         if place is not None and key and sorted(place.key) != sorted(key):
             raise Unfit(
                 f"{place.name} is ordered by {', '.join(place.key)}, and the source's primary key is "
-                f"{', '.join(key)}: ClickHouse changes no sorting key, so lead the table to another one "
-                f"(options database, table), with a new snapshot of it"
+                f"{', '.join(key)}: ClickHouse changes no sorting key. {RENAMED}. Else lead the table to "
+                f"another one (options database, table), with a new snapshot of it"
             )
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
@@ -180,6 +183,14 @@ def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
         rest = rest.replace(identifier(name)[1:-1], "", 1)
     if rest.strip("(), `"):
         raise Unfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
+
+
+def _check_key(place: str, written: Mapping[str, str], key: Sequence[str]) -> None:
+    for name in key:
+        kind = written.get(name, "computed by the server")
+        if codec_of(kind) is None:
+            why = f"its key column {name} is {kind}, which nothing is written to here"
+            raise Unfit(f"{place}: {why}: make the table with another type for it")
 
 
 def _check_partitions(place: str, others: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from handlers.options.templates import Template
 from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.late_rows import Held
-from handlers.versioned.memory import Memory, Unfit
+from handlers.versioned.memory import RENAMED, Memory, Unfit
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"
@@ -99,8 +99,8 @@ class Indexes:
         if place is not None and is_other and self._holds_earlier(place, states):
             raise Unfit(
                 f"the documents of {place.name} have ids of {', '.join(place.memory.key)}, and the source's "
-                f"primary key is {', '.join(key)}: two rows could have one id. Lead the table to another "
-                f"index (option index), with a new snapshot of it"
+                f"primary key is {', '.join(key)}: two rows could have one id. {RENAMED}. Else lead the "
+                f"table to another index (option index), with a new snapshot of it"
             )
         known = {} if place is None else place.columns
         found = fields_of(new_columns(states, known))

@@ -11,14 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from handlers.api import (
-    Batch,
-    Change,
-    Handler,
-    HandlerContext,
-    Rejected,
-    TargetUnavailable,
-)
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import json_row, line
 from handlers.failures import UnfitPlace, behind
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox

@@ -199,7 +199,8 @@ class Applier:
         `Change.moves_key`), a copy of it gets the new key, and what `made` tells."""
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
-        old = Rows(table, own, [[before[column]] for column in key], 1)
+        finding = Block(key, [[before[column]] for column in key], 1)
+        old = self._fitting.rows(table, finding, [gone], finds=True)
         row = self._fitting.row(table, after, made)
         new = Rows(table, own, [[after[column]] for column in key], 1, renewed=row.renewed)
         if self._writer.exists(connection, old):
@@ -220,7 +221,7 @@ class Applier:
         own = self._fitting.key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
-            self._writer.delete(connection, self._fitting.rows(table, keys, changes))
+            self._writer.delete(connection, self._fitting.rows(table, keys, changes, finds=True))
         alike = list(blocks([*folded.inserted, *folded.updated]))
         untold = {frozenset(one.columns): self._fitting.untold(table, one, changes) for one in alike}
         if any(untold.values()):

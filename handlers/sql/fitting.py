@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,12 @@ from handlers.mysql.types import SYNONYMS
 from handlers.sql.folding import Block
 from handlers.sql.target.creating import ColumnsMissing, wanted_columns
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
+from handlers.sql.types.values import Kind
 from handlers.sql.writers.writer import Columns, Rows
+
+_SHORTEST = re.compile(r"0|NaN|-?(?:[1-9]\d*(?:\.\d*[1-9])?|0\.\d*[1-9]|Infinity)", re.ASCII)
+"""A number as a text that no other text is equal to."""
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
 
 
 class Unfit(ValueError):
@@ -31,17 +37,22 @@ class Fitting:
         given = row or {}
         return self.rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
 
-    def rows(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Rows:
+    def rows(
+        self, table: KnownTable, block: Block, changes: Sequence[Change], *, finds: bool = False
+    ) -> Rows:
+        """`finds`: rows are found by these values, and none is written."""
         columns: list[KnownColumn] = []
         values: list[Sequence[Any]] = []
         for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
-            if column is not None and not column.is_generated:
+            if column is not None and (finds or not column.is_generated):
                 columns.append(column)
                 values.append(given)
+        key = {table.column(name) for name in changes[0].key_columns or table.primary_key}
         for place, column in enumerate(columns):
             if isinstance(column.sql_type, sa.CHAR) and column.dialect != "sqlite":  # which keeps spaces
-                source_type = (changes[0].types or {}).get(column.name, "")
-                values[place] = _without_padding(column, values[place], source_type)
+                values[place] = _without_padding(column, values[place], _source_type(column, changes))
+            elif column in key and column.kind in (Kind.DECIMAL, Kind.FLOAT):
+                _refuse_other_spellings(column, values[place], _source_type(column, changes))
         if not columns:
             raise Unfit("it has no column that the target's table has")
         renewed = self._renewed(table, block.columns, changes) if table.renews else ()
@@ -98,10 +109,26 @@ class Fitting:
         return map(table.column, types) if types.keys() >= set(names) else table.columns.values()
 
 
-def _without_padding(column: KnownColumn, values: Sequence[Any], source_type: str) -> Sequence[Any]:
+def _source_type(column: KnownColumn, changes: Sequence[Change]) -> str:
+    """Without sizes; empty: the source does not tell it."""
+    name = (changes[0].types or {}).get(column.name, "").lower().partition("(")[0].strip()
+    return SYNONYMS.get(name, name)
+
+
+def _refuse_other_spellings(column: KnownColumn, values: Sequence[Any], source_type: str) -> None:
+    """Raises UnfitColumn for a text of a key that is not the only one of its number: 1.0 and 1.00 would be
+    one row."""
+    for value in values if source_type in _TEXTS else ():
+        if isinstance(value, str) and not _SHORTEST.fullmatch(value):
+            raise UnfitColumn(
+                column.name,
+                f"{value!r:.40} is a text, and other texts of the key are the same number to the target; "
+                "make it a column of text",
+            )
+
+
+def _without_padding(column: KnownColumn, values: Sequence[Any], kind: str) -> Sequence[Any]:
     """Spaces at the end are padding to CHAR. Raises UnfitColumn where they are none to the source."""
-    name = source_type.lower().partition("(")[0].strip()
-    kind = SYNONYMS.get(name, name)
     if kind == "char":
         return [value.rstrip(" ") if isinstance(value, str) else value for value in values]
     if kind == "varchar" and any(isinstance(value, str) and value.endswith(" ") for value in values):

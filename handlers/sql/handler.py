@@ -17,7 +17,7 @@ from handlers.sql.marks import Marks, Pending
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.rights import check_rights
-from handlers.sql.runs import ChangeFailed, parts
+from handlers.sql.runs import ChangeFailed, has_ddl, parts
 from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
@@ -101,8 +101,9 @@ class SqlHandler(Handler):
                 raise PartialFailure(start + error.done, error.cause) from error
 
     def _handle(self, batch: Batch) -> None:
-        one_by_one = False
+        one_by_one, is_ddl = False, has_ddl(batch.changes)
         for round_ in range(_ROUNDS):
+            is_last = round_ == _ROUNDS - 1
             try:
                 done = self._transaction(batch, one_by_one=one_by_one)
             except (TableMissing, ColumnsMissing) as missing:
@@ -110,17 +111,17 @@ class SqlHandler(Handler):
             except SchemaChanged as changed:
                 self._follow_schema(batch, changed)
             except ChangeFailed as failed:
-                fault = self._judge(batch, failed.error, failed.place)
+                fault = self._judge(batch, failed.error, failed.place, waits=is_last and not is_ddl)
                 # With order_by: row, the row that is in the way may change in another shard's batch.
                 if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
                     self._apply_before(batch, failed)
-                if fault is not Fault.CONFLICT:
+                if fault is not Fault.CONFLICT and (is_ddl or fault is not Fault.STALE):
                     raise self._rejected(batch, failed) from failed.error
             except UNFIT:
                 one_by_one = True
             except DATABASE_ERRORS as error:
-                fault = self._judge(batch, error)
-                if round_ == _ROUNDS - 1 or (one_by_one and fault in ROWS):  # at the commit
+                fault = self._judge(batch, error, waits=is_last and not is_ddl)
+                if is_last or (one_by_one and fault in ROWS):  # at the commit
                     raise DatabaseError(f"{batch.table}: {told(error)}") from error
                 one_by_one = one_by_one or fault in ROWS
             else:
@@ -228,19 +229,19 @@ class SqlHandler(Handler):
             if fault is not Fault.CONFLICT:
                 raise DatabaseError(f"{what}: {told(error)}") from error
 
-    def _judge(self, batch: Batch, error: Exception, place: int | None = None) -> Fault:
-        """What the error means. Raises TargetUnavailable, and DatabaseError for OTHER."""
+    def _judge(self, batch: Batch, error: Exception, at: int | None = None, *, waits: bool = False) -> Fault:
+        """What the error means. Raises TargetUnavailable, also for STALE if it `waits`; DatabaseError."""
         if self._applier is not None:
             self._applier.tables.forget(self._naming.target(batch.database, batch.name))
         if not isinstance(error, DATABASE_ERRORS):
             return Fault.DATA
         fault = fault_of(error)
-        if fault in (Fault.UNAVAILABLE, Fault.TABLE, Fault.LOCKED):
+        if fault in (Fault.UNAVAILABLE, Fault.TABLE, Fault.LOCKED) or (waits and fault is Fault.STALE):
             reason, others_go_on = f"{self._shown_target()}: {told(error)}", fault is not Fault.UNAVAILABLE
             patience = TABLE_SECONDS if others_go_on else None
             raise TargetUnavailable(reason, retry_after=patience, others_go_on=others_go_on) from error
         if fault is Fault.OTHER:
-            where = "" if place is None else f", at {_where(batch.changes[place])}"
+            where = "" if at is None else f", at {_where(batch.changes[at])}"
             raise DatabaseError(f"{batch.table}: {_told(error)}{where}") from error
         return fault
 

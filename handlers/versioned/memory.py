@@ -25,6 +25,9 @@ class Unfit(UnfitPlace):
     """The server, or its table or index, cannot take a table's rows. The message says why, and what to do."""
 
 
+RENAMED = "If the source has only renamed them, let the table's rules give back the former names (rename)"
+
+
 class UnfitColumn(Exception):
     """The table or index has no place for a column that some rows have. The message says what to do."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
 
-from handlers.api import Batch, Change, HandlerContext, Rejected, Row, TargetUnavailable
+from handlers.api import Batch, Change, HandlerContext, Rejected, Row
 from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
@@ -201,10 +201,7 @@ class VersionedTarget(Generic[P]):
                 self._dialect.remember(place, memory.next())
             else:
                 return place, versions, states
-        raise TargetUnavailable(
-            f"others change the target of {named} all the time, or it is gone as soon as it is made",
-            others_go_on=True,
-        )
+        raise Unfit(f"others change the target of {named} all the time, or it is gone as soon as it is made")
 
     def _find(self, database: str, table: str) -> P | None:
         place = self._dialect.find(database, table)

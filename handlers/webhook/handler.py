@@ -15,14 +15,7 @@ from urllib.parse import unquote
 import httpx
 import msgspec
 
-from handlers.api import (
-    Batch,
-    Change,
-    Handler,
-    HandlerContext,
-    Rejected,
-    TargetUnavailable,
-)
+from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.failures import UnfitPlace, behind
 from handlers.http.client import HttpClient, is_denied, is_passing, trusted
@@ -36,8 +29,8 @@ _encode = msgspec.json.Encoder().encode
 _SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words
 _SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
-_WRONG_ADDRESS = frozenset((404, 405, 410, 411, 421, 426, 431, 451))
-"""Whatever is sent like this is refused: the address or the method is wrong for this table."""
+_WRONG_ADDRESS = frozenset((402, 404, 405, 406, 410, 411, 414, 415, 417, 421, 426, 428, 431, 451))
+"""Whatever is sent like this is refused: the address, the method or a header is wrong, or nobody has paid."""
 
 
 class WebhookHandler(Handler):

@@ -14,13 +14,7 @@ from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN, format_durati
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
 from worker.configuration.secret_values import is_webhook
-from worker.configuration.secrets import (
-    MASK,
-    is_secret_key,
-    is_secret_place,
-    names_columns,
-    passwords_in,
-)
+from worker.configuration.secrets import MASK, is_secret_key, is_secret_place, names_columns, passwords_in
 from worker.configuration.table_rules import HandlerEntry
 from worker.configuration.url_secrets import origin_of
 

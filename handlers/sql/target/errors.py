@@ -88,7 +88,8 @@ _MYSQL = {
     **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
-    **dict.fromkeys((1416, 1441, 1525, 1690, 3140, 3141, 3156, 3819, 3903, 4025, 4038), Fault.DATA),
+    **dict.fromkeys((1416, 1441, 1525, 1690, 3037, 3140, 3141, 3156, 3616, 3617), Fault.DATA),
+    **dict.fromkeys((3643, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: of a shape
     **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
     **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }
@@ -167,7 +168,9 @@ def _of_postgresql(error: Any) -> Fault | None:
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
     if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
         return Fault.DATA  # row-level security does not take this row
-    return next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
+    known = next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
+    is_of_value = known in (None, Fault.STALE) and _OF_PARAMETER.search(error.diag.context or "")
+    return Fault.DATA if is_of_value else known
 
 
 def _of_mysql(error: Any) -> Fault | None:
@@ -205,6 +208,8 @@ def _of_duckdb(error: Any) -> Fault | None:
     return next((_DUCKDB[name] for name in names if name in _DUCKDB), None)
 
 
+_OF_PARAMETER = re.compile(r"\$\d+ = .*\Z")
+"""The context of an error about a value ends so, in all languages. Its code may be any (hstore, ltree)."""
 _BY_DRIVER: Mapping[str, Callable[[Any], Fault | None]] = {
     "psycopg": _of_postgresql,
     "pymysql": _of_mysql,

@@ -13,25 +13,12 @@ from uuid import UUID
 import msgspec
 
 from handlers.beyond_calendar import BeyondCalendar
-from handlers.change_json import json_value
+from handlers.change_json import duration_text, json_value
 from handlers.decimals import digits
 
 
 class UnfitValue(ValueError):
     """A value that the column cannot take; says why, without the column's name."""
-
-
-def duration_text(value: timedelta) -> str:
-    """`[-]HH:MM:SS[.ffffff]`, hours beyond 24: what MySQL's TIME and PostgreSQL's interval read.
-
-    >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
-    '-838:59:59'
-    """
-    microseconds = value // timedelta(microseconds=1)
-    sign = "-" if microseconds < 0 else ""
-    seconds, microseconds = divmod(abs(microseconds), 1_000_000)
-    fraction = f".{microseconds:06d}" if microseconds else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 
 def text_of(value: Any) -> str:

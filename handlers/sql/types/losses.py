@@ -135,7 +135,7 @@ def _of_texts(type_: sa.types.TypeEngine[Any]) -> Losses | None:
     if length is not None:
         return Losses(_TEXTS, partial(_refuse_long, length=length, is_padded=isinstance(type_, sa.CHAR)))
     size = next((size for of, size in _TEXT_BYTES if isinstance(type_, of)), None)
-    return None if size is None else Losses(_TEXTS, partial(_refuse_spaces, size=size))
+    return None if size is None else Losses(_TEXTS, partial(_refuse_bytes, size=size))
 
 
 def _digits(type_: sa.types.TypeEngine[Any]) -> int:
@@ -182,11 +182,14 @@ def _refuse_rounded_double(values: Sequence[Any]) -> None:
         if type(value) not in (Decimal, str, int) or (type(value) is int and abs(value) <= _EXACT_INTEGERS):
             continue
         number = _number(value)
-        if number is None or not number.is_finite():
-            continue
-        double = float(number)
-        if number not in (Decimal(repr(double)), Decimal(f"{double:.17g}"), Decimal(double)):
+        if number is not None and number.is_finite() and not is_double(number):
             raise UnfitValue(f"{value} has more digits than a double keeps; make it a column of decimals")
+
+
+def is_double(number: Decimal) -> bool:
+    """Whether a double, in one of its spellings, is this very number."""
+    double = float(number)
+    return number in (Decimal(repr(double)), Decimal(f"{double:.17g}"), Decimal(double))
 
 
 def _refuse_infinite(values: Sequence[Any]) -> None:
@@ -222,7 +225,8 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
 
 def _refuse_bytes(values: Sequence[Any], size: int) -> None:
     for value in values:
-        if value is not None and len(text_of(value).encode()) > size:
+        text = "" if value is None else text_of(value)
+        if len(text) > size // 4 and len(text.encode()) > size:
             raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
 
 
@@ -280,10 +284,3 @@ def _refuse_long(values: Sequence[Any], length: int, *, is_padded: bool) -> None
             raise UnfitValue(f"it has {len(value)} characters, and the column takes {length}")
         if is_padded and value.endswith(" ") and len(value) < length:
             raise UnfitValue("it ends with a space, which a column of CHAR does not keep; make it VARCHAR")
-
-
-def _refuse_spaces(values: Sequence[Any], size: int) -> None:
-    """MySQL and MariaDB refuse a text that is too long unless they can cut spaces off."""
-    for value in values:
-        if type(value) is str and value.endswith(" ") and len(value.encode()) > size:
-            raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")

@@ -13,11 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from handlers.mysql.values import single
-from handlers.sql.types.driver_values import UnfitValue, text_of
+from handlers.sql.types.driver_values import UnfitValue, json_text, text_of
+from handlers.sql.types.losses import is_double
 
 _CENTURY = 100
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
+_LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")  # of JSON, also within a text: a double may round it
+_JSON_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?\d[-+.\deE]*)', re.DOTALL)  # or a text
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -107,6 +110,24 @@ def _labels(value: Any, places: Mapping[str, int]) -> str:
     return ",".join(sorted(given, key=lambda label: places[_shown(label)]))
 
 
+def _json(value: Any) -> str:
+    """MySQL makes a double of what is no integer of 64 bits. (MariaDB's JSON is a text.)"""
+    text = value if isinstance(value, str) else json_text(value)
+    for found in _JSON_NUMBER.finditer(text) if _LONG_NUMBER.search(text) else ():
+        number = found[1]
+        if number and not _is_kept(number):
+            raise UnfitValue(f"MySQL would round the number {number:.60} in it; make it a column of LONGTEXT")
+    return text
+
+
+def _is_kept(number: str) -> bool:
+    try:
+        exact = Decimal(number)
+    except InvalidOperation:  # its exponent is beyond any bound
+        return False
+    return is_double(exact) or (number.lstrip("-").isdigit() and -(2**63) <= exact < 2**64)
+
+
 def _without_padding(value: Any) -> Any:
     return value.rstrip(" ") if isinstance(value, str) else value
 
@@ -116,6 +137,7 @@ _MAKERS: Sequence[tuple[type, Callable[[Any], Callable[[Any], Any] | None]]] = (
     (mysql.FLOAT, lambda type_: partial(_single, scale=type_.scale)),
     (sa.Float, lambda _: None),
     (sa.Numeric, lambda _: _exact),
+    (mysql.JSON, lambda _: _json),
     (mysql.BIT, lambda _: _number_of_bits),
     (mysql.YEAR, lambda _: _year),
     (sa.BINARY, lambda type_: partial(_padded, length=type_.length or 1)),

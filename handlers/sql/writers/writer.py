@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of
-from handlers.sql.target.known_tables import KnownColumn, KnownTable
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
 
 Columns = tuple[KnownColumn, ...]
 
@@ -41,8 +41,12 @@ class Rows:
         return list(zip(*given, strict=True))
 
     def only(self, columns: Columns) -> Rows:
-        """The same rows with these of their columns, in this order."""
+        """The same rows with these of their columns, in this order. Raises UnfitColumn."""
         found = dict(zip(self.columns, self.values, strict=True))
+        for column in columns:
+            if column not in found:
+                why = "the target computes it, and no row is found by that; make it a plain column"
+                raise UnfitColumn(column.name, why)
         return Rows(self.table, columns, [found[column] for column in columns], self.count)
 
 

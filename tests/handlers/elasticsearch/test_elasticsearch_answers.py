@@ -273,3 +273,12 @@ def test_a_real_cluster_is_checked_and_left_as_it_is(search_node: SearchNode) ->
     before = search_node.call("GET", "/_cat/indices?format=json&h=index")
     ElasticsearchHandler(url=search_node.url).check(CONTEXT)
     assert search_node.call("GET", "/_cat/indices?format=json&h=index") == before
+
+
+def test_an_index_that_never_gets_its_fields_is_asked_again_after_a_while() -> None:
+    other = make_batch("shop.orders", [{"id": 1, "new": "a"}], key="id", types={"id": "int", "new": "text"})
+    with cluster(lambda _: items((201, None))) as (handler, server):
+        with pytest.raises(UnfitPlace, match="others change the target of shop") as told:
+            handler.handle(other)
+        assert told.value.retry_after
+        assert not any("_bulk" in request.path for request in server.received)

@@ -14,6 +14,8 @@ from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
 from handlers.versioned.late_rows import RowMoved
 from handlers.versioned.memory import Unfit
+from worker.column_rules.applying import bring_under
+from worker.configuration import Configuration
 
 TYPES = {"id": "int", "name": "varchar(9)", "note": "text"}
 ROW = {"id": 1, "name": "a", "note": "hello world"}
@@ -94,10 +96,29 @@ def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
     table = f"{database}.t"
     with handler(search_node) as it:
         it.handle(batch(table, {**ROW, "id": 5}))
-        with pytest.raises(Unfit, match="have ids of id, and the source's primary key is name"):
+        with pytest.raises(Unfit, match=r"have ids of id, .* is name: .* \(rename\)"):
             it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=5))
         it.handle(batch(table, {"op": "truncate", "sql": None, "before": None}, key=None, offset=6))
         assert search_node.documents(table) == {}
+
+
+def test_a_renamed_key_goes_on_under_its_former_name(search_node: SearchNode, database: str) -> None:
+    table, types = f"{database}.t", {"order_id": "int", "name": "varchar(9)", "note": "text"}
+    kafka = {"bootstrap_servers": "x:1", "group_id": "g", "topics": ["t"]}
+    rule = {"match": table, "handlers": [{"type": "log"}], "columns": {"rename": {"order_id": "id"}}}
+    with handler(search_node) as it:
+        it.handle(batch(table, {**ROW, "id": 5}))
+        row = {"order_id": 5, "name": "b", "note": "later"}
+        later = make_batch(table, [row], key="order_id", types=types, offset=5)
+        with pytest.raises(Unfit, match=r"have ids of id, .* is order_id: .* \(rename\)"):
+            it.handle(later)
+        [own] = Configuration.model_validate({"kafka": kafka, "tables": [rule]}).tables
+        changes = list(later.changes)
+        bring_under(own.row_rules, own.statement_rules, changes, 0, database=database, table="t")
+        later.changes = changes
+        it.handle(later)
+    [(id_, found)] = search_node.documents(table).items()
+    assert (id_, found["id"], found["name"], found["note"]) == ("5", 5, "b", "later")
 
 
 def test_a_table_that_was_made_again_has_another_key(search_node: SearchNode, database: str) -> None:

@@ -61,6 +61,31 @@ def test_a_nul_character_is_refused_by_postgresql(make_sql: Any) -> None:
     assert told.value.at == 1
 
 
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        ("ltree", "a..b c"),
+        ("hstore", "a=>"),
+        ("tsquery", "a & & b"),
+        ("tsvector", "'a"),
+        ("jsonpath", "$.."),
+        ("seg", "abc"),
+        ("regtype", "nope"),
+        ("regclass", "nope"),
+    ],
+)
+def test_a_text_that_a_type_cannot_read_is_the_rows_at_once(make_sql: Any, of: str, text: str) -> None:
+    """Each says so by a code of its own, which is also one of a wrong statement, or of any fault."""
+    lab = make_sql("postgres")
+    if of in ("ltree", "hstore", "seg"):
+        lab.run(f"CREATE EXTENSION {of}")
+    lab.make("shop.orders", f"id int PRIMARY KEY, it {of}")
+    with lab.handler() as handler:
+        with pytest.raises(Rejected, match=r"at test\[0\] offset 1$") as told:
+            handler.handle(orders({"id": 1, "it": None}, {"id": 2, "it": text}, {"id": 3, "it": None}))
+        assert told.value.at == 1
+
+
 def test_a_value_that_would_be_rounded_is_refused(server: SqlLab) -> None:
     server.make("shop.orders", "id int PRIMARY KEY, price decimal(9,2), at timestamp(3) NULL")
     with server.handler() as handler:

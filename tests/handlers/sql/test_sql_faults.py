@@ -237,6 +237,47 @@ def test_a_statement_that_takes_too_long_is_no_outage(server: SqlLab) -> None:
     assert numbers(server) == [1, 3]
 
 
+def test_a_table_of_marks_that_is_gone_is_waited_for(sql: SqlLab) -> None:
+    with sql.handler() as handler:
+        handler.handle(orders(row(1), types=TYPES))
+        sql.run("ALTER TABLE binlane_marks RENAME TO away")
+        with pytest.raises(TargetUnavailable, match="binlane_marks") as waits:
+            handler.handle(orders(row(2), types=TYPES, offset=1))
+        assert waits.value.others_go_on
+        assert waits.value.retry_after
+        sql.run("ALTER TABLE away RENAME TO binlane_marks")
+        handler.handle(orders(row(2), types=TYPES, offset=1))
+    assert numbers(sql) == [1, 2]
+
+
+AUDITED = {
+    "postgresql": (
+        "CREATE FUNCTION shop.audit() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN INSERT INTO shop.audit VALUES (NEW.id); RETURN NEW; END $$",
+        "CREATE TRIGGER it BEFORE INSERT ON shop.orders FOR EACH ROW EXECUTE FUNCTION shop.audit()",
+    ),
+    "mysql": (
+        "CREATE TRIGGER shop.it BEFORE INSERT ON shop.orders FOR EACH ROW "
+        "INSERT INTO shop.audit VALUES (NEW.id)",
+    ),
+}
+
+
+@pytest.mark.parametrize("second", [0, "many"])
+def test_a_trigger_whose_table_is_gone_is_waited_for(server: SqlLab, second: Any) -> None:
+    """Also where rows are tried one by one, because one of them does not fit."""
+    server.make("shop.orders", "id int PRIMARY KEY, n int")
+    for statement in AUDITED[server.dialect]:
+        server.run(statement)
+    with server.handler() as handler:
+        with pytest.raises(TargetUnavailable, match="audit") as waits:
+            handler.handle(orders(row(1), {"id": 2, "n": second}, types=TYPES))
+        assert waits.value.others_go_on
+        server.run("CREATE TABLE shop.audit (id int)")
+        handler.handle(orders(row(1), types=TYPES))
+    assert numbers(server) == [1]
+
+
 def test_a_locked_sqlite_file_is_waited_for(tmp_path: Path, make_sql: MakeLab) -> None:
     lab = make_sql("sqlite")
     with lab.handler() as handler:

@@ -20,15 +20,7 @@ from worker.formats.canal.packets.entries import (
 )
 from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
-from worker.formats.interface import (
-    Apart,
-    Record,
-    Route,
-    Skip,
-    UndecodableRecord,
-    shortened,
-    wrong_value,
-)
+from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord, shortened, wrong_value
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
 

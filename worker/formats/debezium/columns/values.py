@@ -19,14 +19,7 @@ from worker.formats.debezium.connect.numbers import digits_of, unscaled
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
 from worker.formats.debezium.connect.times import as_none, far_moment, in_utc
-from worker.formats.debezium.connect.values import (
-    AS_IT_IS,
-    Forms,
-    Reader,
-    connect_reader,
-    enum_of,
-    set_of,
-)
+from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of
 
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))
 _BLOBS = {"binary": 1, "tinyblob": 255}
