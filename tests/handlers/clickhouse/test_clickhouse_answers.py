@@ -124,7 +124,7 @@ def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() 
 
 
 def test_no_insert_is_taken_for_one_before() -> None:
-    """From 26.2 on servers ask `deduplicate_insert`: who removed rows, and sent them again within an hour, had
+    """From 26.2 on servers ask `deduplicate_insert`: who removed rows, and sent them again in an hour, had
     none."""
     with HookServer() as server:
         client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
