@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from uuid import uuid4
 
 from handlers.clickhouse.options import OWN_SETTINGS, ClickHouseOptions
 from handlers.failures import UnfitPlace
@@ -85,10 +87,18 @@ class ClickHouseClient:
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
 
-    def insert(self, into: str, rows: bytes) -> None:
-        """Rows, in the format that `into` (INSERT INTO … FORMAT …) names. Raises as `query`, and Refused if
-        the server does not take these rows, or takes no request of this size."""
-        self._send({"query": into}, rows)
+    def insert(self, into: str, header: bytes, rows: Sequence[bytes]) -> None:
+        """Rows, in the format that `into` (INSERT INTO … FORMAT …) names. Raises as `query`; Refused if the
+        server does not take these rows, or takes no request of this size; UnfitPlace if it takes none."""
+        # From 26.2 on deduplicate_insert, which other servers do not know, overrides insert_deduplicate.
+        own = {"query": into, "insert_deduplication_token": uuid4().hex}
+        try:
+            self._send(own, b"".join((header, *rows)))
+        except RequestRefused as error:
+            if not rows:  # a view of the table lacks what it writes to, say
+                raise UnfitPlace(str(error)) from None
+            self.insert(into, header, ())
+            raise
 
     def _send(self, more: dict[str, str], body: bytes) -> bytes:
         # A batch has as many partitions of the table as its rows say, and would be refused for ever.
@@ -107,7 +117,7 @@ class ClickHouseClient:
         is_of_disk = number in _OF_LIBRARIES and _OF_FILES.search(reason) is not None
         if number in _PASSING or is_of_disk or (number is None and passes):
             raise self._client.unavailable(answer)
-        if number in _NO_RIGHT:
+        if number in _NO_RIGHT or number is None:
             raise UnfitPlace(reason)
         if number == _TOO_LARGE:
             raise AnswerTooLarge(reason)

@@ -84,7 +84,7 @@ def _plain(type_text: str) -> Codec | None:
     if name == "DateTime64":
         return _fixed(partial(_moment, precision=int(arguments[0])), 8)
     if name == "DateTime":
-        return _fixed(_second, 4)
+        return _fixed(partial(_moment, precision=0, size=4), 4)
     found = _BY_NAME.get(type_text)
     return Codec(_string, _string_end) if type_text == "String" else found and _fixed(*found)
 
@@ -100,6 +100,8 @@ def _fixed(encode: Callable[[Any], bytes], size: int) -> Codec:
 
 
 def _integer(value: Any, *, size: int, signed: bool) -> bytes:
+    if isinstance(value, Decimal) and bounded(value).is_finite() and value == int(value):
+        value = int(value)
     if not isinstance(value, int):
         raise Unencodable(f"no whole number: {value!r:.60}")
     try:
@@ -145,20 +147,13 @@ def _micros(value: Any) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _moment(value: Any, *, precision: int) -> bytes:
+def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:
     ticks, rest = _micros(value) * 10 ** max(0, precision - 6), 0
     if precision < 6:
         ticks, rest = divmod(ticks, 10 ** (6 - precision))
     if rest:
         raise Unencodable(f"{value.isoformat()} has more digits behind the second than it holds")
-    return _integer(ticks, size=8, signed=True)
-
-
-def _second(value: Any) -> bytes:
-    seconds, rest = divmod(_micros(value), 1_000_000)
-    if rest:
-        raise Unencodable(f"{value.isoformat()} has more digits behind the second than it holds")
-    return _integer(seconds, size=4, signed=False)
+    return _integer(ticks, size=size, signed=size == 8)
 
 
 def _day(value: Any, *, size: int) -> bytes:
@@ -172,7 +167,7 @@ def _float(value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, float | int):
         raise Unencodable(f"no floating-point number: {value!r:.60}")
     try:
-        if isinstance(value, int) and int(float(value)) != value:
+        if isinstance(value, int) and float(value) != value:
             raise Unencodable(f"{value} has more digits than it holds")
     except OverflowError:
         raise Unencodable(f"{value} is beyond its range") from None

@@ -28,6 +28,8 @@ OWN_SETTINGS = {
     "result_overflow_mode": "throw",
     "read_overflow_mode": "throw",
     "timeout_overflow_mode": "throw",
+    "set_overflow_mode": "throw",
+    "group_by_overflow_mode": "throw",
     "use_query_cache": "0",
     "input_format_with_names_use_header": "1",
     "input_format_with_types_use_header": "1",

@@ -108,7 +108,7 @@ def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_
         def insert(
             start: int, end: int, into: str = into, head: bytes = header, rows: list[Line] = those
         ) -> None:
-            client.insert(into, head + b"".join(line.data for line in rows[start:end]))
+            client.insert(into, head, [line.data for line in rows[start:end]])
 
         in_parts([line.data for line in those], most_bytes, insert, places=[line.at for line in those])
 

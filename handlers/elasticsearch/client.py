@@ -122,7 +122,6 @@ def _json(answer: HttpAnswer, form: Any = Any) -> Any:
 
 # manage: for what an index remembers in its mapping's _meta, whoever makes it.
 _PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
-_MAKING = ("create_index",)
 _OLDEST = {"elasticsearch": 7, "opensearch": 1}
 
 
@@ -145,7 +144,7 @@ def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
 def _check_privileges(client: SearchClient, options: ElasticsearchOptions) -> None:
     """OpenSearch has nothing to ask; Elasticsearch without its security answers 400, 404 or 405."""
     pattern = Template(options.index, row=False).of_table("*", "*").lower()
-    wanted = (*_PRIVILEGES, *(_MAKING if options.create else ()))
+    wanted = (*_PRIVILEGES, *(("create_index",) if options.create else ()))
     body = {"index": [{"names": [pattern], "privileges": list(wanted)}]}
     try:
         found = client.request("POST", "/_security/user/_has_privileges", body).body

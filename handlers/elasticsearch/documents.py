@@ -10,7 +10,7 @@ import msgspec
 
 from handlers.api import Row
 from handlers.elasticsearch.mapping import ORIGIN, json_document
-from handlers.options.templates import MissingValue, Template
+from handlers.options.templates import Template
 from handlers.versioned.last_states import State
 
 _encode = msgspec.json.Encoder().encode
@@ -31,13 +31,6 @@ def document_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
     if 0 < len(data) <= _ID_BYTES and not text.startswith(_HASHED):
         return text
     return _HASHED + hashlib.sha256(data).hexdigest()
-
-
-def checked_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
-    """`document_id`. Raises MissingValue, TypeError; also for a row that has a column of our own's name."""
-    if ORIGIN in row:
-        raise MissingValue(f"its column {ORIGIN} is what documents tell of their origin: rename it")
-    return document_id(row, key_columns)
 
 
 class Document(msgspec.Struct):

@@ -15,12 +15,12 @@ from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.bulk import Item, write
 from handlers.elasticsearch.client import SearchClient, check_cluster, error_type, told
-from handlers.elasticsearch.documents import Document, Documents, checked_id, document_of
+from handlers.elasticsearch.documents import Document, Documents, document_id, document_of
 from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
-from handlers.options.templates import Template
+from handlers.options.templates import MissingValue, Template
 from handlers.versioned.held_rows import with_held_rows
 from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.late_rows import Held
@@ -53,7 +53,9 @@ class Indexes:
         return f"index {index_name(self._template, database, table)}"
 
     def key_of(self, place: Index | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
-        return checked_id(row, key_columns)
+        if ORIGIN in row:
+            raise MissingValue(f"its column {ORIGIN} is what documents tell of their origin: rename it")
+        return document_id(row, key_columns)
 
     def find(self, database: str, table: str) -> Index | None:
         return self._named(index_name(self._template, database, table))

@@ -33,7 +33,6 @@ _OF_THE_MESSAGE = frozenset(
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
     }
 )
 _NO_RIGHT = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
@@ -54,6 +53,7 @@ _DOWN = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.INVALID_TIMESTAMP,  # of this machine's clock
         # What the client tries again by itself, unless its property `retries` is small.
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -33,8 +33,6 @@ _DOWN = frozenset(
     ("BUSY", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM")
 )
 _DOWN_ERRORS = (redis.ReadOnlyError, OutOfMemoryError, ClusterDownError, TryAgainError)
-
-
 _OTHER_TYPE = "WRONGTYPE"
 
 
@@ -201,7 +199,9 @@ class RedisTarget:
             for each in found:
                 if each["name"] in self._abandoned:
                     client.client_kill_filter(_id=each["id"])
-        except NoPermissionError as error:
+        except redis.ResponseError as error:
+            if _answer(error).split(" ", 1)[0] in _DOWN:
+                raise
             log.warning("redis_connections_not_ended", server=self.name, error=_answer(error))
         self._abandoned.clear()
 

@@ -120,18 +120,15 @@ class VersionedTarget(Generic[P]):
 
     def handle(self, batch: Batch) -> None:
         """Raises Rejected, TargetUnavailable, FormerTopic, Unfit, UnfitColumn, RowMoved, ColumnsChanged."""
-
-        def kind(at: int) -> tuple[bool, tuple[str, ...] | None]:
-            change = batch.changes[at]
-            return change.op in ("ddl", "truncate"), change.key_columns
-
-        places = range(len(batch.changes))
+        changes = batch.changes
         # The source may have changed the primary key between two rows, with no statement between them.
-        for (is_statement, _), some in groupby(places, kind):
+        for (is_statement, _), some in groupby(
+            range(len(changes)), lambda at: (changes[at].op in ("ddl", "truncate"), changes[at].key_columns)
+        ):
             if not is_statement:
                 self._write(batch, list(some))
                 continue
-            for change in (batch.changes[at] for at in some):
+            for change in (changes[at] for at in some):
                 self._tell_left(change, batch)
                 for named in self._whole_tables.to_empty(change, batch):
                     self._empty(named, change, batch)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
 from building import Scripted, seen, unit
 from processing import NOW, Stage
 from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
 from offsets.types import Checkpoint
+from worker.attempts import retry_and_split
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
 from worker.units.unit import Unit, UnitState
@@ -95,6 +97,26 @@ def test_a_table_that_its_target_does_not_take_is_told_once_and_stops_no_other()
     (told,) = [log for log in logs if log["log_level"] != "debug"]
     assert (told["event"], told["table"], told["handler"]) == ("table_waits", "shop.orders", "h0")
     assert told["error"] == "it has no such index"
+
+
+def test_a_table_for_which_its_target_is_always_down_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many parts in one table of ClickHouse, say."""
+    monkeypatch.setattr(retry_and_split, "_ALONE", 0.05)
+    stage, target = Stage(lanes=2), Target()
+    held = unit("held", Scripted(target), retry=QUICK)
+    others = [unit(f"other{n}", Scripted(), lane=n % 2, batch={"max_records": 1}) for n in range(8)]
+    sharing(Circuit(), held, *others)
+    stage.offer((held, [0]), *((each, range(n * 50 + 1, n * 50 + 51)) for n, each in enumerate(others)))
+    with capture_logs() as logs:
+        for processor in stage.processors:
+            processor.start()
+        stage.wait(lambda: all(each.finished_records == 50 for each in others))
+        assert held.blocked
+        target.up.set()
+        stage.wait(lambda: held.finished_records == 1)
+        stage.stop()
+    told = [(log["event"], log.get("table")) for log in logs if log["log_level"] != "debug"]
+    assert told == [("target_down", None), ("target_up", None), ("table_waits", "shop.held")]
 
 
 def test_tables_of_other_targets_are_handled_as_if_nothing_were_wrong() -> None:

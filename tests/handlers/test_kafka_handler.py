@@ -278,6 +278,7 @@ def test_a_table_whose_name_is_no_topic_is_rejected_with_it(broker: Broker, tabl
         (KafkaError.NOT_LEADER_FOR_PARTITION, TargetUnavailable),
         (KafkaError.KAFKA_STORAGE_ERROR, TargetUnavailable),
         (KafkaError.NETWORK_EXCEPTION, TargetUnavailable),
+        (KafkaError.INVALID_TIMESTAMP, TargetUnavailable),  # the worker's clock is wrong
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, UnfitPlace),
         (KafkaError.POLICY_VIOLATION, Undelivered),
     ],

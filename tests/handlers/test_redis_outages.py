@@ -114,6 +114,27 @@ def test_a_user_who_may_not_end_connections_is_told_so_and_goes_on(
     assert [line["event"] for line in logged] == ["redis_connections_not_ended"]
 
 
+def test_a_server_that_ends_no_connections_is_written_to_after_a_late_answer(
+    redis_server: RedisNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers that speak Redis' protocol lack some of its commands."""
+
+    def unknown(_: redis.Redis) -> None:
+        raise redis.ResponseError("ERR Unknown subcommand or wrong number of arguments for 'LIST'")
+
+    monkeypatch.setattr(redis.Redis, "client_list", unknown)
+    with SlowRelay(redis_server.port) as relay:
+        url = f"redis://:{PASSWORD}@127.0.0.1:{relay.port}/0"
+        with opened(RedisHandler(url=url, timeout="200ms")) as handler:
+            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+            relay.hold()
+            with pytest.raises(TargetUnavailable, match="Timeout"):
+                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+            with capture_logs() as logged:
+                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+    assert [line["event"] for line in logged] == ["redis_connections_not_ended"]
+
+
 def test_a_server_without_its_replicas_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
     server = own_redis()
     with redis.Redis.from_url(server.url) as client:

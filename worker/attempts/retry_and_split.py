@@ -15,6 +15,8 @@ from worker.attempts.circuit import Circuit
 from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
+_ALONE = 5.0
+"""Seconds until a table asks again for which alone the target is down."""
 
 
 class _Fate(NamedTuple):
@@ -151,7 +153,11 @@ class HandlerRun:
             watch.failed(self.name, error)
             self.error = error
         if isinstance(error, TargetUnavailable) and not error.others_go_on:
-            return self._unavailable(work, error, watch, random)
+            if not isinstance(before, TargetUnavailable) or not self.circuit.closed:
+                return self._unavailable(work, error, watch, random)
+            # The target has answered others since: what it does not take is this table.
+            wait = max(_ALONE, seconds_to_wait(error.retry_after))
+            self.error = error = TargetUnavailable(text_of(error), retry_after=wait, others_go_on=True)
         down = self.circuit.answered(self.turn)
         if down is not None:
             watch.target_up(self.name, down)

@@ -82,7 +82,13 @@ def test_a_right_that_lacks_stops_only_the_table_that_needs_it(status: int, code
     assert isinstance(answered(status, code), UnfitPlace)
 
 
-@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62), (400, None)])
+@pytest.mark.parametrize("status", [400, 405, 414, 431])
+def test_what_something_else_refuses_is_no_row_s_fault(status: int) -> None:
+    """The columns of a wide table make a long URL: nginx takes 8 kB of it."""
+    assert isinstance(answered(status, None), UnfitPlace)
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 60), (400, 62)])
 def test_what_does_not_pass_is_a_fault(status: int, code: int | None) -> None:
     assert isinstance(answered(status, code), RequestRefused)
 
@@ -115,6 +121,19 @@ def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() 
     wanted = {"async_insert": ["0"], "insert_deduplicate": ["0"], "wait_end_of_query": ["1"]}
     assert asked
     assert all(wanted.items() <= one.items() for one in asked)
+
+
+def test_no_insert_is_taken_for_one_before() -> None:
+    """From 26.2 on servers ask `deduplicate_insert`: who removed rows, and sent them again in an hour, had
+    none."""
+    with HookServer() as server:
+        client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
+        for _ in range(2):
+            client.insert("INSERT INTO t (id) FORMAT RowBinary", b"", [b"1"])
+        client.close()
+        asked = [parse_qs(urlsplit(request.path).query) for request in server.received]
+    first, second = (one["insert_deduplication_token"] for one in asked)
+    assert first != second
 
 
 def test_a_check_asks_for_the_version(clickhouse: ClickHouseServer) -> None:
@@ -164,7 +183,7 @@ def test_a_proxy_that_takes_no_request_of_this_size_has_the_rows_sent_by_halves(
         server.answer = lambda _: page
         client = ClickHouseClient(ClickHouseOptions(url=server.url), Path(), 1)
         with pytest.raises(Refused, match="413"):
-            client.insert("INSERT INTO t (id) FORMAT RowBinary", b"1")
+            client.insert("INSERT INTO t (id) FORMAT RowBinary", b"", [b"1"])
         client.close()
 
 
@@ -173,7 +192,7 @@ def test_a_secret_is_not_told_in_part_where_an_answer_is_cut() -> None:
         server.answer = lambda _: Answer(400, {}, b"x" * 395 + PASSWORD.encode() + b"y" * 100)
         options = ClickHouseOptions(url=server.url, username="u", password=PASSWORD)
         client = ClickHouseClient(options, Path(), 1)
-        with pytest.raises(RequestRefused) as found:
+        with pytest.raises(UnfitPlace) as found:
             client.query("SELECT 1")
         client.close()
     assert PASSWORD[:4] not in str(found.value)

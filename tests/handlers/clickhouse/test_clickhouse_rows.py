@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from handlers import Batch, Rejected
 from handlers.clickhouse.client import ClickHouseClient
 from handlers.clickhouse.tables import Tables
+from handlers.failures import UnfitPlace
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
 from handlers.versioned.late_rows import RowMoved
@@ -53,6 +54,25 @@ def test_a_key_that_changes_moves_its_row(clickhouse: ClickHouseServer, database
             it.handle(batch(database, {"id": 1, "name": "a"}))
             it.handle(batch(database, *moved))
     assert names(clickhouse, database) == {2: "a"}
+
+
+def test_rows_wait_while_a_view_of_their_table_lacks_what_it_writes_to(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    rows = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    with handler(clickhouse) as it:
+        it.handle(batch(database, {"id": 0, "name": "z"}))
+        clickhouse.query(f"CREATE TABLE {database}.seen (id Int64) ENGINE = MergeTree ORDER BY id")
+        clickhouse.query(
+            f"CREATE MATERIALIZED VIEW {database}.v TO {database}.seen AS SELECT id FROM {database}.t"
+        )
+        clickhouse.query(f"RENAME TABLE {database}.seen TO {database}.aside")
+        with pytest.raises(UnfitPlace, match=r"Target table .*seen"):
+            it.handle(batch(database, *rows, offset=1))
+        clickhouse.query(f"RENAME TABLE {database}.aside TO {database}.seen")
+        it.handle(batch(database, *rows, offset=1))
+    assert names(clickhouse, database) == {0: "z", 1: "a", 2: "b"}
+    assert clickhouse.query(f"SELECT count() FROM {database}.seen FORMAT TSV") == "2\n"
 
 
 def test_what_was_written_is_there_after_a_kill(
@@ -179,10 +199,10 @@ def test_a_column_whose_type_is_changed_between_a_look_and_an_insert_takes_the_v
     types = {"id": "int", "n": "int", "m": "int"}
     insert = ClickHouseClient.insert
 
-    def late(client: ClickHouseClient, into: str, rows: bytes) -> None:
+    def late(client: ClickHouseClient, *args: Any) -> None:
         monkeypatch.undo()
         clickhouse.query(f"ALTER TABLE {database}.t MODIFY COLUMN n {becomes}")
-        insert(client, into, rows)
+        insert(client, *args)
 
     with handler(clickhouse) as it:
         it.handle(batch(database, {"id": 1, "n": 1, "m": 1}, types=types))

@@ -12,6 +12,7 @@ from clickhouse_lab import TYPES, handler, names
 from servers.clickhouse_server import ClickHouseServer
 
 from handlers import TargetUnavailable
+from handlers.failures import UnfitPlace
 from handlers.testing import make_batch
 from handlers.versioned.memory import Unfit
 
@@ -62,6 +63,15 @@ def test_what_a_users_profile_would_cut_off_is_read_all_the_same(
         it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=100))
         server.query("SET limit = 0")
         assert names(server, "shop") == {row["id"]: row["name"] for row in rows}
+        server.query("SET max_rows_in_set = 5, set_overflow_mode = 'break'")
+        with pytest.raises(UnfitPlace, match="SET_SIZE_LIMIT_EXCEEDED"):
+            it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=200))
+        server.query("SET max_rows_in_set = 0, max_rows_to_group_by = 5, group_by_overflow_mode = 'any'")
+        it.handle(make_batch("shop.t", [{"id": 99, "name": "n"}], key="id", topic="other", offset=300))
+        with pytest.raises(UnfitPlace, match="TOO_MANY_ROWS"):
+            it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=200))
+        server.query("SET max_rows_to_group_by = 0")
+        assert {name for name in names(server, "shop").values() if name is None} == set()
         server.query("SET max_execution_time = 0.000001, timeout_overflow_mode = 'break'")
         with pytest.raises(TargetUnavailable, match="TIMEOUT_EXCEEDED"):
             it.handle(make_batch("shop.t", lacking, key="id", types=TYPES, offset=200))

@@ -125,6 +125,18 @@ def test_what_a_column_cannot_hold_is_rejected_alone(
     assert clickhouse.rows(f"{database}.t") == []
 
 
+def test_a_column_of_whole_numbers_holds_whole_decimals(clickhouse: ClickHouseServer, database: str) -> None:
+    """A numeric(20,0) of PostgreSQL in a table that was made by hand."""
+    with handler(clickhouse) as it:
+        it.handle(make_batch(f"{database}.t", [{"id": 1, "n": 1}], key="id", types={"id": "int", "n": "int"}))
+        for wrong in ("1.5", "NaN", "1e30", "1e9999"):
+            with pytest.raises(Rejected, match="column n"):
+                it.handle(make_batch(f"{database}.t", [{"id": 2, "n": Decimal(wrong)}], key="id", offset=1))
+        rows = [{"id": Decimal(1), "n": Decimal("7.00")}, {"id": Decimal("2.0"), "n": Decimal("2e2")}]
+        it.handle(make_batch(f"{database}.t", rows, key="id", offset=5))
+    assert clickhouse.rows(f"{database}.t") == [{"id": 1, "n": 7}, {"id": 2, "n": 200}]
+
+
 def test_a_row_that_the_server_refuses_is_found_by_halves(clickhouse: ClickHouseServer) -> None:
     database = clickhouse.new_name()
     types = {"id": "int", "value": "int"}
