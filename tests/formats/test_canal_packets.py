@@ -209,6 +209,7 @@ WHOLE = packet(rows("orders", row(ORDER)))
         ),
         (packet(rows("orders", row(ORDER), event=UPDATE, is_ddl=1)), "contradict each other"),
         (packet(rows("orders", row(ORDER), database="")), "without a database"),
+        (packet(rows("", row(ORDER))), "rows of no table"),
         (packet(ddl("orders", " ")), "holds no `sql`"),
         (packet(rows("orders", row(before=ORDER), event=UPDATE)), "an update without the row after it"),
         (packet(rows("orders", row({"id": "1"}), row(ORDER))), "not in the first"),

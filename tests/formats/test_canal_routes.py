@@ -61,6 +61,10 @@ def test_backticks_around_a_database_are_no_part_of_its_name() -> None:
         (without("type"), "missing required field `type`"),
         (message(table=["orders"]), r"Expected `str \| null`, got `array` - at `\$.table`"),
         (message(database=""), "table 'orders' without a database"),
+        # As Flink's canal-json writes them.
+        (sent(b'{"data":[{"id":7}],"type":"INSERT"}'), "it names no table"),
+        (message(database=None, table=None), "it names no table"),
+        (sent(b'{"type":"order_created","order":7}'), "it names no table"),
     ],
 )
 def test_what_routes_nowhere_says_what_is_wrong_and_where(record: CapturedRecord, said: str) -> None:

@@ -54,7 +54,8 @@ class _Envelope(msgspec.Struct, gc=False):
     type: str
     database: str | None = None
     table: str | None = None
-    is_ddl: bool = msgspec.field(name="isDdl", default=False)
+    is_ddl: bool | None = msgspec.field(name="isDdl", default=None)
+    data: msgspec.Raw = msgspec.Raw(b"null")
     sql: Any = None  # a wrong one is left to its table
 
 
@@ -106,8 +107,9 @@ class Canal:
         if message.type == "QUERY" and message.table and not message.is_ddl:
             return Skip("query")  # the text of a statement whose rows come by themselves
         if not message.table:
-            if hint := hint_at(value, "canal"):
-                raise UndecodableRecord(f"no Canal message{hint}")
+            hint = hint_at(value, "canal")
+            if hint or message.is_ddl is None or bytes(message.data) not in (b"null", b"[]"):
+                raise UndecodableRecord(f"no Canal message: it names no table{hint}")
             if message.type in OPERATIONS:
                 refuse_sql("Canal message", str(message.sql or ""))
             return Skip("database_ddl" if message.is_ddl else "transaction")
@@ -115,7 +117,7 @@ class Canal:
         database = (message.database or "").strip("`")
         if not database:
             raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
-        return PlainRoute(database, message.table, message.is_ddl)
+        return PlainRoute(database, message.table, message.is_ddl or False)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the record's first binlog event, `es`."""

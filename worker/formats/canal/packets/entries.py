@@ -206,7 +206,10 @@ def place_of(entry: Any) -> PlainRoute | Skip:
     if event in ROW_EVENTS:
         table = _table_of(header)
         if table is None:
-            refuse_sql("packet of Canal", row_change(entry).sql)
+            change = row_change(entry)
+            if change.row_datas:
+                raise UndecodableRecord("no packet of Canal: rows of no table")
+            refuse_sql("packet of Canal", change.sql)
             return Skip("transaction")
         return PlainRoute(*table)
     is_ddl = row_change(entry).is_ddl
