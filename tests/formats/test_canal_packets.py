@@ -189,6 +189,12 @@ def test_an_entry_without_rows_is_finished_without_a_change() -> None:
     assert decode(value) == []
 
 
+def test_a_statement_that_canal_does_not_understand_goes_to_the_table_that_it_names() -> None:
+    value = packet(ddl("", "ALTER TABLE t RENAME COLUMN a TO b", event=QUERY, database="", ran_in="shop"))
+    assert routed(value) == ("shop", "t", True)
+    assert [change.sql for change in decode(value)] == ["ALTER TABLE t RENAME COLUMN a TO b"]
+
+
 def test_of_some_statements_canal_quotes_the_database() -> None:
     assert routed(packet(ddl("t", "DROP TABLE t", database="`shop`"))) == ("shop", "t", True)
 

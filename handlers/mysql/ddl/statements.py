@@ -17,6 +17,9 @@ _NO_DDL = """
 def read(sql: str, database: str) -> list[ddl.Operation]:
     """See `handlers.mysql.ddl.parse`."""
     tokens = tokens_of(sql)
+    if tokens.take("SET", "STATEMENT"):  # MariaDB's settings for one statement
+        while not tokens.take("FOR"):
+            tokens.next()
     verb = tokens.take_any("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
     if verb == "ALTER":
         return _alter(tokens, database)
