@@ -34,6 +34,7 @@ def _unread(sql: str) -> CapturedRecord:
         (message(isDdl=True, data=None, table=None, type="QUERY"), "database_ddl"),
         (_unread("CREATE TABLE t (id int)"), "database_ddl"),
         (_unread("CREATE PROCEDURE p() BEGIN DROP TABLE t; END"), "database_ddl"),
+        (_unread("CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW ALTER TABLE ' it's"), "database_ddl"),
         (_unread("ALTER TABLE t ALTER INDEX i INVISIBLE"), "database_ddl"),
         (_unread("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS t"), "database_ddl"),
         (message(data=None, database="", table="", type="TRANSACTIONBEGIN"), "transaction"),

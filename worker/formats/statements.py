@@ -75,7 +75,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
     from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
 
     try:
-        changes = parse(sql, database) if _NAMES_TABLE.search(sql) else []
+        changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
     except StatementError as error:
         raise UndecodableRecord(f"a statement that names a table and cannot be read: {error}") from None
     for one in changes:
