@@ -198,6 +198,15 @@ def _bytes(text: str) -> bytes:
         raise ValueError("no bytes: a character beyond U+00FF") from None
 
 
+def _vector(text: str) -> bytes:
+    """Of TiDB from its text, `[1,2.5]`."""
+    try:
+        numbers = msgspec.json.decode(text, type=list[float])
+    except msgspec.DecodeError:
+        return _bytes(text)
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
 def _bytes_of(length: int) -> Converter:
     return _read_as_text(lambda text: _bytes(text).ljust(length, b"\0"))
 
@@ -257,7 +266,8 @@ _NAMES: Mapping[Converter, str] = {
     Converter(_WALL_CLOCK, _timestamp, finish=_in_utc): "timestamp",
     _read_as_text(_time): "time",
     _read_as_text(compact_json): "json",
-    _BYTES: "binary varbinary tinyblob blob mediumblob longblob vector geometry point linestring polygon "
+    _read_as_text(_vector): "vector",
+    _BYTES: "binary varbinary tinyblob blob mediumblob longblob geometry point linestring polygon "
     "multipoint multilinestring multipolygon geometrycollection geomcollection",
 }
 _BY_NAME = {name: converter for converter, names in _NAMES.items() for name in names.split()}
