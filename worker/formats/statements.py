@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from worker.formats.interface import PlainRoute, Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
 
 if TYPE_CHECKING:
     from handlers.mysql.ddl import TableName
@@ -76,16 +76,17 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
 
     try:
         changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
-    except StatementError as error:
-        raise UndecodableRecord(f"a statement that names a table and cannot be read: {error}") from None
+    except StatementError:  # what it tells is of the statement, which may hold what rules hide
+        raise UndecodableRecord("a statement that names a table, and cannot be read") from None
     for one in changes:
         if one.table.database:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row tells of it
         return Skip("database_ddl")
+    name = shortened(changes[0].table.table)
     raise UndecodableRecord(
-        f"a statement on table {changes[0].table.table!r}, whose database its record does not tell, as Canal "
-        "could not read it: apply it to the target, then pass over the record"
+        f"a statement on table {name!r}, whose database its record does not tell, as Canal could not read it: "
+        "apply it to the target, then pass over the record"
     )
 
 
