@@ -85,8 +85,8 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
         return Skip("database_ddl")
     name = shortened(changes[0].table.table)
     raise UndecodableRecord(
-        f"a statement on table {name!r}, whose database its record does not tell, as Canal could not read it: "
-        "apply it to the target, then pass over the record"
+        f"a statement on table {name!r}, whose database its record does not tell, as Canal could not read "
+        "it: apply it to the target, then pass over the record"
     )
 
 
