@@ -75,8 +75,10 @@ def rows(
     return _entry(2, _event(event, database, table) + header, change)
 
 
-def ddl(table: str, sql: str, *, event: int = ALTER, database: str = "shop", is_ddl: int = 1) -> bytes:
-    change = field(2, event) + field(10, is_ddl) + field(11, sql)
+def ddl(
+    table: str, sql: str, *, event: int = ALTER, database: str = "shop", is_ddl: int = 1, ran_in: str = ""
+) -> bytes:
+    change = field(2, event) + field(10, is_ddl) + field(11, sql) + field(14, ran_in)
     return _entry(2, _event(event, database, table), change)
 
 

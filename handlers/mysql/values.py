@@ -198,6 +198,15 @@ def _bytes(text: str) -> bytes:
         raise ValueError("no bytes: a character beyond U+00FF") from None
 
 
+def _vector(text: str) -> bytes:
+    """Of TiDB from its text, `[1,2.5]`."""
+    try:
+        numbers = msgspec.json.decode(text, type=list[float])
+    except msgspec.DecodeError:
+        return _bytes(text)
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
 def _enum_of(labels: Sequence[str]) -> Converter:
     """A 1-based index, or the label itself where it is no number; index 0 is MySQL's empty error value."""
     by_index: Mapping[str, str] = {str(index): label for index, label in enumerate(("", *labels))}
@@ -253,7 +262,8 @@ _NAMES: Mapping[Converter, str] = {
     Converter(_WALL_CLOCK, _timestamp, finish=_in_utc): "timestamp",
     _read_as_text(_time): "time",
     _read_as_text(compact_json): "json",
-    _BYTES: "binary varbinary tinyblob blob mediumblob longblob vector geometry point linestring polygon "
+    _read_as_text(_vector): "vector",
+    _BYTES: "binary varbinary tinyblob blob mediumblob longblob geometry point linestring polygon "
     "multipoint multilinestring multipolygon geometrycollection geomcollection",
 }
 _BY_NAME = {name: converter for converter, names in _NAMES.items() for name in names.split()}

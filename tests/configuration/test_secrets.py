@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from worker.attempts.backoff import text_of
-from worker.configuration.checks import packages
+from worker.configuration import loading
 from worker.configuration.secrets import Secrets, is_secret_key, passwords_in
 from worker.configuration.shown import shown_settings
 
@@ -331,7 +331,7 @@ def test_a_collector_is_named_by_a_url(endpoint: str, faults: Faults) -> None:
 def test_tracing_without_its_packages_is_told_with_what_installs_them(
     faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)
     assert faults("tracing: {}") == [
         "shop.yaml:5: tracing: its packages are not installed: pip install '.[otel]' in binlane's folder"
     ]

@@ -160,6 +160,23 @@ def test_ddl_of_a_whole_database_is_finished() -> None:
     assert stage.checkpoint() == Checkpoint(1)
 
 
+@pytest.mark.parametrize("database", ["", "shop"])
+def test_records_that_name_no_table_belong_to_what_each_says(database: str) -> None:
+    stage = Stage()
+
+    def unread(offset: int, table: str) -> Record:
+        sql = f"ALTER TABLE {table} DROP COLUMN x"
+        return record(offset, "", database, isDdl=True, type="QUERY", sql=sql, data=None)
+
+    tables = ["shop.a", "other.b", "shop.c", "shop.a"]
+    parts = stage.route(*(unread(offset, table) for offset, table in enumerate(tables)))
+    assert parts == [("shop.a", [0]), ("shop.c", [2]), ("shop.a", [3])]
+    assert stage.route(record(4, "", database, type="TRANSACTIONEND", data=None), unread(5, "shop.c")) == [
+        ("shop.c", [5])
+    ]
+    assert (stage.skipped("unmatched"), stage.skipped("transaction")) == (1, 1)
+
+
 def test_ddl_stands_alone_in_its_place() -> None:
     stage = Stage()
     parts = stage.route(

@@ -189,6 +189,12 @@ def test_an_entry_without_rows_is_finished_without_a_change() -> None:
     assert decode(value) == []
 
 
+def test_a_statement_that_canal_does_not_understand_goes_to_the_table_that_it_names() -> None:
+    value = packet(ddl("", "ALTER TABLE t RENAME COLUMN a TO b", event=QUERY, database="", ran_in="shop"))
+    assert routed(value) == ("shop", "t", True)
+    assert [change.sql for change in decode(value)] == ["ALTER TABLE t RENAME COLUMN a TO b"]
+
+
 def test_of_some_statements_canal_quotes_the_database() -> None:
     assert routed(packet(ddl("t", "DROP TABLE t", database="`shop`"))) == ("shop", "t", True)
 
@@ -209,6 +215,7 @@ WHOLE = packet(rows("orders", row(ORDER)))
         ),
         (packet(rows("orders", row(ORDER), event=UPDATE, is_ddl=1)), "contradict each other"),
         (packet(rows("orders", row(ORDER), database="")), "without a database"),
+        (packet(rows("", row(ORDER))), "rows of no table"),
         (packet(ddl("orders", " ")), "holds no `sql`"),
         (packet(rows("orders", row(before=ORDER), event=UPDATE)), "an update without the row after it"),
         (packet(rows("orders", row({"id": "1"}), row(ORDER))), "not in the first"),

@@ -8,7 +8,7 @@ from captured import CapturedRecord
 
 from worker.formats.canal.format import Canal
 from worker.formats.decoding import source_time
-from worker.formats.interface import Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Skip, UndecodableRecord
 
 
 def test_a_row_message_routes_to_its_table() -> None:
@@ -21,12 +21,22 @@ def test_ddl_of_a_table_stands_alone() -> None:
     assert (route.table, route.alone) == ("orders", True)
 
 
+def _unread(sql: str) -> CapturedRecord:
+    """A statement that Canal's parser does not understand."""
+    return message(isDdl=True, data=None, database="", table="", type="QUERY", sql=sql)
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
         (sent(None), "tombstone"),
         (message(isDdl=True, data=None, database="`shop`", table="", type="QUERY"), "database_ddl"),
         (message(isDdl=True, data=None, table=None, type="QUERY"), "database_ddl"),
+        (_unread("CREATE TABLE t (id int)"), "database_ddl"),
+        (_unread("CREATE PROCEDURE p() BEGIN DROP TABLE t; END"), "database_ddl"),
+        (_unread("CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW ALTER TABLE ' it's"), "database_ddl"),
+        (_unread("ALTER TABLE t ALTER INDEX i INVISIBLE"), "database_ddl"),
+        (_unread("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS t"), "database_ddl"),
         (message(data=None, database="", table="", type="TRANSACTIONBEGIN"), "transaction"),
         (message(data=None, database=None, table=None, type="TRANSACTIONEND"), "transaction"),
         (message(data=None, database="shop", table="", type="QUERY"), "transaction"),
@@ -49,6 +59,18 @@ def test_backticks_around_a_database_are_no_part_of_its_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE shop.orders RENAME COLUMN a TO b",
+        "SET STATEMENT lock_wait_timeout=5, sql_mode='' FOR TRUNCATE TABLE `shop`.`orders`",
+        "ALTER TABLE shop.orders CONVERT PARTITION p0 TO TABLE shop.old",
+    ],
+)
+def test_a_statement_that_canal_does_not_understand_goes_to_the_table_that_it_names(sql: str) -> None:
+    assert Canal().explain(_unread(sql)) == PlainRoute("shop", "orders", True)
+
+
+@pytest.mark.parametrize(
     ("record", "said"),
     [
         (sent(b""), "the value is empty"),
@@ -61,6 +83,12 @@ def test_backticks_around_a_database_are_no_part_of_its_name() -> None:
         (without("type"), "missing required field `type`"),
         (message(table=["orders"]), r"Expected `str \| null`, got `array` - at `\$.table`"),
         (message(database=""), "table 'orders' without a database"),
+        # As Flink's canal-json writes them.
+        (sent(b'{"data":[{"id":7}],"type":"INSERT"}'), "it names no table"),
+        (message(database=None, table=None), "it names no table"),
+        (_unread("ALTER TABLE orders RENAME COLUMN a TO b"), "on table 'orders', whose database"),
+        (_unread("ALTER TABLE orders VALIDATE"), "a table, and cannot be read"),
+        (sent(b'{"type":"order_created","order":7}'), "it names no table"),
     ],
 )
 def test_what_routes_nowhere_says_what_is_wrong_and_where(record: CapturedRecord, said: str) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from worker.formats.dts.statements import is_truncate, table_of
+from worker.formats.dts.format import is_truncate, table_of
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from handlers.loading.registry import HandlerTypeError, load_function, resolve, 
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
 from worker.configuration.checks.agreement import disagreements
-from worker.configuration.checks.packages import missing_packages
 from worker.configuration.checks.spark_locations import reserved_locations, shared_locations
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.file.document import Document, parse, typed
@@ -27,6 +27,8 @@ from worker.configuration.sections import KafkaRule
 
 # Pydantic's errors of a wrong type, and the types that put them right.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
+_TRACING = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+_SPARK = ("pyspark", "pyarrow", "obstore")
 
 
 def load(
@@ -171,7 +173,7 @@ class _Checker:
             self._add(path, f"found {self._shown(path)}; {sentence}")
 
     def places(self, configuration: Configuration) -> None:
-        for find in (shared_locations, reserved_locations, missing_packages):
+        for find in (shared_locations, reserved_locations, _missing_packages):
             for path, sentence in find(configuration):
                 self._add(path, sentence)
 
@@ -250,3 +252,32 @@ class _Checker:
 def _texts(mapping: Mapping[Any, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
     """The mapping as keyword arguments."""
     return {str(key): value for key, value in mapping.items() if key not in without}
+
+
+# ---- packages of extras that are not there
+
+
+def _missing_packages(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """(path of a key, what it needs and what installs it)."""
+    if configuration.tracing is not None and not _are_installed(_TRACING):
+        yield ("tracing",), _advice("otel")
+    if not _are_installed(_SPARK):
+        for number, rule in enumerate(configuration.tables):
+            for place, entry in enumerate(rule.handlers):
+                if entry.type == "spark" or (entry.type, entry.options.get("format")) == ("files", "parquet"):
+                    yield ("tables", number, "handlers", place), _advice("spark")
+
+
+def _advice(extra: str) -> str:
+    return f"its packages are not installed: pip install '.[{extra}]' in binlane's folder"
+
+
+def _are_installed(names: Iterable[str]) -> bool:
+    return all(map(_is_installed, names))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
+
 
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
+_NAMES_TABLE = re.compile(r"\b(?:tables?|truncate)\b", re.IGNORECASE)
 
 _SPACE = r"(?:\s|\*/|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))"
 """A space, a comment, or what makes one of a part that is none: `/*!50001` and `*/`."""
@@ -59,6 +64,29 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
         return []
     found = dict.fromkeys(name for operation in operations for name in names_of(operation))
     return [(name.database, name.table) for name in found]
+
+
+def place_of(sql: str, database: str) -> PlainRoute | Skip:
+    """Where a statement belongs whose record names no table: its tool may not have understood it.
+
+    `database`: the one in which it ran; empty: the record does not say. Raises UndecodableRecord for one that
+    changes a table, if it cannot be told which."""
+    from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
+
+    try:
+        changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
+    except StatementError:  # what it tells is of the statement, which may hold what rules hide
+        raise UndecodableRecord("a statement that names a table, and cannot be read") from None
+    for one in changes:
+        if one.table.database:
+            return PlainRoute(*one.table, True)
+    if all(isinstance(one, CreateTable) for one in changes):  # its first row tells of it
+        return Skip("database_ddl")
+    name = shortened(changes[0].table.table)
+    raise UndecodableRecord(
+        f"a statement on table {name!r}, whose database its record does not tell, as Canal could not read "
+        "it: apply it to the target, then pass over the record"
+    )
 
 
 def _may_name_others(sql: str) -> bool:

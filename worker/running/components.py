@@ -34,7 +34,7 @@ from worker.fetching.source_order import SourceOrder, ends_told_by
 from worker.fetching.standstill import Standstill
 from worker.formats.choice import FormatChoice
 from worker.kafka.beat import Beat
-from worker.kafka.brokers import Brokers
+from worker.kafka.connection import Brokers
 from worker.kafka.errors import KafkaErrors
 from worker.kafka.group_strategies import GroupStrategies
 from worker.kafka.instance_id import InstanceId

@@ -87,7 +87,8 @@ class TableBook:
         matches it (None)."""
         if unit is not None and (database, name) == (unit.table.database, unit.table.name):
             return
-        if not (fits(database) and fits(name)):  # a spelling of any length is looked up each time it comes
+        # Without a name each record says by itself where it belongs; a spelling may be of any length.
+        if not (name and fits(database) and fits(name)):
             return
         if len(self._noted) >= _MOST_NOTED:
             self._forget_noted()

@@ -18,6 +18,7 @@ from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, 
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Row, Shapes
+from worker.formats.statements import place_of
 from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
 
@@ -54,7 +55,8 @@ class _Envelope(msgspec.Struct, gc=False):
     type: str
     database: str | None = None
     table: str | None = None
-    is_ddl: bool = msgspec.field(name="isDdl", default=False)
+    is_ddl: bool | None = msgspec.field(name="isDdl", default=None)
+    data: msgspec.Raw = msgspec.Raw(b"null")
     sql: Any = None  # a wrong one is left to its table
 
 
@@ -105,17 +107,18 @@ class Canal:
             return Skip(_SKIPPED_TYPES[message.type])
         if message.type == "QUERY" and message.table and not message.is_ddl:
             return Skip("query")  # the text of a statement whose rows come by themselves
-        if not message.table:
-            if hint := hint_at(value, "canal"):
-                raise UndecodableRecord(f"no Canal message{hint}")
-            if message.type in OPERATIONS:
-                refuse_sql("Canal message", str(message.sql or ""))
-            return Skip("database_ddl" if message.is_ddl else "transaction")
         # Of some DDL Canal keeps the database's name as it was written, backticks and all.
         database = (message.database or "").strip("`")
+        if not message.table:
+            hint = hint_at(value, "canal")
+            if hint or message.is_ddl is None or bytes(message.data) not in (b"null", b"[]"):
+                raise UndecodableRecord(f"no Canal message: it names no table{hint}")
+            if message.type in OPERATIONS:
+                refuse_sql("Canal message", str(message.sql or ""))
+            return place_of(str(message.sql or ""), database) if message.is_ddl else Skip("transaction")
         if not database:
             raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
-        return PlainRoute(database, message.table, message.is_ddl)
+        return PlainRoute(database, message.table, message.is_ddl or False)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the record's first binlog event, `es`."""

@@ -35,24 +35,22 @@ class TiDB(msgspec.Struct, gc=False):
     claim_check_location: str = msgspec.field(name="claimCheckLocation", default="")
 
 
-class Message(msgspec.Struct, Generic[Rows], gc=False):
+class _ShapeFields(msgspec.Struct, gc=False):
+    mysql_type: msgspec.Raw = msgspec.field(name="mysqlType", default=_NULL)
+    primary_key: msgspec.Raw = msgspec.field(name="pkNames", default=_NULL)
+
+
+class Message(_ShapeFields, Generic[Rows], gc=False, kw_only=True):
     """The fields that changes are made of; the others are never decoded."""
 
     type: str
     es: Milliseconds
     data: Rows | None = None
     old: msgspec.Raw = _NULL
-    mysql_type: msgspec.Raw = msgspec.field(name="mysqlType", default=_NULL)
-    primary_key: msgspec.Raw = msgspec.field(name="pkNames", default=_NULL)
     is_ddl: bool = msgspec.field(name="isDdl", default=False)
     sql: str | None = None
     gtid: str | None = None
     tidb: TiDB | None = msgspec.field(name="_tidb", default=None)
-
-
-class _ShapeFields(msgspec.Struct, gc=False):
-    mysql_type: msgspec.Raw = msgspec.field(name="mysqlType", default=_NULL)
-    primary_key: msgspec.Raw = msgspec.field(name="pkNames", default=_NULL)
 
 
 # Canal writes every value as text; other writers of its format also write numbers, which count as their text.

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from handlers.api import Operation
 from worker.formats.canal.rows import refuse_sql
 from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
+from worker.formats.statements import place_of as statement_place
 
 _MESSAGES = 7
 """The type of packet that holds changes."""
@@ -55,6 +56,7 @@ _FIELDS: dict[str, dict[str, tuple[int, str]]] = {
         "is_ddl": (10, "bool"),
         "sql": (11, "string"),
         "row_datas": (12, "repeated RowData"),
+        "ran_in": (14, "string"),  # ddlSchemaName
     },
     "RowData": {"before_columns": (1, "repeated Column"), "after_columns": (2, "repeated Column")},
     "Column": {
@@ -183,10 +185,8 @@ def explain(value: bytes) -> Route | Skip | Apart:
     return Apart([(route, _packet(content, places)) for route, places in parts])
 
 
-def _table_of(header: Any) -> tuple[str, str] | None:
-    """(database, table) of an entry; None: it has none. Raises UndecodableRecord."""
-    if not header.table_name:
-        return None
+def _table_of(header: Any) -> tuple[str, str]:
+    """(database, table) of an entry that names a table. Raises UndecodableRecord."""
     # Of some DDL Canal keeps the database's name as it was written, backticks and all.
     database = header.schema_name.strip("`")
     if not database:
@@ -203,19 +203,18 @@ def place_of(entry: Any) -> PlainRoute | Skip:
         return Skip(reason)
     if entry.entry_type not in _ROWS:
         raise UndecodableRecord(f"no packet of Canal: an entry of type {entry.entry_type}")
-    if event in ROW_EVENTS:
-        table = _table_of(header)
-        if table is None:
-            refuse_sql("packet of Canal", row_change(entry).sql)
-            return Skip("transaction")
-        return PlainRoute(*table)
-    is_ddl = row_change(entry).is_ddl
-    if event == _QUERY and header.table_name and not is_ddl:
+    if event in ROW_EVENTS and header.table_name:
+        return PlainRoute(*_table_of(header))
+    change = row_change(entry)
+    if event == _QUERY and header.table_name and not change.is_ddl:
         return Skip("query")  # the text of a statement whose rows come by themselves
-    table = _table_of(header)
-    if table is None:
-        return Skip("database_ddl" if is_ddl else "transaction")
-    return PlainRoute(*table, is_ddl)
+    if header.table_name:
+        return PlainRoute(*_table_of(header), change.is_ddl)
+    if change.row_datas:
+        raise UndecodableRecord("no packet of Canal: rows of no table")
+    if event in ROW_EVENTS:
+        refuse_sql("packet of Canal", change.sql)
+    return statement_place(change.sql, change.ran_in) if change.is_ddl else Skip("transaction")
 
 
 def _packet(content: Content, places: Sequence[int]) -> bytes:

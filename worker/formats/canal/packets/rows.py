@@ -20,7 +20,7 @@ from worker.formats.canal.packets.entries import (
 )
 from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
-from worker.formats.interface import Apart, Record, Route, Skip, UndecodableRecord, shortened, wrong_value
+from worker.formats.interface import Record, Skip, UndecodableRecord, shortened, wrong_value
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.times import has_calendar
 
@@ -69,9 +69,7 @@ class Packets:
     def __init__(self) -> None:
         self._shapes = Shapes[_ShapeKey, _Shape]()
 
-    def explain(self, value: bytes) -> Route | Skip | Apart:
-        """Where the packet belongs. Raises UndecodableRecord."""
-        return explain(value)
+    explain = staticmethod(explain)
 
     def source_time_ms(self, value: bytes) -> int | None:
         """When the packet's first entry happened; None if it has none. Raises UndecodableRecord."""
