@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from worker.formats.interface import PlainRoute, Skip, UndecodableRecord, shortened
-
 
 _RENAMES_OR_READS = re.compile(r"\b(?:rename|like)\b", re.IGNORECASE)
 _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
