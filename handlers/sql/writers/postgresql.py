@@ -124,10 +124,12 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
 
 
 def _same(column: KnownColumn) -> str:
-    """json, xml and point have no equality; their texts have."""
-    has_none = isinstance(column.sql_type, sa.JSON | sa.types.NullType)
-    operator = "IS NOT DISTINCT FROM"
-    return f"{column.quoted}::text {operator} %s" if has_none else column.same("%s", operator)
+    """json, xml and point have no equality; their texts have, as the type spells them."""
+    item, operator = getattr(column.sql_type, "item_type", column.sql_type), "IS NOT DISTINCT FROM"
+    if not isinstance(item, sa.JSON | sa.types.NullType):
+        return column.same(column.given("%s"), operator)
+    given = f"%s{_escaped(column.cast or '::' + column.array_type.removesuffix('[]'))}"
+    return f"{column.quoted}::text {operator} ({given})::text"
 
 
 _PLACE = "(target.tableoid, target.ctid)"
