@@ -166,8 +166,15 @@ class SqlHandler(Handler):
             connection = self._engine.connect()
         except DATABASE_ERRORS as error:
             raise TargetUnavailable(f"{self._shown_target()}: {told(error)}") from error
-        with connection, connection.begin():
-            yield connection, self._applier
+        with connection:
+            try:
+                with connection.begin():
+                    yield connection, self._applier
+            except Exception as error:
+                # A session keeps the rights, and the ban on writes, that it began with.
+                if fault_of(getattr(error, "error", error)) in (Fault.UNAVAILABLE, Fault.TABLE):
+                    connection.invalidate()
+                raise
 
     def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:
         altered: set[TableName] = set()

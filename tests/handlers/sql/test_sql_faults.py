@@ -100,7 +100,6 @@ def test_what_is_taken_from_the_account_is_waited_for_until_it_is_given_back(
                 handler.handle(orders(row(1), table="shop.items", types=TYPES))
         finally:
             account.admin.run(give)
-            handler._engine.dispose()  # type: ignore[union-attr]
         handler.handle(orders(row(2), row(3), types=TYPES, offset=1))
     assert numbers(account.admin) == [1, 2, 3]
 
