@@ -141,7 +141,7 @@ def _clause(clause: Tokens, table: ddl.TableName) -> list[ddl.Operation]:  # noq
         old = clause.name()
         clause.expect("TO")
         return [ddl.RenameColumn(table, old, clause.name())]
-    if clause.word in _OF_PARTITIONS:
+    if clause.word in _OF_PARTITIONS or (clause.word == "CONVERT" and clause.peek() != "TO"):
         return [ddl.LoseRows(table, clause.spelled())]
     if clause.word in _NO_CHANGE or clause.peek() == "=":
         return []

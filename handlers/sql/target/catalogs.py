@@ -64,6 +64,11 @@ _MY_ENGINE = sa.text(
     "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"
 )
+_MY_TRIGGER = sa.text(
+    "SELECT trigger_name FROM information_schema.triggers WHERE event_object_table = :table "
+    "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
+)
+_FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
 # Rows are found by SELECT, UPDATE and DELETE. A policy that is true for all rows lets each be found, if no
 # restrictive one takes that back.
 _PG_UNSAFE = sa.text("""
@@ -77,8 +82,9 @@ _PG_UNSAFE = sa.text("""
             EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
             OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
                 SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
-        relpersistence = 'u'
-    FROM pg_class WHERE oid = CAST(:name AS regclass)
+        relpersistence = 'u', EXISTS (
+            SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled IN ('O', 'A'))
+    FROM pg_class c WHERE oid = CAST(:name AS regclass)
 """)
 _LITE_ALIKE = sa.text(
     "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
@@ -156,16 +162,20 @@ def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: st
     """Why rows of the table may be lost, hidden, or written twice, while the marks are kept."""
     if connection.dialect.name == "postgresql":
         # `%%` is the driver's escape, which no parameter takes.
-        hides, is_unlogged = connection.execute(_PG_UNSAFE, {"name": quoted.replace("%%", "%")}).one()
+        name = quoted.replace("%%", "%")
+        hides, is_unlogged, fires = connection.execute(_PG_UNSAFE, {"name": name}).one()
         if hides:
             return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
-        return Unsafe("it is UNLOGGED: a crash of the server empties it" if is_unlogged else "")
+        if is_unlogged:
+            return Unsafe("it is UNLOGGED: a crash of the server empties it")
+        return _FIRES if fires else Unsafe()
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
-    engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
-    if engine is None:
-        return Unsafe()
-    return Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
+    of = {"table": table, "schema": schema}
+    engine = connection.scalar(_MY_ENGINE, of)
+    if engine is not None:
+        return Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
+    return _FIRES if connection.scalar(_MY_TRIGGER, of) else Unsafe()
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:
