@@ -114,8 +114,10 @@ class SqlHandler(Handler):
                 # With order_by: row, the row that is in the way may change in another shard's batch.
                 if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
                     self._apply_before(batch, failed)
-                if fault is not Fault.CONFLICT:
+                if fault in ROWS:
                     raise self._rejected(batch, failed) from failed.error
+                if round_ == _ROUNDS - 1:
+                    raise DatabaseError(f"{batch.table}: {told(failed.error)}") from failed.error
             except UNFIT:
                 one_by_one = True
             except DATABASE_ERRORS as error:

@@ -104,17 +104,15 @@ def unique_keys(inspector: sa.Inspector, schema: str | None, table: str) -> list
     """The columns of each unique key but the primary one."""
     constraints = inspector.get_unique_constraints(table, schema=schema)
     indexes = inspector.get_indexes(table, schema=schema)
+    # One of expressions, or of some rows, is none.
     return [one["column_names"] for one in constraints] + [
-        one["column_names"] for one in indexes if one["unique"] and not _is_partial(dict(one))
+        one["column_names"]
+        for one in indexes
+        if one["unique"] and None not in one["column_names"]
+        if not any(
+            name.endswith("_where") for name, to in one.get("dialect_options", {}).items() if to is not None
+        )
     ]
-
-
-def _is_partial(index: Mapping[str, Any]) -> bool:
-    """Whether the index is of some rows, or of expressions, only: it is no key then."""
-    options: Mapping[str, Any] = index.get("dialect_options", {})
-    return None in index["column_names"] or any(
-        key.endswith("_where") and options[key] is not None for key in options
-    )
 
 
 def of_postgresql(

@@ -88,7 +88,7 @@ _MYSQL = {
     **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
-    **dict.fromkeys((1416, 1441, 1525, 1690, 3140, 3141, 3156, 3819, 3903, 4025, 4038), Fault.DATA),
+    **dict.fromkeys((1416, 1441, 1525, 1690, 3140, 3141, 3156, 3773, 3819, 3903, 4025, 4038), Fault.DATA),
     **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
     **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }

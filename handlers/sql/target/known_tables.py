@@ -154,17 +154,9 @@ class KnownTable:
         )
 
     @property
-    def numbers_always(self) -> bool:
-        return any(column.is_numbered for column in self.columns.values())
-
-    @property
     def row_id(self) -> str:
         """See `row_id`. Raises UnfitColumn."""
         return row_id(self.columns, next(iter(self.columns.values())).dialect)
-
-    @property
-    def renews(self) -> bool:
-        return any(column.is_renewed for column in self.columns.values())
 
     @property
     def shown(self) -> str:

@@ -123,6 +123,15 @@ def test_a_row_that_row_level_security_does_not_take_is_rejected(make_sql: MakeL
             assert (type(refused.value).__name__, getattr(refused.value, "at", None)) == ("Rejected", 1)
 
 
+def test_no_row_is_blamed_for_a_table_that_changed_or_takes_no_upsert(make_sql: MakeLab) -> None:
+    """The second row is a wrong one, so that each is tried alone."""
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, n int")
+    lab.run("CREATE RULE told AS ON INSERT TO shop.orders DO ALSO NOTIFY orders")
+    with lab.handler() as handler, pytest.raises(DatabaseError, match="rules"):
+        handler.handle(orders(row(1), {"id": 2, "n": "x"}, types=TYPES))
+
+
 HIDING = {
     "a policy of some rows": ["CREATE POLICY few ON shop.orders USING (n < 5)"],
     "a policy of reading alone": ["CREATE POLICY readers ON shop.orders FOR SELECT USING (true)"],
