@@ -174,8 +174,11 @@ class SqlHandler(Handler):
                     yield connection, self._applier
             except Exception as error:
                 # A session keeps the rights, and the ban on writes, that it began with.
-                if fault_of(getattr(error, "error", error)) in (Fault.UNAVAILABLE, Fault.TABLE):
+                fault = fault_of(getattr(error, "error", error))
+                if fault in (Fault.UNAVAILABLE, Fault.TABLE):
                     connection.invalidate()
+                if fault is Fault.UNAVAILABLE:
+                    self._engine.dispose()
                 raise
 
     def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:

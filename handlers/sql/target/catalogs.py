@@ -51,15 +51,14 @@ _PG_KEYS = """
             WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
     GROUP BY i.indexrelid
 """
+_MY_COLUMNS = (
+    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
+    "AND table_schema = coalesce(:schema, database()) AND "
+)
 _MY_ALIKE = sa.text(
-    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
-    "AND table_schema = coalesce(:schema, database()) "
-    "AND collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
+    _MY_COLUMNS + "collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
 )
-_MY_RENEWED = sa.text(
-    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
-    "AND table_schema = coalesce(:schema, database()) AND extra LIKE '%on update%'"
-)
+_MY_RENEWED = sa.text(_MY_COLUMNS + "extra LIKE '%on update%'")
 _MY_ENGINE = sa.text(
     "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"

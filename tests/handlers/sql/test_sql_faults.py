@@ -104,6 +104,23 @@ def test_what_is_taken_from_the_account_is_waited_for_until_it_is_given_back(
     assert numbers(account.admin) == [1, 2, 3]
 
 
+def test_no_session_of_a_database_that_was_read_only_is_used_again(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, n int")
+    with lab.handler() as handler:
+        engine = handler._engine
+        assert engine is not None
+        engine.dispose()
+        lab.run("ALTER DATABASE target SET default_transaction_read_only = on")
+        with engine.connect(), engine.connect():
+            pass
+        lab.run("ALTER DATABASE target RESET default_transaction_read_only")
+        with pytest.raises(TargetUnavailable, match="read-only"):
+            handler.handle(orders(row(1), types=TYPES))
+        handler.handle(orders(row(1), types=TYPES))
+    assert numbers(lab) == [1]
+
+
 def test_a_table_that_may_not_be_made_waits(account: Account) -> None:
     with account.lab.handler() as handler:
         with pytest.raises(TargetUnavailable) as waits:
