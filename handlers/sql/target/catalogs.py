@@ -52,11 +52,11 @@ _PG_KEYS = """
     GROUP BY i.indexrelid
 """
 _MY_COLUMNS = (
-    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
-    "AND table_schema = coalesce(:schema, database()) AND "
+    "SELECT column_name FROM information_schema.columns "
+    "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND "
 )
 _MY_ALIKE = sa.text(
-    _MY_COLUMNS + "collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
+    f"{_MY_COLUMNS} collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
 )
 _MY_RENEWED = sa.text(_MY_COLUMNS + "extra LIKE '%on update%'")
 _MY_ENGINE = sa.text(

@@ -59,7 +59,6 @@ class KnownColumn:
     """Of PostgreSQL and DuckDB: the array that carries its values; of SQLite: its declared type."""
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
-
     null_becomes: str = ""
     """What the database would write for NULL; empty: NULL, or nothing and an error."""
     is_renewed: bool = False

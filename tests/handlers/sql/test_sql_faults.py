@@ -121,6 +121,19 @@ def test_no_session_of_a_database_that_was_read_only_is_used_again(make_sql: Mak
     assert numbers(lab) == [1]
 
 
+def test_a_right_to_all_tables_ends_the_wait_for_one(make_sql: MakeLab) -> None:
+    """MariaDB looks at such rights when a session begins."""
+    with ExitStack() as stack:
+        account = Account(make_sql("mariadb"), stack)
+        account.admin.run("REVOKE ALL ON shop.orders FROM narrow")
+        with account.lab.handler() as handler:
+            with pytest.raises(TargetUnavailable, match="command denied"):
+                handler.handle(orders(row(1), types=TYPES))
+            account.admin.run("GRANT ALL ON *.* TO narrow")
+            handler.handle(orders(row(1), types=TYPES))
+        assert numbers(account.admin) == [1]
+
+
 def test_a_table_that_may_not_be_made_waits(account: Account) -> None:
     with account.lab.handler() as handler:
         with pytest.raises(TargetUnavailable) as waits:
