@@ -44,10 +44,8 @@ _POSTGRESQL = {
     **dict.fromkeys(("08", "28", "3D", "53", "57P", "58", "F0"), Fault.UNAVAILABLE),
     "25006": Fault.UNAVAILABLE,  # read-only: a standby
     "25P03": Fault.UNAVAILABLE,  # the session idled within a transaction: this process stood still
-    "42501": Fault.TABLE,  # no right
-    "58P01": Fault.TABLE,  # its file is missing
-    "XX001": Fault.TABLE,  # ... damaged
-    "XX002": Fault.TABLE,  # ... its index
+    # No right, no replica identity for what it publishes; its file is missing, it or its index is damaged.
+    **dict.fromkeys(("42501", "55000", "58P01", "XX001", "XX002"), Fault.TABLE),
     "55P03": Fault.LOCKED,
     "57014": Fault.OTHER,  # the statement took too long, or was cancelled
     "25P04": Fault.OTHER,  # the transaction took too long
@@ -73,15 +71,15 @@ _POSTGRESQL = {
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html,
 # https://mariadb.com/kb/en/mariadb-error-code-reference/
 _MYSQL = {
-    # Disk, memory, connections.
+    # Disk, memory, connections, locks.
     **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
     # Starting, stopping, read-only, not the primary, not in the cluster; a session that was ended.
-    **dict.fromkeys((1047, 1053, 1077, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
+    **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
     # The account: unknown, its password changed or expired, locked, from another host.
     **dict.fromkeys((1045, 1130, 1698, 1820, 1862, 3118, 3955, 4151), Fault.UNAVAILABLE),
-    # No right.
-    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Fault.TABLE),
+    # No right, or a definer that is gone.
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
     **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
     **dict.fromkeys((1205, 3572), Fault.LOCKED),
@@ -167,6 +165,8 @@ def _of_postgresql(error: Any) -> Fault | None:
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
     if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
         return Fault.DATA  # row-level security does not take this row
+    if state == "54000" and error.diag.source_file in ("varsup.c", "multixact.c"):
+        return Fault.UNAVAILABLE  # it has no more transactions before a VACUUM
     return next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
 
 

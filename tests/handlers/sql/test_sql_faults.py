@@ -162,6 +162,29 @@ def test_no_row_is_blamed_for_a_table_that_changed_or_takes_no_upsert(make_sql: 
         handler.handle(orders(row(1), {"id": 2, "n": "x"}, types=TYPES))
 
 
+REFUSING = {
+    "no replica identity": ("postgres", "CREATE PUBLICATION all_rows FOR TABLE shop.orders"),
+    "a definer that is gone": (
+        "mariadb",
+        "CREATE DEFINER = gone TRIGGER shop.lost AFTER UPDATE ON shop.orders FOR EACH ROW SET @a = 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSING)
+def test_no_row_is_blamed_for_a_table_that_takes_no_update(make_sql: MakeLab, what: str) -> None:
+    kind, statement = REFUSING[what]
+    lab = make_sql(kind)
+    lab.make("shop.orders", "id int, n int")
+    with lab.handler() as handler:
+        handler.handle(orders(row(1), key=None, types=TYPES))
+        lab.run(statement)
+        changed = {"before": row(1), "after": {"id": 1, "n": 1}}
+        with pytest.raises(TargetUnavailable) as waits:
+            handler.handle(orders(changed, key=None, types=TYPES, offset=1))
+    assert waits.value.others_go_on
+
+
 HIDING = {
     "a policy of some rows": ["CREATE POLICY few ON shop.orders USING (n < 5)"],
     "a policy of reading alone": ["CREATE POLICY readers ON shop.orders FOR SELECT USING (true)"],

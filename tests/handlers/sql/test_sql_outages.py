@@ -97,6 +97,22 @@ def test_a_server_that_restarts_is_waited_for(start_own: Start, tmp_path: Path) 
     sql.close()
 
 
+def test_a_server_without_transactions_is_waited_for(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server = request.getfixturevalue("own_postgres")()
+    sql = SqlLab(server.url, tmp_path)
+    with sql.handler() as handler:
+        handler.handle(orders(event(1), key=None, types=TYPES))
+        server.stop()
+        server.use_up_transactions()
+        server.start()
+        with pytest.raises(TargetUnavailable):  # the connection is lost
+            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+        with pytest.raises(TargetUnavailable, match="not accepting commands") as waits:
+            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+        assert not waits.value.others_go_on
+    sql.close()
+
+
 def test_a_worker_does_not_start_without_its_target(start_own: Start, tmp_path: Path) -> None:
     server = start_own()
     sql = SqlLab(server.url, tmp_path)
