@@ -73,13 +73,13 @@ _POSTGRESQL = {
 _MYSQL = {
     # Disk, memory, connections, locks.
     **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
-    # Starting, stopping, read-only, not the primary, not in the cluster; a session that was ended.
-    **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
+    # Starting, stopping, read-only, its log takes none, not the primary, not in the cluster; a session ended.
+    **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1665, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
     # The account: unknown, its password changed or expired, locked, from another host.
     **dict.fromkeys((1045, 1130, 1698, 1820, 1862, 3118, 3955, 4151), Fault.UNAVAILABLE),
-    # No right, or a definer that is gone.
-    **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449), Fault.TABLE),
+    # No right, a definer that is gone, a table without a key where the server wants one.
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449, 1785, 3098, 3750), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
     **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
     **dict.fromkeys((1205, 3572), Fault.LOCKED),
