@@ -55,7 +55,8 @@ class Fitting:
                 _refuse_other_spellings(column, values[place], _source_type(column, changes))
         if not columns:
             raise Unfit("it has no column that the target's table has")
-        renewed = self._renewed(table, block.columns, changes) if table.renews else ()
+        renews = any(column.is_renewed for column in table.columns.values())
+        renewed = self._renewed(table, block.columns, changes) if renews else ()
         return Rows(table, tuple(columns), values, block.count, renewed=renewed)
 
     def _columns(

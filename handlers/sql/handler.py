@@ -115,8 +115,10 @@ class SqlHandler(Handler):
                 # With order_by: row, the row that is in the way may change in another shard's batch.
                 if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
                     self._apply_before(batch, failed)
-                if fault is not Fault.CONFLICT and (is_ddl or fault is not Fault.STALE):
+                if fault in ROWS or (is_ddl and fault is Fault.STALE):
                     raise self._rejected(batch, failed) from failed.error
+                if is_last:
+                    raise DatabaseError(f"{batch.table}: {told(failed.error)}") from failed.error
             except UNFIT:
                 one_by_one = True
             except DATABASE_ERRORS as error:
@@ -167,8 +169,18 @@ class SqlHandler(Handler):
             connection = self._engine.connect()
         except DATABASE_ERRORS as error:
             raise TargetUnavailable(f"{self._shown_target()}: {told(error)}") from error
-        with connection, connection.begin():
-            yield connection, self._applier
+        with connection:
+            try:
+                with connection.begin():
+                    yield connection, self._applier
+            except Exception as error:
+                # A session keeps the rights, and the ban on writes, that it began with.
+                fault = fault_of(getattr(error, "error", error))
+                if fault in (Fault.UNAVAILABLE, Fault.TABLE):
+                    connection.invalidate()
+                if fault is Fault.UNAVAILABLE:
+                    self._engine.dispose()
+                raise
 
     def _transaction(self, batch: Batch, *, one_by_one: bool) -> Pending:
         altered: set[TableName] = set()

@@ -96,6 +96,13 @@ class PostgresServer(ServerProcess):
             ]
         )
 
+    def use_up_transactions(self) -> None:
+        """As after two thousand million transactions without a VACUUM: it refuses what writes. It has to be
+        stopped."""
+        number = 2**31 - 2_000_000
+        self.run([self.program("pg_resetwal", *_PROGRAMS), "-D", "data", "-x", str(number)])
+        self.run(["truncate", "--size=256K", f"data/pg_xact/{number >> 20:04X}"])
+
     def command(self) -> list[str]:
         settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
         return [self.program("postgres", *_PROGRAMS), "-D", "data", f"--port={self.port}", *settings]

@@ -17,9 +17,6 @@ _NO_DDL = """
 def read(sql: str, database: str) -> list[ddl.Operation]:
     """See `handlers.mysql.ddl.parse`."""
     tokens = tokens_of(sql)
-    if is_set := tokens.take("SET", "STATEMENT"):  # MariaDB: variables of this one statement
-        while not (tokens.at_end or tokens.take("FOR")):
-            tokens.skip()
     verb = tokens.take_any("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
     if verb == "ALTER":
         return _alter(tokens, database)
@@ -32,7 +29,7 @@ def read(sql: str, database: str) -> list[ddl.Operation]:
     if verb == "TRUNCATE":
         tokens.take("TABLE")
         return [ddl.TruncateTable(_named(_table(tokens), database))]
-    if is_set or tokens.at_end or tokens.word in _NO_DDL.split():
+    if tokens.at_end or tokens.word in _NO_DDL.split():
         return []
     raise ddl.StatementError("neither ALTER, CREATE, DROP, RENAME nor TRUNCATE")
 

@@ -65,7 +65,7 @@ _KINDS = {
 
 
 def tokens_of(sql: str) -> Tokens:
-    """The first statement of the text.
+    """The first statement of the text, without the variables that SET STATEMENT gives it.
 
     Raises StatementError for text that is not made of SQL's tokens (a quote that is never closed), and for a
     statement that is too long or too deep."""
@@ -84,7 +84,11 @@ def tokens_of(sql: str) -> Tokens:
             if depth > _MOST_DEPTH:
                 raise StatementError(f"more than {_MOST_DEPTH} brackets within each other")
         pieces.append(piece)
-    return Tokens(text, pieces)
+    tokens = Tokens(text, pieces)
+    if tokens.take("SET", "STATEMENT"):  # of MariaDB: variables for the statement behind FOR
+        while not tokens.at_end and not tokens.take("FOR"):
+            tokens.skip()
+    return tokens
 
 
 def _without_frames(sql: str) -> str:

@@ -72,8 +72,8 @@ def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) ->
 _NUMBERING = {
     "postgresql": """
         UPDATE {table} AS t SET {column} = numbers.n
-        FROM (SELECT ctid, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
-        WHERE t.ctid = numbers.ctid""",
+        FROM (SELECT tableoid, ctid, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers
+        WHERE (t.tableoid, t.ctid) = (numbers.tableoid, numbers.ctid)""",
     "mysql": """
         UPDATE {table} AS t
         JOIN (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS numbers USING ({key})

@@ -51,19 +51,23 @@ _PG_KEYS = """
             WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
     GROUP BY i.indexrelid
 """
+_MY_COLUMNS = (
+    "SELECT column_name FROM information_schema.columns "
+    "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND "
+)
 _MY_ALIKE = sa.text(
-    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
-    "AND table_schema = coalesce(:schema, database()) "
-    "AND collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
+    f"{_MY_COLUMNS} collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'"
 )
-_MY_RENEWED = sa.text(
-    "SELECT column_name FROM information_schema.columns WHERE table_name = :table "
-    "AND table_schema = coalesce(:schema, database()) AND extra LIKE '%on update%'"
-)
+_MY_RENEWED = sa.text(_MY_COLUMNS + "extra LIKE '%on update%'")
 _MY_ENGINE = sa.text(
     "SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine) "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND transactions <> 'YES'"
 )
+_MY_TRIGGER = sa.text(
+    "SELECT trigger_name FROM information_schema.triggers WHERE event_object_table = :table "
+    "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
+)
+_FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
 # Rows are found by SELECT, UPDATE and DELETE. A policy that is true for all rows lets each be found, if no
 # restrictive one takes that back.
 _PG_UNSAFE = sa.text("""
@@ -77,8 +81,9 @@ _PG_UNSAFE = sa.text("""
             EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
             OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
                 SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
-        relpersistence = 'u'
-    FROM pg_class WHERE oid = CAST(:name AS regclass)
+        relpersistence = 'u', EXISTS (
+            SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled IN ('O', 'A'))
+    FROM pg_class c WHERE oid = CAST(:name AS regclass)
 """)
 _LITE_ALIKE = sa.text(
     "SELECT x.name FROM pragma_index_list(:table) l, pragma_index_xinfo(l.name) x "
@@ -98,17 +103,15 @@ def unique_keys(inspector: sa.Inspector, schema: str | None, table: str) -> list
     """The columns of each unique key but the primary one."""
     constraints = inspector.get_unique_constraints(table, schema=schema)
     indexes = inspector.get_indexes(table, schema=schema)
+    # One of expressions, or of some rows, is none.
     return [one["column_names"] for one in constraints] + [
-        one["column_names"] for one in indexes if one["unique"] and not _is_partial(dict(one))
+        one["column_names"]
+        for one in indexes
+        if one["unique"] and None not in one["column_names"]
+        if not any(
+            name.endswith("_where") for name, to in one.get("dialect_options", {}).items() if to is not None
+        )
     ]
-
-
-def _is_partial(index: Mapping[str, Any]) -> bool:
-    """Whether the index is of some rows, or of expressions, only: it is no key then."""
-    options: Mapping[str, Any] = index.get("dialect_options", {})
-    return None in index["column_names"] or any(
-        key.endswith("_where") and options[key] is not None for key in options
-    )
 
 
 def of_postgresql(
@@ -156,16 +159,20 @@ def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: st
     """Why rows of the table may be lost, hidden, or written twice, while the marks are kept."""
     if connection.dialect.name == "postgresql":
         # `%%` is the driver's escape, which no parameter takes.
-        hides, is_unlogged = connection.execute(_PG_UNSAFE, {"name": quoted.replace("%%", "%")}).one()
+        name = quoted.replace("%%", "%")
+        hides, is_unlogged, fires = connection.execute(_PG_UNSAFE, {"name": name}).one()
         if hides:
             return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
-        return Unsafe("it is UNLOGGED: a crash of the server empties it" if is_unlogged else "")
+        if is_unlogged:
+            return Unsafe("it is UNLOGGED: a crash of the server empties it")
+        return _FIRES if fires else Unsafe()
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
-    engine = connection.scalar(_MY_ENGINE, {"table": table, "schema": schema})
-    if engine is None:
-        return Unsafe()
-    return Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
+    of = {"table": table, "schema": schema}
+    engine = connection.scalar(_MY_ENGINE, of)
+    if engine is not None:
+        return Unsafe(f"its engine {engine} has no transactions: use ENGINE=InnoDB", "keyless")
+    return _FIRES if connection.scalar(_MY_TRIGGER, of) else Unsafe()
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:

@@ -44,10 +44,8 @@ _POSTGRESQL = {
     **dict.fromkeys(("08", "28", "3D", "53", "57P", "58", "F0"), Fault.UNAVAILABLE),
     "25006": Fault.UNAVAILABLE,  # read-only: a standby
     "25P03": Fault.UNAVAILABLE,  # the session idled within a transaction: this process stood still
-    "42501": Fault.TABLE,  # no right
-    "58P01": Fault.TABLE,  # its file is missing
-    "XX001": Fault.TABLE,  # ... damaged
-    "XX002": Fault.TABLE,  # ... its index
+    # No right, no replica identity for what it publishes; its file is missing, it or its index is damaged.
+    **dict.fromkeys(("42501", "55000", "58P01", "XX001", "XX002"), Fault.TABLE),
     "55P03": Fault.LOCKED,
     "57014": Fault.OTHER,  # the statement took too long, or was cancelled
     "25P04": Fault.OTHER,  # the transaction took too long
@@ -73,15 +71,15 @@ _POSTGRESQL = {
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html,
 # https://mariadb.com/kb/en/mariadb-error-code-reference/
 _MYSQL = {
-    # Disk, memory, connections.
+    # Disk, memory, connections, locks.
     **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
-    # Starting, stopping, read-only, not the primary, not in the cluster; a session that was ended.
-    **dict.fromkeys((1047, 1053, 1077, 1290, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
+    # Starting, stopping, read-only, its log takes none, not the primary, not in the cluster; a session ended.
+    **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1665, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
     # The account: unknown, its password changed or expired, locked, from another host.
     **dict.fromkeys((1045, 1130, 1698, 1820, 1862, 3118, 3955, 4151), Fault.UNAVAILABLE),
-    # No right.
-    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Fault.TABLE),
+    # No right, a definer that is gone, a table without a key where the server wants one.
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449, 1785, 3098, 3750), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
     **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
     **dict.fromkeys((1205, 3572), Fault.LOCKED),
@@ -89,7 +87,7 @@ _MYSQL = {
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
     **dict.fromkeys((1416, 1441, 1525, 1690, 3037, 3140, 3141, 3156, 3616, 3617), Fault.DATA),
-    **dict.fromkeys((3643, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: of a shape
+    **dict.fromkeys((3643, 3773, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: of a shape
     **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
     **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }
@@ -168,6 +166,8 @@ def _of_postgresql(error: Any) -> Fault | None:
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
     if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
         return Fault.DATA  # row-level security does not take this row
+    if state == "54000" and error.diag.source_file in ("varsup.c", "multixact.c"):
+        return Fault.UNAVAILABLE  # it has no more transactions before a VACUUM
     known = next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
     is_of_value = known in (None, Fault.STALE) and _OF_PARAMETER.search(error.diag.context or "")
     return Fault.DATA if is_of_value else known

@@ -59,7 +59,6 @@ class KnownColumn:
     """Of PostgreSQL and DuckDB: the array that carries its values; of SQLite: its declared type."""
     cast: str = ""
     """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
-
     null_becomes: str = ""
     """What the database would write for NULL; empty: NULL, or nothing and an error."""
     is_renewed: bool = False
@@ -154,17 +153,9 @@ class KnownTable:
         )
 
     @property
-    def numbers_always(self) -> bool:
-        return any(column.is_numbered for column in self.columns.values())
-
-    @property
     def row_id(self) -> str:
         """See `row_id`. Raises UnfitColumn."""
         return row_id(self.columns, next(iter(self.columns.values())).dialect)
-
-    @property
-    def renews(self) -> bool:
-        return any(column.is_renewed for column in self.columns.values())
 
     @property
     def shown(self) -> str:

@@ -16,7 +16,6 @@ _ROW_BYTES = 65_535
 _CHARACTER = 4  # bytes of one in utf8mb4
 _LENGTH = 2  # bytes before a value of VARCHAR or VARBINARY
 _OTHER = 12  # a text's length and where it is
-_NUMERIC = 30  # DECIMAL(65, 30)
 _SIZES: Mapping[type, int] = {
     mysql.TINYINT: 1,
     mysql.SMALLINT: 2,
@@ -24,7 +23,7 @@ _SIZES: Mapping[type, int] = {
     sa.BIGINT: 8,
     sa.Integer: 4,
     sa.Float: 8,
-    sa.Numeric: _NUMERIC,
+    sa.Numeric: 30,  # DECIMAL(65, 30)
 }
 """Bytes at most; the first that fits."""
 

@@ -19,7 +19,8 @@ class DuckDBWriter(Writer):
     placeholder: ClassVar[str] = "?"
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        self._as_lists(connection, _upsert(rows.table, rows.columns, key, rows.untold), rows)
+        sql = f"{_insert(rows.table, rows.columns)} {on_conflict(rows.columns + rows.untold, key)}"
+        self._as_lists(connection, sql, rows)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         self._as_lists(connection, _insert(rows.table, rows.columns), rows)
@@ -36,11 +37,6 @@ class DuckDBWriter(Writer):
 def _insert(table: KnownTable, columns: Columns) -> str:
     lists = ", ".join(f"unnest(CAST(? AS {one.array_type}))" for one in columns)
     return f"{insert_into(table, columns)} SELECT {lists}"
-
-
-@lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
-    return f"{_insert(table, columns)} {on_conflict(columns + untold, key)}"
 
 
 @lru_cache(maxsize=1000)

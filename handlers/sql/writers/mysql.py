@@ -49,7 +49,7 @@ def _same(column: KnownColumn) -> str:
 def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns, renewed: Columns) -> str:
     # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
     rest = tuple(one for one in columns if one not in key)
-    sets = [f"{one.quoted} = {_given(one)}" for one in rest]
+    sets = [f"{one.quoted} = VALUES({one.quoted})" for one in rest]
     sets += [f"{one.quoted} = DEFAULT({one.quoted})" for one in untold]
     sets += unchanged(renewed, rest + untold)
     values = ", ".join(["%s"] * len(columns))
@@ -64,14 +64,10 @@ def _own_row(key: Columns) -> str:
     prefix or an expression, one whose collation knows no case. The failure is an overflow (error 1690),
     which no sql_mode turns into a warning. It depends on a value, so that no server computes it beforehand.
     """
-    is_own = " AND ".join(f"{_bytes(one, one.quoted)} <=> {_bytes(one, _given(one))}" for one in key)
-    fails = f"~0 + (1 + LENGTH({_given(key[0])}))"
+    pairs = [(_bytes(one, one.quoted), _bytes(one, f"VALUES({one.quoted})")) for one in key]
+    is_own = " AND ".join(f"{own} <=> {given}" for own, given in pairs)
+    fails = f"~0 + (1 + LENGTH(VALUES({key[0].quoted})))"
     return f"{key[0].quoted} = IF(IF({is_own}, 1, {fails}), {key[0].quoted}, {key[0].quoted})"
-
-
-def _given(column: KnownColumn) -> str:
-    """The value that the row would have got."""
-    return f"VALUES({column.quoted})"
 
 
 def _bytes(column: KnownColumn, value: str) -> str:

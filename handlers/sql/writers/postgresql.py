@@ -43,7 +43,8 @@ class PostgreSQLWriter(Writer):
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         self._number(connection, rows, key)
-        self._in_pieces(connection, _upsert(rows.table, rows.columns, key, rows.untold), rows)
+        sql = f"{_insert(rows.table, rows.columns)} {on_conflict(rows.columns + rows.untold, key)}"
+        self._in_pieces(connection, sql, rows)
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         self._number(connection, rows, key)
@@ -124,10 +125,12 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
 
 
 def _same(column: KnownColumn) -> str:
-    """json, xml and point have no equality; their texts have."""
-    has_none = isinstance(column.sql_type, sa.JSON | sa.types.NullType)
-    operator = "IS NOT DISTINCT FROM"
-    return f"{column.quoted}::text {operator} %s" if has_none else column.same("%s", operator)
+    """json, xml and point have no equality; their texts have, as the type spells them."""
+    item, operator = getattr(column.sql_type, "item_type", column.sql_type), "IS NOT DISTINCT FROM"
+    if not isinstance(item, sa.JSON | sa.types.NullType):
+        return column.same(column.given("%s"), operator)
+    given = f"%s{_escaped(column.cast or '::' + column.array_type.removesuffix('[]'))}"
+    return f"{column.quoted}::text {operator} ({given})::text"
 
 
 _PLACE = "(target.tableoid, target.ctid)"
@@ -154,11 +157,6 @@ def _insert(table: KnownTable, columns: Columns) -> str:
     # Side by side in SELECT they are taken apart row by row; in FROM each would be written down whole first.
     given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)}" for one in columns]
     return f"{insert_into(table, columns)} SELECT {', '.join(given)}"
-
-
-@lru_cache(maxsize=1000)
-def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns) -> str:
-    return f"{_insert(table, columns)} {on_conflict(columns + untold, key)}"
 
 
 @lru_cache(maxsize=1000)

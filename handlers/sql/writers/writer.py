@@ -61,7 +61,7 @@ class Writer:
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         """Insert the rows, or set their columns where the key is there."""
-        self.many(connection, self.upsert_sql(rows, key), rows.by_row())
+        connection.exec_driver_sql(self.upsert_sql(rows, key), rows.by_row())
 
     def upsert_sql(self, rows: Rows, key: Columns) -> str:
         insert = _insert(rows.table, rows.columns, self.placeholder)
@@ -96,11 +96,11 @@ class Writer:
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         """Insert the rows as new ones."""
-        self.many(connection, _insert(rows.table, rows.columns, self.placeholder), rows.by_row())
+        connection.exec_driver_sql(_insert(rows.table, rows.columns, self.placeholder), rows.by_row())
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
         """Delete the rows with these keys, as far as they are there."""
-        self.many(connection, _delete(keys.table, keys.columns, self.placeholder), keys.compared())
+        connection.exec_driver_sql(_delete(keys.table, keys.columns, self.placeholder), keys.compared())
 
     def exists(self, connection: sa.Connection, key: Rows) -> bool:
         """Whether there is a row with the one key of `key`."""
@@ -137,10 +137,6 @@ class Writer:
             f"{verb} WHERE {table.row_id} = (SELECT {table.row_id} FROM {table.quoted} WHERE {same} LIMIT 1)"
         )
 
-    def many(self, connection: sa.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """The statement for each row."""
-        connection.exec_driver_sql(sql, list(rows))
-
 
 class SQLiteWriter(Writer):
     """A statement a row, which costs nothing without a network."""
@@ -159,7 +155,8 @@ def _insert(table: KnownTable, columns: Columns, placeholder: str) -> str:
 
 
 def insert_into(table: KnownTable, columns: Columns) -> str:
-    overriding = " OVERRIDING SYSTEM VALUE" if table.numbers_always else ""
+    is_numbered = any(column.is_numbered for column in table.columns.values())
+    overriding = " OVERRIDING SYSTEM VALUE" if is_numbered else ""
     return f"INSERT INTO {table.quoted} ({names(columns)}){overriding}"
 
 
@@ -176,6 +173,7 @@ def settable(columns: Columns, key: Columns) -> Columns:
     return tuple(one for one in columns if one not in key and not one.is_numbered)
 
 
+@lru_cache(maxsize=1000)
 def on_conflict(columns: Columns, key: Columns) -> str:
     """As PostgreSQL, SQLite and DuckDB write it. `excluded` has the defaults of what is not inserted, too."""
     sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in settable(columns, key))

@@ -173,7 +173,11 @@ STATEMENTS: list[tuple[str, list[Operation]]] = [
     ("CREATE OR REPLACE TABLE t LIKE s", [DropTable(T), CreateTable(T, (), (), TableName("db", "s"))]),
     ("CREATE OR REPLACE TABLE db.t AS SELECT 1", [DropTable(T)]),
     ("CREATE OR REPLACE TEMPORARY TABLE t (a int)", []),
+    # of MariaDB, whose log has all of it
+    ("SET STATEMENT lock_wait_timeout=(1+4), max_statement_time=0 FOR ALTER TABLE t DROP a",
+     [DropColumn(T, "a")]),
     # partitions
+    ("ALTER TABLE t CONVERT PARTITION p TO TABLE x", [LoseRows(T, "CONVERT PARTITION p TO TABLE x")]),
     ("ALTER TABLE t TRUNCATE PARTITION p0, p1", [LoseRows(T, "TRUNCATE PARTITION p0")]),
     ("ALTER TABLE t REORGANIZE PARTITION p0, p1 INTO (PARTITION p VALUES LESS THAN (9))", []),
     ("ALTER TABLE t DROP PARTITION p0", [LoseRows(T, "DROP PARTITION p0")]),
@@ -204,6 +208,7 @@ def test_a_statement_is_read_as_what_it_does(sql: str, operations: list[Operatio
         "RENAME USER a TO b",
         "ANALYZE TABLE t",
         "SET character_set_server=utf8mb4",
+        "SET STATEMENT max_statement_time=60 FOR FLUSH TABLES",
         "USE `d`",
         "",
         "-- nothing",

@@ -100,9 +100,38 @@ def test_what_is_taken_from_the_account_is_waited_for_until_it_is_given_back(
                 handler.handle(orders(row(1), table="shop.items", types=TYPES))
         finally:
             account.admin.run(give)
-            handler._engine.dispose()  # type: ignore[union-attr]
         handler.handle(orders(row(2), row(3), types=TYPES, offset=1))
     assert numbers(account.admin) == [1, 2, 3]
+
+
+def test_no_session_of_a_database_that_was_read_only_is_used_again(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, n int")
+    with lab.handler() as handler:
+        engine = handler._engine
+        assert engine is not None
+        engine.dispose()
+        lab.run("ALTER DATABASE target SET default_transaction_read_only = on")
+        with engine.connect(), engine.connect():
+            pass
+        lab.run("ALTER DATABASE target RESET default_transaction_read_only")
+        with pytest.raises(TargetUnavailable, match="read-only"):
+            handler.handle(orders(row(1), types=TYPES))
+        handler.handle(orders(row(1), types=TYPES))
+    assert numbers(lab) == [1]
+
+
+def test_a_right_to_all_tables_ends_the_wait_for_one(make_sql: MakeLab) -> None:
+    """MariaDB looks at such rights when a session begins."""
+    with ExitStack() as stack:
+        account = Account(make_sql("mariadb"), stack)
+        account.admin.run("REVOKE ALL ON shop.orders FROM narrow")
+        with account.lab.handler() as handler:
+            with pytest.raises(TargetUnavailable, match="command denied"):
+                handler.handle(orders(row(1), types=TYPES))
+            account.admin.run("GRANT ALL ON *.* TO narrow")
+            handler.handle(orders(row(1), types=TYPES))
+        assert numbers(account.admin) == [1]
 
 
 def test_a_table_that_may_not_be_made_waits(account: Account) -> None:
@@ -122,6 +151,38 @@ def test_a_row_that_row_level_security_does_not_take_is_rejected(make_sql: MakeL
             with pytest.raises(Exception, match="row-level security") as refused:
                 handler.handle(orders(row(1), {"id": 2, "n": 7}, row(3), types=TYPES))
             assert (type(refused.value).__name__, getattr(refused.value, "at", None)) == ("Rejected", 1)
+
+
+def test_no_row_is_blamed_for_a_table_that_changed_or_takes_no_upsert(make_sql: MakeLab) -> None:
+    """The second row is a wrong one, so that each is tried alone."""
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, n int")
+    lab.run("CREATE RULE told AS ON INSERT TO shop.orders DO ALSO NOTIFY orders")
+    with lab.handler() as handler, pytest.raises(DatabaseError, match="rules"):
+        handler.handle(orders(row(1), {"id": 2, "n": "x"}, types=TYPES))
+
+
+REFUSING = {
+    "no replica identity": ("postgres", "CREATE PUBLICATION all_rows FOR TABLE shop.orders"),
+    "a definer that is gone": (
+        "mariadb",
+        "CREATE DEFINER = gone TRIGGER shop.lost AFTER UPDATE ON shop.orders FOR EACH ROW SET @a = 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSING)
+def test_no_row_is_blamed_for_a_table_that_takes_no_update(make_sql: MakeLab, what: str) -> None:
+    kind, statement = REFUSING[what]
+    lab = make_sql(kind)
+    lab.make("shop.orders", "id int, n int")
+    with lab.handler() as handler:
+        handler.handle(orders(row(1), key=None, types=TYPES))
+        lab.run(statement)
+        changed = {"before": row(1), "after": {"id": 1, "n": 1}}
+        with pytest.raises(TargetUnavailable) as waits:
+            handler.handle(orders(changed, key=None, types=TYPES, offset=1))
+    assert waits.value.others_go_on
 
 
 HIDING = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from servers.mariadb_server import MariaDBServer
 from servers.server_process import ServerProcess
 from sql_lab import SqlLab, orders
 
@@ -95,6 +96,39 @@ def test_a_server_that_restarts_is_waited_for(start_own: Start, tmp_path: Path) 
         handler.handle(batch)
     assert numbers(sql) == [1, 2]
     sql.close()
+
+
+def test_a_server_without_transactions_is_waited_for(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server = request.getfixturevalue("own_postgres")()
+    sql = SqlLab(server.url, tmp_path)
+    with sql.handler() as handler:
+        handler.handle(orders(event(1), key=None, types=TYPES))
+        server.stop()
+        server.use_up_transactions()
+        server.start()
+        with pytest.raises(TargetUnavailable):  # the connection is lost
+            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+        with pytest.raises(TargetUnavailable, match="not accepting commands") as waits:
+            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+        assert not waits.value.others_go_on
+    sql.close()
+
+
+class LogsStatements(MariaDBServer):
+    settings = {**MariaDBServer.settings, "log-bin": "ON", "binlog-format": "STATEMENT"}  # noqa: RUF012
+
+
+def test_a_server_whose_log_takes_statements_alone_is_waited_for(tmp_path: Path) -> None:
+    """It takes none of sessions in READ COMMITTED then."""
+    server = LogsStatements()
+    server.start()
+    try:
+        sql = SqlLab(server.url, tmp_path)
+        with sql.handler() as handler, pytest.raises(TargetUnavailable, match="BINLOG_FORMAT"):
+            handler.handle(orders(event(1), key=None, types=TYPES))
+        sql.close()
+    finally:
+        server.close()
 
 
 def test_a_worker_does_not_start_without_its_target(start_own: Start, tmp_path: Path) -> None:

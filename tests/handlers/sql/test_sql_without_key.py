@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
@@ -165,3 +166,28 @@ def test_a_statement_that_numbers_rows_heeds_a_column_named_rowid(make_lab: Call
     lab.follow("ALTER TABLE t ADD COLUMN n int AUTO_INCREMENT UNIQUE")
     lab.follow("ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (id * 2)")
     assert lab.rows() == [("1", "7", "1", "2"), ("2", "7", "2", "4")]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("jsonb", '{"b":1,"a":[1,2]}'),
+        ("json[]", ['{"a":1}']),
+        ("point", b"\0\0\0\0" + struct.pack("<BIdd", 1, 1, 1.5, -2.0)),
+        ("box", "(1,2),(3,4)"),
+        ("jsonpath", "$.a"),
+        ("xml", "<a/>"),
+    ],
+)
+def test_a_row_is_found_by_a_value_that_its_type_spells_anew(
+    make_sql: Callable[[str], SqlLab], type_: str, value: Any
+) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", f"a int, v {type_}")
+    row = {"a": 1, "v": value}
+    with lab.handler() as handler:
+        handler.handle(orders(row, {"a": 1, "v": None}, key=None))
+        handler.handle(orders({"before": row, "after": {"a": 2, "v": value}}, key=None, offset=2))
+        assert [one["a"] for one in lab.rows(columns="a")] == [1, 2]
+        handler.handle(orders({"before": {"a": 2, "v": value}, "after": None}, key=None, offset=3))
+    assert lab.rows() == [{"a": 1, "v": None}]
