@@ -160,12 +160,20 @@ def test_what_is_written_out_in_a_url_or_a_header_is_secret(read: Load) -> None:
 def test_what_a_client_sends_of_user_and_password_is_secret(read: Load) -> None:
     configuration = read(
         """
-        tables: [{match: '*', handlers: [{type: "neighbour:Copy", url: "https://shop:hunter%202@host/x"}]}]
+        format: debezium
+        schema_registry: {url: "http://host:8081", basic_auth: {username: reader, password: of-the-registry}}
+        tables:
+          - match: '*'
+            handlers:
+              - {type: "neighbour:Copy", url: "https://shop:hunter%202@host/x"}
+              - {type: elasticsearch, url: "http://host:9200", username: writer, password: of-the-index}
         """,
     )
-    sent = [b64encode(pair).decode() for pair in (b"shop:hunter 2", b"me:of-the-registry")]
-    assert configuration.secrets.redact(f"Authorization: Basic {sent[0]}") == "Authorization: Basic ***"
-    assert Secrets(["me:of-the-registry"]).redact(f"Basic {sent[1]}") == "Basic ***"
+    for pair in ("shop:hunter 2", "reader:of-the-registry", "writer:of-the-index"):
+        sent = b64encode(pair.encode()).decode()
+        assert configuration.secrets.redact(f"Authorization: Basic {sent}") == "Authorization: Basic ***"
+    sent = b64encode(b"me:of-the-registry").decode()
+    assert Secrets(["me:of-the-registry"]).redact(f"Basic {sent}") == "Basic ***"
 
 
 def test_a_column_may_have_a_secrets_name_and_what_is_done_to_it_is_none(read: Load) -> None:

@@ -42,7 +42,8 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def traced(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tracing]]:
-    """Stages trace from now on."""
+    """Stages trace from now on. Closing the tracing sends all its spans, however slow the machine is."""
+    monkeypatch.setattr("worker.tracing.tracing._CLOSE_SECONDS", 60.0)
     made: list[Tracing] = []
 
     def make(**rule: Any) -> Tracing:

@@ -595,6 +595,10 @@ def test_code_for_a_schema_reads_each_value_as_the_long_way_does(
             other = {**values, "at": "2025-01-01T00:00:00.5Z", "'\"\\\n; raise": None}
             one = record(writer.written(schema, row(values, other)))
             assert change(quick, one) == change(slow, one)
+    finer = record(writer.written(schema, row({"id": 1, "flag": True, "at": "2025-01-01T00:00:00.1234567Z"})))
+    for each in readers:
+        with pytest.raises(UndecodableRecord, match="finer than microseconds"):
+            change(each, finer)
     assert quick._latest
     assert not slow._latest
 

@@ -109,6 +109,7 @@ def test_some_tables_of_a_stream_of_postgresql_are_those_of_their_source(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1200)  # two minutes of CPU: nine minutes on a busy machine
 @pytest.mark.parametrize("stream", POSTGRES_STREAMS)
 def test_a_stream_of_postgresql_leaves_the_tables_of_its_source(
     stream: str, make_lakes: Callable[[str], Lakes], spark_keeper: SparkKeeper

@@ -46,7 +46,12 @@ class SqlReplay(Replay):
             {"type": "sql", "name": name, "url": replica.url} | _schema(replica)
             for name, replica in replicas.items()
         ]
-        rules = [{"match": match, "handlers": handlers} for match in ("shop.*", "crm.*")]
+        rules: list[dict[str, Any]] = [
+            {"match": match, "handlers": handlers} for match in ("crm.event_log", "shop.*", "crm.*")
+        ]
+        if source.stream == "debezium-unwrap":
+            # Updates of a table without a key do not say which row they were: they are rejected.
+            rules[0]["on_failure"] = "skip"
         super().__init__(source, broker, rules, folder)
         self.replicas = replicas
 
@@ -136,7 +141,7 @@ def test_a_stream_whose_records_come_twice_each_leaves_the_rows_of_its_source(
     replay.config["lanes"]["order_by"] = "row"
     replay.to_the_end()
     # Of a row without a key nobody can tell whether it came before.
-    repeated = {"debezium-strings": 0, "debezium-unwrap": 70, "canal-packets": 0}.get(stream, 31)
+    repeated = {"debezium-strings": 0, "debezium-unwrap": 62, "canal-packets": 0}.get(stream, 31)
     for target, found in replay.differences().items():
         wanted = expected(stream, target)
         if repeated:

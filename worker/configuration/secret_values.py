@@ -76,6 +76,8 @@ def _is_free(path: KeyPath) -> bool:
 
 def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
     if isinstance(data, Mapping):
+        if data.keys() >= {"username", "password"}:
+            yield f"{data['username']}:{data['password']}"  # sent so, in base64, as basic authorization
         for name, value in data.items():
             yield from _by_name(value, (*path, str(name)))
     elif isinstance(data, list):

@@ -253,10 +253,10 @@ def test_another_writer_of_the_table_costs_a_second_try(lake: Lake, monkeypatch:
     conflicts = 0
     merge_once = Merges._merge
 
-    def counted(merges: Merges) -> None:
+    def counted(merges: Merges, **more: Any) -> None:
         nonlocal conflicts
         try:
-            merge_once(merges)
+            merge_once(merges, **more)
         except MergeConflict:
             conflicts += 1
             raise

@@ -136,6 +136,20 @@ def test_a_condition_that_speaks_of_a_column_of_the_table_alone_refuses_that_row
     assert lake.rows() == [(1, "b", 1), (2, "abc", 3)]
 
 
+def test_a_default_of_fields_with_odd_names_is_judged(lake: Lake) -> None:
+    odd = "DEFAULT named_struct('a b', 3, 'c`d', map(5, array(named_struct('e:f', 4))))"
+    mapped = "'delta.columnMapping.mode' = 'name'"
+    make(
+        lake,
+        f"id int, name string, own struct<`a b`: bigint, `c``d`: map<int, array<struct<`e:f`: int>>>> {odd}",
+        DEFAULTS.replace(")", f", {mapped})"),
+    )
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT long CHECK (length(name) <= own.`a b`)")
+    brought(lake, row(1, 1, "abc"))
+    refused(lake, row(2, 2, "abcd"), told="CHECK long")
+    assert lake.rows("id, name, own.`a b`, own.`c``d`[5][0].`e:f`") == [(1, "abc", 3, 4)]
+
+
 def test_a_condition_that_fails_for_a_value_refuses_that_row(lake: Lake) -> None:
     make(lake, "id int, name string")
     lake.sql("ALTER TABLE {t} ADD CONSTRAINT number CHECK (CAST(name AS int) > 0)")

@@ -167,7 +167,6 @@ STATEMENTS: list[tuple[str, list[Operation]]] = [
     ("SET STATEMENT max_statement_time=0, lock_wait_timeout=(1 + 2) FOR ALTER TABLE t CHANGE a b int",
      [RenameColumn(T, "a", "b"), ModifyColumn(T, Column("b", "int"))]),
     ("SET STATEMENT sql_mode='a FOR b' FOR TRUNCATE t", [TruncateTable(T)]),
-    ("SET STATEMENT max_statement_time=1 FOR UPDATE t SET a = 1", []),
     ("CREATE OR REPLACE TABLE t (a int PRIMARY KEY)",
      [DropTable(T), CreateTable(T, (Column("a", "int", nullable=False),), ("a",))]),
     ("CREATE OR REPLACE TABLE t LIKE s", [DropTable(T), CreateTable(T, (), (), TableName("db", "s"))]),

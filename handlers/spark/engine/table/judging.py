@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from handlers.api import Rejected
 from handlers.options.templates import place_of
@@ -150,8 +150,18 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
 
 def _default(field: StructField) -> str:
     value = (field.metadata or {}).get("CURRENT_DEFAULT")
-    # What a struct has need not be named as SQL's types are written.
-    return "NULL" if value is None else f"CAST({value} AS {field.dataType.simpleString()})"
+    return "NULL" if value is None else f"CAST({value} AS {_sql_type(field.dataType)})"
+
+
+def _sql_type(kind: DataType) -> str:
+    """As SQL takes it: `simpleString` does not quote the names in a struct."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{quoted(one.name)}: {_sql_type(one.dataType)}' for one in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{_sql_type(kind.keyType)}, {_sql_type(kind.valueType)}>"
+    return kind.simpleString()
 
 
 def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:

@@ -18,7 +18,7 @@ from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.numbers import digits_of, unscaled
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
-from worker.formats.debezium.connect.times import as_none, far_moment, in_utc
+from worker.formats.debezium.connect.times import as_none, in_utc
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of
 
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))
@@ -124,21 +124,16 @@ def _whole(value: Any) -> int:
 # ---- timestamps
 
 
-_in_utc = in_utc(as_none)
+_in_utc: Callable[[str], datetime | None] = in_utc(as_none)
 
 
-def _timestamp_of(value: datetime) -> datetime | None:
-    return _or_zero(value if value.tzinfo is UTC else _in_utc(value))
-
-
-def _or_zero(moment: datetime | None) -> datetime | None:
+def _timestamp(text: str) -> datetime | None:
     """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
+    moment = _in_utc(text)
     return None if moment == _ZERO else moment
 
 
-_TIMESTAMP = connect_reader(Field("string", name=_ZONED_TIMESTAMP))._replace(
-    finish=_timestamp_of, other=lambda value: _or_zero(as_none(far_moment, value))
-)
+_TIMESTAMP = Reader(str, _timestamp)
 
 
 # ---- decimals

@@ -36,9 +36,10 @@ _INFINITE_DAYS = {
 }
 
 
-FINER = "finer than microseconds"
-FINER_TEXT = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
-ZONED = Annotated[datetime, msgspec.Meta(tz=True)]
+_FINER = "finer than microseconds"
+_FINER_TEXT = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
+_LONGEST_ZULU = len("2038-01-19T03:14:07.123456Z")
+_read_zoned = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).decode
 
 
 class NoTime(ValueError):
@@ -134,18 +135,26 @@ def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
     def read(value: int) -> Any:
         micros, rest = divmod(value, 1_000)
         if rest:
-            raise ValueError(FINER)
+            raise ValueError(_FINER)
         return of_micros(micros)
 
     return read
 
 
-def in_utc(beyond: Beyond) -> Callable[[datetime], Any]:
+def in_utc(beyond: Beyond) -> Callable[[str], Any]:
+    """Of a text of a timestamp with a zone. Raises ValueError, also for one between two microseconds."""
+
     def far(value: datetime) -> datetime | BeyondCalendar:
         repeats = 1 if value.year == MAXYEAR else -1
         return _far(value.replace(year=value.year - _YEARS * repeats).astimezone(UTC), repeats)
 
-    def utc(value: datetime) -> Any:
+    def utc(text: str) -> Any:
+        if len(text) > _LONGEST_ZULU:
+            _refuse_finer(text)
+        try:
+            value = _read_zoned(f'"{text}"')
+        except msgspec.DecodeError:
+            return beyond(_far_moment, text)
         try:
             return value if value.tzinfo is UTC else value.astimezone(UTC)
         except OverflowError:
@@ -154,17 +163,24 @@ def in_utc(beyond: Beyond) -> Callable[[datetime], Any]:
     return utc
 
 
+def _refuse_finer(text: str) -> None:
+    """Python drops or rounds what is finer than a microsecond."""
+    if _FINER_TEXT.search(text):
+        raise ValueError(_FINER)
+
+
 _ZONED = re.compile(
     r"([+-]?\d{4,7})(-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d)?( BC)?(Z|[+-]\d\d:\d\d)?",
     re.ASCII,
 )
 
 
-def far_moment(value: Any) -> datetime | BeyondCalendar:
+def _far_moment(value: str) -> datetime | BeyondCalendar:
     """A text of a timestamp with a zone, of a year that Python's calendar has not. Raises ValueError."""
     if value in ("infinity", "-infinity"):
         return BeyondCalendar(value)
-    found = _ZONED.fullmatch(value) if isinstance(value, str) else None
+    _refuse_finer(value)
+    found = _ZONED.fullmatch(value)
     if found is None:
         raise ValueError("no timestamp")
     year = 1 - int(found[1]) if found[4] else int(found[1])
@@ -177,6 +193,7 @@ def zoned_time(text: str) -> timedelta:
     """PostgreSQL's time with a zone, which Debezium sends in UTC; 24:00:00 is a time, too."""
     if text.startswith("24:00"):
         return _DAY
+    _refuse_finer(text)
     moment = time.fromisoformat(text)
     length = timedelta(
         hours=moment.hour, minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond

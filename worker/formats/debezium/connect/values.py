@@ -19,13 +19,9 @@ from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.numbers import EXACT, digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.times import (
-    FINER,
-    FINER_TEXT,
-    ZONED,
     Beyond,
     as_told,
     date_of,
-    far_moment,
     in_utc,
     length_of,
     moment_of,
@@ -47,8 +43,6 @@ class Reader(NamedTuple):
 
     def read(self, value: Any) -> Any:
         """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
-        if self.json_type is ZONED and type(value) is str and FINER_TEXT.search(value):
-            raise ValueError(FINER)  # it would be rounded
         try:
             value = msgspec.convert(value, self.json_type)
         except msgspec.ValidationError:
@@ -222,9 +216,7 @@ def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
         "io.debezium.time.Timestamp": millis,
         "io.debezium.time.MicroTimestamp": Reader(int, micros, temporal_text("datetime(6)")),
         "io.debezium.time.NanoTimestamp": Reader(int, of_nanos(micros)),
-        "io.debezium.time.ZonedTimestamp": Reader(
-            ZONED, in_utc(beyond), lambda value: beyond(far_moment, value)
-        ),
+        "io.debezium.time.ZonedTimestamp": Reader(str, in_utc(beyond)),
         "org.apache.kafka.connect.data.Date": day,
         "org.apache.kafka.connect.data.Timestamp": millis,
     }
