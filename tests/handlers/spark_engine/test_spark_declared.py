@@ -278,6 +278,7 @@ _CHANGELOG = "_op string, _source_time timestamp, _topic string, _partition int,
         ("name string", "length(name) > 1"),
         ("name string, own int DEFAULT 3", "length(name) > 1 AND own = 3"),
     ],
+    ids=["null", "condition", "default"],
 )
 def test_a_changelog_judges_rows_that_tell_less(make_lake: MakeLake, own: str, condition: str) -> None:
     lake = make_lake(mode="changelog")
