@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField
 
 from handlers.api import Rejected
@@ -50,7 +50,8 @@ class Judging:
         if is_there:
             catch_up()
         with self.world.spark.slots, self.world.session() as session:
-            frame = numbered_rows(session, piece.rows)
+            numbered = piece.rows.append_column(_PLACE, pa.array(range(piece.rows.num_rows), pa.int64()))
+            frame = session.createDataFrame(numbered, spark_schema(numbered.schema))
             if keeps_all:
                 shape = Shape(piece.rows.schema, ())
             else:
@@ -85,15 +86,10 @@ class Judging:
 _LESS = frozenset(("delete", "ddl", "truncate"))
 """Of these a changelog's row may be null in what others have."""
 _PLACE = "_binlane_place"
+"""The column with the place of each row in its segment."""
 _JUDGED = "binlane_judged"
 _DATA = "22"
 """Begins Spark's SQLSTATEs of errors that a value makes."""
-
-
-def numbered_rows(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows of a segment, with the place of each."""
-    numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
-    return session.createDataFrame(numbered, spark_schema(numbered.schema))
 
 
 def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
