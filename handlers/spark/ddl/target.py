@@ -161,10 +161,6 @@ class Target:
         added = {self.added(name) for name in HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
-    def properties(self, ref: TableRef) -> dict[str, str]:
-        """Of the table."""
-        return properties(self.session, ref)
-
     def detail(self, ref: TableRef) -> Any:
         """The row of DESCRIBE DETAIL."""
         return self.session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
@@ -249,7 +245,7 @@ class Target:
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)
-        if has_property(self.properties(ref), key, value):
+        if has_property(properties(self.session, ref), key, value):
             return
         sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
         self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))

@@ -86,9 +86,7 @@ def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
     Who sets less has decided so."""
     if exists(session, ref):
         own = literal(properties(session, ref).get(_KEPT, "interval 0 seconds"))
-        [[seconds]] = session.sql(
-            f"SELECT unix_seconds(timestamp_seconds(0) + CAST({own} AS INTERVAL))"
-        ).collect()
-        retention = max(retention, seconds)
+        kept = f"SELECT unix_seconds(timestamp_seconds(0) + CAST({own} AS INTERVAL))"
+        retention = max(retention, session.sql(kept).collect()[0][0])
         with settings(session, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()
