@@ -50,7 +50,8 @@ class UpkeepTimes:
                 yield entry.name
 
 
-_KEPT = "delta.deletedFileRetentionDuration"
+_AS_TOLD = ("retentionDurationCheck", "vacuum.retentionWindowIgnore")
+"""Switched on, Delta refuses RETAIN of less than a week, and passes over any but 0."""
 _LARGE = 128 * 2**20
 """Bytes: OPTIMIZE has nothing to gain where files are so large on average."""
 
@@ -85,8 +86,8 @@ def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
     Delta warns of less than 168 hours: a query, or a commit, that takes longer than that may miss its files.
     Who sets less has decided so."""
     if exists(session, ref):
-        own = literal(properties(session, ref).get(_KEPT, "interval 0 seconds"))
+        own = literal(properties(session, ref).get("delta.deletedFileRetentionDuration", "0 days"))
         kept = f"SELECT unix_seconds(timestamp_seconds(0) + CAST({own} AS INTERVAL))"
         retention = max(retention, session.sql(kept).collect()[0][0])
-        with settings(session, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        with settings(session, {f"spark.databricks.delta.{name}.enabled": "false" for name in _AS_TOLD}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()

@@ -37,6 +37,8 @@ def test_files_stay_for_as_long_as_their_table_keeps_them(make_table: MakeTable)
     vacuum(table.spark, table.ref, 0)
     assert on_disk(table) == 3
     table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{kept}' = 'interval 0 seconds')")
+    vacuum(table.spark, table.ref, 3600)
+    assert on_disk(table) == 3
     vacuum(table.spark, table.ref, 0)
     assert on_disk(table) == 1
 

@@ -86,7 +86,6 @@ class Judging:
 _LESS = frozenset(("delete", "ddl", "truncate"))
 """Of these a changelog's row may be null in what others have."""
 _PLACE = "_binlane_place"
-"""The column with the place of each row in its segment."""
 _JUDGED = "binlane_judged"
 _DATA = "22"
 """Begins Spark's SQLSTATEs of errors that a value makes."""
