@@ -23,7 +23,7 @@ def run(context: Context) -> Report:
     records, seconds = context.pick((310_000, 30), (20_000, 3))
     report = Report(
         "backlog",
-        f"Backlog: {records:,} records behind a handler of {_SLEEP_MILLISECONDS} ms a record, "
+        f"Backlog: {records:,} records, a handler of {_SLEEP_MILLISECONDS} ms a record, "
         f"max_bytes {_MAX_BYTES}, for {seconds} s",
         {
             "who": "Worker",
@@ -77,8 +77,8 @@ def run(context: Context) -> Report:
                 peak=theirs.rss_kib / 1024,
             )
     report.notes += [
-        "Resident memory as the kernel counts it (VmHWM), Spark not loaded. The JVMs ran with -Xmx2g: their "
-        "figure shows what they took, not what they need.",
+        "Memory is the peak resident memory that the kernel reports (VmHWM). Spark is not loaded. The JVMs "
+        "ran with -Xmx2g: their figure is the memory that they took, not the memory that they need.",
         *context.peers.notes(),
     ]
     return report

@@ -41,14 +41,14 @@ def run(context: Context) -> Report:
     with tempfile.TemporaryDirectory(prefix="binlane-demo-") as temporary:
         demo = _timed(_demo, Path(temporary), Path.home())
     plain, make = figures["plain"], figures["make"]
-    report.row(step="all packages by pip, jars in turn", seconds=plain[0], cpu=plain[1])
+    report.row(step="all packages by pip, jars one by one", seconds=plain[0], cpu=plain[1])
     report.row(step="tools/setup.sh run", seconds=make[0], cpu=make[1])
     report.row(step="binlane demo", seconds=demo[0], cpu=demo[1])
     report.goals += [
         at_most(0.5, make[0] / plain[0], "times", "set-up for the demo", "all packages by pip"),
         at_most(60.0, demo[0], "s", "the demo"),
     ]
-    report.notes.append("Caches are empty; Java is there. Seconds of fetching are those of the network.")
+    report.notes.append("The caches are empty. Java is installed. The times include downloads.")
     return report
 
 

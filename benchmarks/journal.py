@@ -30,29 +30,32 @@ def run(context: Context) -> Report:
     most = context.pick(10_000_000, 100_000)
     report = Report(
         "journal",
-        "Journal: a unit for each partition that moved, at each checkpoint; found by time",
-        {"what": "What", "micros": "us (median)", "reads": "Units read (most)", "first": "ms to open"},
+        "Journal: at each checkpoint, an entry for each partition that moved; search by time",
+        {"what": "What", "micros": "us (median)", "reads": "Entries read (most)", "first": "ms to open"},
     )
     folder = Path(tempfile.mkdtemp(prefix="binlane-journal-"))
     try:
         alone, with_it = _checkpoints(folder, context.pick(500, 20))
-        report.row(what="checkpoint of 100 partitions into the file, without a journal", micros=alone)
-        report.row(what="what the journal adds to it", micros=with_it)
+        report.row(what="checkpoint of 100 partitions to the file, without a journal", micros=alone)
+        report.row(what="added by the journal", micros=with_it)
         found = []
         size = 1_000
         while size <= most:
             found.append(_searches(folder / str(size), size))
             micros, reads, first = found[-1]
-            report.row(what=f"search among {size:,} units", micros=micros, reads=reads, first=first)
+            report.row(what=f"search among {size:,} entries", micros=micros, reads=reads, first=first)
             shutil.rmtree(folder / str(size))
             size *= 10
     finally:
         shutil.rmtree(folder)
     report.goals += [
-        at_most(_APPEND_MICROSECONDS, with_it / len(_PARTITIONS), "us", "a unit at a checkpoint"),
-        at_most(_SEARCH_MICROSECONDS, found[-1][0], "us", f"search among {most:,} units"),
+        at_most(_APPEND_MICROSECONDS, with_it / len(_PARTITIONS), "us", "an entry at a checkpoint"),
+        at_most(_SEARCH_MICROSECONDS, found[-1][0], "us", f"search among {most:,} entries"),
     ]
-    report.notes.append("Units of ten partitions, interleaved. `ms to open`: the first search of a process.")
+    report.notes.append(
+        "The entries are those of ten partitions, interleaved. `ms to open` is the time of a process's first "
+        "search."
+    )
     return report
 
 

@@ -53,7 +53,7 @@ def run(context: Context) -> Report:
             "rate": "Records/s",
             "seconds": "s",
             "cpu": "CPU s per million",
-            "cpu_from_first": "without its start",
+            "cpu_from_first": "without the start",
             "rss": "Peak RSS MiB",
         },
     )
@@ -92,9 +92,10 @@ def run(context: Context) -> Report:
     )
     report.goals.append(at_least(_READING_RATE, reading.rate, "records/s", "reading every row"))
     report.notes += [
-        "Seconds from the first record handled to the last. CPU of the whole process with its start "
-        "(interpreter or JVM), and from the first record on. The broker shares the machine. The peers' "
-        "handlers parse each record with Jackson and read its row's columns, as binlane's does.",
+        "Seconds count from the first record handled to the last. CPU is the whole process's, once with "
+        "its start (interpreter or JVM) and once from the first record on. The broker shares the machine. "
+        "The peers' handlers parse each record with Jackson and read its row's columns, as binlane's "
+        "handler does.",
         *context.peers.notes(),
     ]
     return report

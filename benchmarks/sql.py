@@ -52,10 +52,10 @@ def run(context: Context) -> Report:
                 batches = [made[start : start + size] for start in range(0, count, size)]
                 _report(report, workload, size, lab.rates(batches, rounds))
     report.notes.append(
-        f"Of each batch the quickest of {rounds} rounds, in which the writers took turns, with one commit a "
-        f"batch; {there:,} rows were there before. After each round the tables were equal. COPY is in "
-        "binary. The handler's transactions hold the marks, too, that make it apply each change once. The "
-        "server shares the machine and does not wait for its disk (fsync off)."
+        f"The figures add up the fastest of {rounds} rounds of each batch. The writers took turns, with one "
+        f"commit a batch. The table had {there:,} rows before. After each round the writers' tables were "
+        "equal. COPY is binary. The handler's transactions also store the marks with which it applies each "
+        "change once. The server shares the machine and does not wait for its disk (fsync off)."
     )
     return report
 

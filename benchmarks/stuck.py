@@ -41,7 +41,7 @@ def run(context: Context) -> Report:
             "seconds": "s",
             "first_half": f"Records/s to {goal // 2:,}",
             "second_half": f"to {goal:,}",
-            "rest": "after it",
+            "rest": "after that",
             "rss": "Peak RSS MiB",
         },
     )
@@ -55,13 +55,16 @@ def run(context: Context) -> Report:
     if isinstance(first, float) and isinstance(second, float):
         report.goals.append(
             at_least(
-                _STEADY * first, second, "records/s", f"without slowing: {goal // 2:,} to {goal:,} as before"
+                _STEADY * first,
+                second,
+                "records/s",
+                f"{goal // 2:,} to {goal:,}: {_STEADY} of the rate before",
             )
         )
     report.notes += [
-        f"Ended when no record was handled for {idle:.0f} s, or after {_LIMIT:.0f} s. The stuck "
-        "record's own table cannot go on (order): about one record in 1,000. max_ahead, by default "
-        "1,000,000 records, is beyond the backlog.",
+        f"A run ends when no record was handled for {idle:.0f} s, or after {_LIMIT:.0f} s. The stuck record "
+        "blocks the rest of its own table (order), which is about one record in 1,000. For binlane, "
+        "max_ahead (default: 1,000,000 records) is set higher than the backlog.",
         *context.peers.notes(),
     ]
     return report

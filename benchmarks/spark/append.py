@@ -28,7 +28,7 @@ __all__ = ["run"]
 
 _LIMIT_SECONDS = 600
 _FILES_AT_ONCE = 50
-_WAYS = {"append": "a table for each", "append_all": "one table of all"}
+_WAYS = {"append": "one table each", "append_all": "one table for all"}
 
 
 def run(context: Context) -> Report:
@@ -85,7 +85,7 @@ def run(context: Context) -> Report:
                         raise BenchmarkError(
                             f"{path}: {found} rows and different ones instead of {changes:,}"
                         )
-    report.notes.append("Afterwards each of binlane's changelogs holds every change once.")
+    report.notes.append("Afterwards each of binlane's changelogs contains every change exactly once.")
     return report
 
 

@@ -52,7 +52,7 @@ def run(context: Context) -> Report:
                 merged[who] = reach(side, watch, last, reading)
                 side.stop()
             watch.close()
-            add_row(report, who, "queryable, by the view", durable, changes=records)
+            add_row(report, who, "queryable by the view", durable, changes=records)
             add_row(report, who, "merged", merged[who], changes=records, commits=watch.merges)
 
         if context.with_peers:
@@ -74,8 +74,8 @@ def run(context: Context) -> Report:
                 if found := differences(asked, folders, truth):
                     raise BenchmarkError(f"{who}: " + "\n".join(found))
     report.notes.append(
-        "Changes/s from the moment it reads (Spark is up), and from the start of its process; both begin "
-        "cold. CPU of the process and its JVM, with the start. Afterwards every table of both equals the "
-        "source."
+        "Changes/s count from the moment that the job reads (Spark is up); `with the start`, from the "
+        "start of its process. Both jobs start cold. CPU is that of the process and its JVM, with the "
+        "start. Afterwards every table of both jobs equals the source."
     )
     return report

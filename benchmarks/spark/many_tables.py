@@ -92,14 +92,14 @@ def run(context: Context) -> Report:
         f"{pace.rate:,} changes/s spread over many tables, one worker, local Spark",
         {
             "tables": "Tables",
-            "start": "start after a restart, s",
+            "start": "restart, s",
             "peak_mib": "memory of the worker, MiB",
             "rate": "Changes/s",
             "change_us": "CPU of a change, us",
             "batch": "Changes in a batch",
             "batch_ms": "CPU of a batch, ms",
             "idle_ms": "idle: CPU ms a second",
-            "java_ms": "idle: Java's",
+            "java_ms": "idle: Java's CPU ms a second",
         },
     )
     found = []
@@ -123,10 +123,10 @@ def run(context: Context) -> Report:
         at_most(_REQUESTS, requests, "a second", f"{sizes[-1]:,} tables: requests to an object store")
     )
     report.notes += [
-        "Started: ready, a record that waited is durable, and the logs of all tables are read in. Memory: "
-        "the highest of the Python process. CPU: of the Python process, over "
-        f"{pace.seconds:.0f} s, while Spark merges as fast as it can; of nothing, over {pace.idle:.0f} s "
-        "with merge.max_age at 24h.",
+        "The restart ends when the worker is ready, a waiting record is durable, and the logs of all "
+        "tables are read. Memory is the peak of the Python process. CPU is that of the Python process, "
+        f"over {pace.seconds:.0f} s while Spark merges as fast as it can. Idle: over {pace.idle:.0f} s "
+        "without changes, with merge.max_age at 24h.",
         told,
     ]
     return report
@@ -149,24 +149,24 @@ def _goals(found: list[_Found], pace: _Pace) -> list[Goal]:
     beside = f"{least.tables:,} tables"
     idle = [1e3 * each.idle.cpu / each.idle.seconds for each in (least, most)]
     return [
-        at_most(_START_SECONDS, most.start, "s", f"{name}: started again"),
+        at_most(_START_SECONDS, most.start, "s", f"{name}: restart"),
         at_most(_MEMORY_MIB, most.peak_mib, "MiB", f"{name}: memory of the worker"),
-        at_least(_KEPT_UP * pace.rate, most.steady.rate, "changes/s", f"{name}: keeps up"),
+        at_least(_KEPT_UP * pace.rate, most.steady.rate, "changes/s", f"{name}: changes taken"),
         at_most(
             _ALIKE * least.steady.batch_ms,
             most.steady.batch_ms,
             "ms",
-            f"{name}: CPU of a batch, flat",
+            f"{name}: CPU of a batch, {_ALIKE} times",
             beside,
         ),
         at_most(
             _ALIKE * least.steady.change_us,
             most.steady.change_us,
             "us",
-            f"{name}: CPU of a change, flat",
+            f"{name}: CPU of a change, {_ALIKE} times",
             beside,
         ),
-        at_most(_IDLE_MS, idle[1] - idle[0], "ms a second", f"{name}: what idle ones add", beside),
+        at_most(_IDLE_MS, idle[1] - idle[0], "ms a second", f"{name}: CPU that idle tables add", beside),
     ]
 
 
@@ -235,8 +235,8 @@ def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
             side.kill()
     kinds = ", ".join(f"{count / window.seconds:,.1f} {kind}" for kind, count in counted.most_common())
     told = (
-        f"Object store: {kinds} a second, for {window.rate:,.0f} changes/s in "
-        f"{window.batches / window.seconds:,.0f} batches/s; the log's own, without Spark's."
+        f"Object store: {kinds} requests a second, for {window.rate:,.0f} changes/s in "
+        f"{window.batches / window.seconds:,.0f} batches/s. These are the log's requests, without Spark's."
     )
     return counted.total() / window.seconds, told
 

@@ -31,14 +31,15 @@ def run(context: Context) -> Report:
     heaps, sizes, changes = context.pick(
         (("512m", "1g", "2g"), (1_000_000, 10_000_000), 50_000), (("1g",), (10_000,), 1_000)
     )
-    report = Report("spark_memory", f"{changes:,} updates merged all over one table", _COLUMNS)
+    report = Report("spark_memory", f"A merge of {changes:,} updates spread over one table", _COLUMNS)
     for rows in sizes:
         for heap in heaps:
             context.say(f"a table of {rows:,} rows, heap {heap}")
             _add_row(report, heap, rows, _merged(heap, rows, changes))
     report.notes.append(
-        "Each merge in a process of its own, local[*], Spark's pages on. Memory: the highest resident memory "
-        "as the kernel counts it (VmHWM). The worker's Python: handler and PySpark, no Kafka and no lanes."
+        "Each merge runs in its own process, with local[*] and Spark's web UI. Memory is the peak resident "
+        "memory that the kernel reports (VmHWM). The worker's Python contains the handler and PySpark, but "
+        "no Kafka client and no lanes."
     )
     return report
 

@@ -42,7 +42,7 @@ def run(context: Context) -> Report:
             "kill": "Kill",
             "reading": "s until it reads again",
             "caught_up": "until the view is up to date",
-            "merged": "until all from before is merged",
+            "merged": "until all earlier changes are merged",
         },
     )
     changelogs = range(1, tables, 2)
@@ -80,13 +80,13 @@ def run(context: Context) -> Report:
             wrong = differences(asked, replicas, load.truth())
             lost, repeated = _changelogs(asked, {t: folders[t] for t in changelogs}, feed.tables)
     report.goals += [
-        at_most(0, len(wrong), "tables", "replicas that are not the source"),
+        at_most(0, len(wrong), "tables", "replicas that differ from the source"),
         at_most(0, lost, "rows", "lost in changelogs"),
         at_most(0, repeated, "rows", "repeated in changelogs"),
     ]
     report.notes += [
-        "Seconds from the kill; the start of Python and of Spark is in them. Up to date: every change that "
-        f"is {_USUAL_MS / 1000:.0f} s old can be queried by the view. Changes go on coming.",
+        "Seconds count from the kill and include the start of Python and of Spark. Up to date: the view "
+        f"shows every change that is {_USUAL_MS / 1000:.0f} s old. The load continues.",
         *wrong,
     ]
     return report

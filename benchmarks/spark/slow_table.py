@@ -49,7 +49,7 @@ def run(context: Context) -> Report:
     runs = {
         "as the others": ([REPLICA], 0),
         f"each batch takes {sleep:.0f} s": ([slow, REPLICA], 0),
-        f"begins with {larger:,} rows": ([REPLICA], larger),
+        f"starts with {larger:,} rows": ([REPLICA], larger),
     }
     usual: dict[str, Freshness] = {}
     for how, (sections, rows) in runs.items():
@@ -85,6 +85,6 @@ def run(context: Context) -> Report:
                 own95=own.at(0.95),
             )
             if before is not others:
-                report.goals.append(at_most(_UNCHANGED, ratios[1], "times", f"{how}: p95 of the {where}"))
-    report.notes.append(f"Two runs that are alike differ by up to a quarter, so {_UNCHANGED} is the goal.")
+                report.goals.append(at_most(_UNCHANGED, ratios[1], "times", f"{how}: p95, {where}"))
+    report.notes.append(f"Two equal runs differ by up to a quarter, so {_UNCHANGED} is the goal.")
     return report

@@ -80,7 +80,8 @@ def run(context: Context) -> Report:
         at_most(0.4, imported, "s", "CPU of importing the worker, without Spark"),
     ]
     report.notes.append(
-        f"The middle of {rounds} starts of each kind, by turns. Seconds from `binlane run`; 100 records wait."
+        f"Median of {rounds} starts of each kind, in turns. Seconds count from `binlane run`. The topic "
+        "contains 100 records."
     )
     return report
 

@@ -115,7 +115,7 @@ def run(context: Context) -> Report:
             "what": "Statements",
             "batches": "Batches",
             "busy": "Lanes busy, s",
-            "mean_ms": "of a batch, ms",
+            "mean_ms": "a batch, ms",
             "longest": "Longest batch seen, s",
         },
     )
@@ -134,14 +134,15 @@ def run(context: Context) -> Report:
             _ALIKE * plain.mean_ms,
             altered.mean_ms,
             "ms",
-            "a batch holds its lane as long",
+            f"lane time of a batch, {_ALIKE} times",
             "without statements",
         ),
         at_most(_LONGEST, altered.longest, "s", "with statements: the longest batch"),
     ]
     report.notes.append(
-        "ALTER TABLE ... ADD or DROP COLUMN, each of another table. Lanes busy: of 16, in those seconds; the "
-        "longest batch as seen ten times a second. All statements are followed in the end."
+        "Each statement is ALTER TABLE ... ADD or DROP COLUMN, each time of another table. Lanes busy: "
+        "busy time of all 16 lanes together. The longest batch is the longest one seen in ten looks a "
+        "second. In the end, every statement is applied."
     )
     return report
 

@@ -25,7 +25,7 @@ _COLUMNS = {
     "ratio": "ratio",
     "view_cpu": "View CPU s",
     "table_cpu": "Table CPU s",
-    "cpu_ratio": "ratio of CPU",
+    "cpu_ratio": "CPU ratio",
 }
 
 
@@ -35,7 +35,9 @@ def run(context: Context) -> Report:
     segments, changes = context.pick((40, 100), (3, 10))
     turns = context.pick(12, 1)
     report = Report(
-        "spark_views", f"Queries while {segments * changes:,} changes wait in {segments} segments", _COLUMNS
+        "spark_views",
+        f"Queries while {segments * changes:,} changes in {segments} segments wait for their merge",
+        _COLUMNS,
     )
     for rows in sizes:
         context.say(f"a table of {rows:,} rows")
@@ -48,8 +50,8 @@ def run(context: Context) -> Report:
                 peer = "the merged table"
                 report.goals.append(at_most(_MOST, ratio, "times", f"{name}, {rows:,} rows", peer))
     report.notes.append(
-        f"Both by turns in one warm process (local[2], 2 GiB), the quickest of {turns}, after {turns} to "
-        f"warm up. CPU is the whole Java process's."
+        "View and table take turns in one warm process (local[2], 2 GiB). The figures are the fastest of "
+        f"{turns} runs, after {turns} runs to warm up. CPU is the whole Java process's."
     )
     return report
 
