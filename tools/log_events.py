@@ -30,21 +30,23 @@ _ANY = "as configured"
 _HEAD = """\
 # Log events
 
-What a worker, its handlers and its commands log. A line has `timestamp`, `level`, `logger`, `event` and the
-event's own fields, in JSON unless it goes to a terminal (`logging.format`); `exception` where an error's
-place in the code helps. Other lines are those of libraries (librdkafka, uvicorn, py4j): they have a text in
-place of a name.
+What does an event in the log mean, and what should be done about it?
 
-An event that may come with every record or batch is told ten times a minute for one subject (a table, a
-handler, a partition) and a hundred times in all; marked with * below. What is left out is counted: the
-subject's next line has `repeated`, the number since its last one; where none comes within the minute, one
-line `lines_left_out` tells how many there were, and of which subjects most. Counters count all of them:
-`binlane_records_skipped_total`, `binlane_handler_failures_total`, `binlane_dead_letters_total` and their
-like, `binlane_log_events_total` by level, and `binlane_log_lines_left_out_total`.
+A worker, its handlers and its commands log these events. A line has `timestamp`, `level`, `logger`, `event` and
+the event's own fields. Lines are JSON unless they go to a terminal (`logging.format`). A line has `exception` if
+an error's place in the code helps. Other lines come from libraries (librdkafka, uvicorn, py4j). They have a text
+instead of a name.
 
-This page is made from the code and from `tools/log_events.yaml` (`python tools/generate.py`).
+An event marked with * may occur with every record or batch. It is logged at most ten times a minute for one
+subject (a table, a handler, a partition) and a hundred times in total. Lines that are left out are counted. The
+subject's next line has `repeated`, the number of lines left out since its last one. If no line follows within the
+minute, one line `lines_left_out` has the number, and names the subjects with the most lines. Counters count all
+events: `binlane_records_skipped_total`, `binlane_handler_failures_total`, `binlane_dead_letters_total` and
+similar ones, `binlane_log_events_total` by level, and `binlane_log_lines_left_out_total`.
 
-| event | level | it says | fields | what to do |
+This page is generated from the code and from `tools/log_events.yaml` (`python tools/generate.py`).
+
+| event | level | meaning | fields | what to do |
 |---|---|---|---|---|
 """
 
