@@ -32,17 +32,18 @@ _HEAD = """\
 
 What does an event in the log mean, and what should be done about it?
 
-A worker, its handlers and its commands log these events. A line has `timestamp`, `level`, `logger`, `event` and
-the event's own fields. Lines are JSON unless they go to a terminal (`logging.format`). A line has `exception` if
-an error's place in the code helps. Other lines come from libraries (librdkafka, uvicorn, py4j). They have a text
-instead of a name.
+A worker, its handlers and its commands log these events. A line has `timestamp`, `level`, `logger`,
+`event` and the event's own fields. Lines are JSON unless they go to a terminal (`logging.format`). A line
+has `exception` if an error's place in the code helps. Other lines come from libraries (librdkafka,
+uvicorn, py4j). They have a text instead of a name.
 
-An event marked with * may occur with every record or batch. It is logged at most ten times a minute for one
-subject (a table, a handler, a partition) and a hundred times in total. Lines that are left out are counted. The
-subject's next line has `repeated`, the number of lines left out since its last one. If no line follows within the
-minute, one line `lines_left_out` has the number, and names the subjects with the most lines. Counters count all
-events: `binlane_records_skipped_total`, `binlane_handler_failures_total`, `binlane_dead_letters_total` and
-similar ones, `binlane_log_events_total` by level, and `binlane_log_lines_left_out_total`.
+An event marked with * may occur with every record or batch. It is logged at most ten times a minute for
+one subject (a table, a handler, a partition) and a hundred times in total. Lines that are left out are
+counted. The subject's next line has `repeated`, the number of lines left out since its last one. If no
+line follows within the minute, one line `lines_left_out` has the number, and names the subjects with the
+most lines. Counters count all events: `binlane_records_skipped_total`, `binlane_handler_failures_total`,
+`binlane_dead_letters_total` and similar ones, `binlane_log_events_total` by level, and
+`binlane_log_lines_left_out_total`.
 
 This page is generated from the code and from `tools/log_events.yaml` (`python tools/generate.py`).
 
