@@ -1,4 +1,4 @@
-"""Peak memory with a long backlog waiting behind a slow handler."""
+"""Peak memory while a long backlog waits for a slow handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_MIB = 300.0
 
 
 def run(context: Context) -> Report:
-    """More than 300,000 records wait; `max_bytes` is 32 MiB."""
+    """Measure with more than 300,000 waiting records and `max_bytes` of 32 MiB."""
     records, seconds = context.pick((310_000, 30), (20_000, 3))
     report = Report(
         "backlog",

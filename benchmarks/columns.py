@@ -1,4 +1,4 @@
-"""What column rules cost beside decoding, and that a table without rules pays nothing for those of others."""
+"""The cost of column rules compared with decoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RULES: dict[str, dict[str, Any]] = {
 
 
 def run(context: Context) -> Report:
-    """Decode the same records under no rules and under some, in one thread."""
+    """Decode the same records with and without rules, in one thread."""
     count = context.pick(20_000, 1_000)
     report = Report(
         "columns",
@@ -48,7 +48,7 @@ def run(context: Context) -> Report:
     ]
     rules = {name: _rule(keys) for name, keys in _RULES.items()}
     best = dict.fromkeys(rules, float("inf"))
-    for _ in range(_ROUNDS):  # in turn, so that a busy moment hits all
+    for _ in range(_ROUNDS):  # in turns, because other processes may slow down any moment
         for name, rule in rules.items():
             best[name] = min(best[name], _seconds(rule, records))
     plain = best["no rules"]

@@ -1,4 +1,4 @@
-"""kill -9 while one record is not finished: what a restart handles a second time."""
+"""Records that a restart repeats after kill -9, while one record is unfinished."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Pace(NamedTuple):
     interval: int
     """Between commits."""
     quiet: float
-    """Without a record, and a run has done what it can."""
+    """Seconds without a record after which a run is complete."""
 
 
 def run(context: Context) -> Report:
-    """One record of 60 s, 10,000 others finished, one commit interval later kill -9, restart."""
+    """Finish 10,000 records while one takes 60 s, kill -9 a commit interval later, and restart."""
     spec = TopicSpec(context.pick(10_001, 501), 1_000, slow_alone=True)
     topic = context.topic(spec)
     pace = _Pace(*context.pick((5, 5.0), (1, 2.0)))
@@ -83,7 +83,7 @@ def run(context: Context) -> Report:
 def _binlane(
     context: Context, topic: str, seen: Path, group: str, *, pace: _Pace, folder: Path
 ) -> tuple[int, int]:
-    """(records finished at the kill, committed offset then)"""
+    """Return (records finished at the kill, committed offset then)."""
     common: dict[str, Any] = {
         "bootstrap": context.bootstrap,
         "topic": topic,
@@ -131,7 +131,7 @@ def _peer(
 
 
 def _until_quiet(seen: Path, left: int, quiet: float, limit: float, check: Callable[[], None]) -> None:
-    """Wait until at most `left` records were never handled and no more come, or none came for long."""
+    """Wait until at most `left` records are unhandled and none was handled for `quiet` seconds."""
     deadline = time.monotonic() + limit
     before, moved = 0, time.monotonic()
     while time.monotonic() < deadline:

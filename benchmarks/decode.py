@@ -1,4 +1,4 @@
-"""How many records a second each format decodes fully, in one thread."""
+"""Records per second that each format decodes fully, in one thread."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def run(context: Context) -> Report:
-    """The same row as each tool sends it: a full decode into typed changes, beside plain parsers."""
+    """Decode one row in each tool's format into typed changes, beside plain parsers."""
     count = context.pick(20_000, 1_000)
     report = Report(
         "decode",
@@ -158,7 +158,7 @@ def _measure(report: Report, name: str, encode: Encode, count: int, size: int) -
 
 
 class _Registry:
-    """Knows the one schema."""
+    """A registry with one schema."""
 
     def schema(self, _named: object) -> Registered:
         return Registered("AVRO", json.dumps(AVRO_SCHEMA))
@@ -195,7 +195,7 @@ def _each(parse: Callable[[bytes], object], values: list[bytes]) -> None:
 
 
 def _best(measured: Callable[[], None]) -> float:
-    """Seconds of the quickest round; the first one warms up."""
+    """Return the seconds of the fastest round. The first round warms up."""
     seconds = []
     for _ in range(_ROUNDS + 1):
         gc.collect()

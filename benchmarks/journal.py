@@ -1,4 +1,4 @@
-"""What the journal costs at a checkpoint, and what a search costs in a long one."""
+"""The cost of the journal at a checkpoint, and of a search in a long journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SEARCH_MICROSECONDS = 1_000.0
 
 
 def run(context: Context) -> Report:
-    """Journals of 1,000 to 10 million units, searched by time; and checkpoints with and without one."""
+    """Search journals of 1,000 to 10 million entries by time. Take checkpoints with and without one."""
     most = context.pick(10_000_000, 100_000)
     report = Report(
         "journal",
@@ -60,7 +60,7 @@ def run(context: Context) -> Report:
 
 
 def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
-    """Microseconds of a save, and of an append beside it; every partition moves each time."""
+    """Return microseconds of (a save, an append to the journal). Every partition moves each time."""
     store, journal = (
         FileStore(folder / "state", "replica"),
         Journal(folder / "journal", "replica", flush=60.0),
@@ -78,7 +78,7 @@ def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
 
 
 def _searches(folder: Path, size: int) -> tuple[float, int, float]:
-    """(microseconds, most units read, milliseconds of the first)"""
+    """Return (microseconds, most entries read, milliseconds of the first search)."""
     journal = Journal(folder, "replica")
     places = _PARTITIONS[:10]
     for first in range(0, size, _AT_ONCE):

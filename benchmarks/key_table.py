@@ -1,4 +1,4 @@
-"""Random sleeps of 0 to 5 ms a record, over few and many tables: how near to the ideal schedule."""
+"""Random sleeps of 0 to 5 ms a record, with few and many tables, compared with the ideal schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEAR_IDEAL = 1.05
 
 
 def run(context: Context) -> Report:
-    """10,000 records of one partition, 16 lanes or threads, in seconds from the first record to the last."""
+    """Handle 10,000 records of one partition with 16 lanes or threads."""
     records = context.pick(10_000, 500)
     report = Report(
         "key_table",

@@ -1,4 +1,4 @@
-"""What the worker itself costs, with a handler that reads every row and does no more."""
+"""The cost of the worker itself, with a handler that only reads every row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Measured(Protocol):
 
 
 def run(context: Context) -> Report:
-    """1,000,000 records of 1,000 tables in one partition, in records/s and CPU s per million."""
+    """Handle 1,000,000 records of 1,000 tables in one partition."""
     spec = TopicSpec(context.pick(1_000_000, 20_000), 1_000)
     topic = context.topic(spec)
     report = Report(
@@ -114,7 +114,7 @@ def _binlane(context: Context, report: Report, topic: str, records: int, *, who:
 
 
 def _bare(context: Context, topic: str, records: int, what: str) -> BareFigures:
-    """The bare loop in a fresh process, as the others are."""
+    """Run the bare loop in a new process, like the others."""
     command = [sys.executable, "-m", "benchmarks.bare_loop", context.bootstrap, topic, str(records), what]
     with (
         tempfile.TemporaryFile() as out,

@@ -1,4 +1,4 @@
-"""One hot table with rows of 1 ms: how many lanes work with order by row, and with order by table."""
+"""Lanes at work for one hot table with rows of 1 ms, with order by row and by table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMIT = 120.0
 
 
 def run(context: Context) -> Report:
-    """All records of one table, in records/s and lanes at work."""
+    """Handle records of one table, in both orders."""
     report = Report(
         "row_order",
         f"Order by row and by table: one hot table, 1 ms a row, {_LANES} lanes",
@@ -78,7 +78,7 @@ def _binlane(context: Context, topic: str, records: int, order: str) -> Outcome:
 
 
 def _cost(count: int) -> str:
-    """What it costs to find a row's shard, beside decoding the row."""
+    """Return a note: the cost of finding a row's shard, compared with decoding the row."""
     message = cast(Record, Message(topic="bench", partition=0, offset=7, value=canal_value(7, 0, 7)))
     changes: list[Change] = []
     decode = get("canal").decode

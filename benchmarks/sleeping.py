@@ -17,7 +17,7 @@ _LIMIT = 180.0
 
 
 def run(context: Context) -> Report:
-    """25,000 records of 1,000 tables in 8 partitions, in records/s."""
+    """Handle 25,000 records of 1,000 tables in 8 partitions."""
     spec = TopicSpec(context.pick(25_000, 2_000), 1_000, _PARTITIONS)
     topic = context.topic(spec)
     report = Report(

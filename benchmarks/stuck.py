@@ -1,4 +1,4 @@
-"""One record that never finishes, in a long backlog: how many others finish before all stand still."""
+"""One record that never finishes, in a long backlog: the number of others that still finish."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEADY = 0.9
 
 class _Sample(NamedTuple):
     seconds: float
-    """Since the first record was handled."""
+    """Seconds since the first record was handled."""
     records: int
 
 
 def run(context: Context) -> Report:
-    """A backlog of 2,000,000 records of 1,000 tables; record 5 blocks for ever."""
+    """Handle a backlog of 2,000,000 records of 1,000 tables. Record 5 blocks permanently."""
     spec = TopicSpec(context.pick(2_000_000, 20_000), 1_000)
     goal = spec.records // 2
     idle = context.pick(15.0, 3.0)
@@ -129,7 +129,7 @@ def _row(report: Report, who: str, samples: Sequence[_Sample], goal: int, rss_ki
 
 
 def _rate(samples: Sequence[_Sample], begin: int, end: int) -> float | None:
-    """Records/s between two counts; None when the second was not reached."""
+    """Return records/s between two counts; None if the second was not reached."""
     first = (
         next((sample for sample in samples if sample.records >= begin), None) if begin else _Sample(0.0, 0)
     )

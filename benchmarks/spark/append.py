@@ -1,4 +1,4 @@
-"""Changelogs only: a backlog appended by binlane, and by the peer in the two ways that it can be written."""
+"""Changelogs only: a backlog that binlane appends, and the peer in two ways."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WAYS = {"append": "one table each", "append_all": "one table for all"}
 
 
 def run(context: Context) -> Report:
-    """The same 500,000 changes of 20 tables; each side begins cold, with no tables."""
+    """Append the same 500,000 changes of 20 tables. Each side starts cold, without tables."""
     records, tables = context.pick((500_000, 20), (4_000, 2))
     report = Report(
         "spark_changelog",
@@ -90,7 +90,7 @@ def run(context: Context) -> Report:
 
 
 def _append(side: Side, files: int) -> Reached:
-    """Until the last batch of all `files` ended."""
+    """Wait until the last batch of all `files` ended."""
     reading = side.wait_until_reading()
     batches = -(-files // _FILES_AT_ONCE)
     side.wait(lambda: len(peer_batches(side)) >= batches, _LIMIT_SECONDS, "append the backlog")

@@ -1,4 +1,4 @@
-"""A steady load: how long until a change can be queried, through the view and in the table itself."""
+"""A steady load: the time until a change can be queried, by the view and in the table itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STREAMING = "Structured Streaming"
 
 
 def run(context: Context) -> Report:
-    """2,000 changes a second of 20 tables for three minutes, after half a minute that does not count."""
+    """Write 2,000 changes/s of 20 tables for three minutes, after half a minute of warm-up."""
     pace = context.pick(Pace(2_000, 30, 180, 120), Pace(200, 2, 6, 60))
     tables = context.pick(20, 2)
     report = Report(

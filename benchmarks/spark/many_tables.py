@@ -1,4 +1,4 @@
-"""One worker with 100 to 10,000 tables: its start, its memory, and what a change and a minute cost."""
+"""One worker with 100 to 10,000 tables: start, memory, cost of a change and of idling."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from benchmarks.spark.windows import Window, look, since
 __all__ = ["run"]
 
 _SIZES = "BINLANE_BENCH_TABLES"
-"""In the environment: other numbers of tables, as in 100,4000."""
+"""Environment variable with other numbers of tables, such as 100,4000."""
 _SHARED = "BINLANE_BENCH_SHARED"
-"""In the environment: another `shared_segments` than 1s; 0s: each batch is a file of its own."""
+"""Environment variable with another `shared_segments` than 1s; 0s: each batch is a separate file."""
 _LIMIT_SECONDS = 900
 _LOOK_SECONDS = 0.5
 _LOOK_SECONDS_A_TABLE = 0.0002
-"""Beside that: to tell of ten thousand takes a worker a quarter of a second."""
+"""Added for each table: a status of ten thousand tables takes a worker a quarter of a second."""
 _START_SECONDS = 60
 _MEMORY_MIB = 1024
 _ALIKE = 1.25
-"""Two runs that are alike differ by up to a quarter."""
+"""Two equal runs differ by up to a quarter."""
 _IDLE_MS = 10
-"""A hundredth of a processor."""
+"""One percent of a core."""
 _REQUESTS = 5
 _KEPT_UP = 0.98
 
 
 def _replicas(**merge: str) -> dict[str, Any]:
-    """All tables as replicas; a worker that is told to stop merges nothing more."""
+    """All tables as replicas. A stopping worker merges nothing more."""
     return {
         **REPLICA,
         "handlers": [
@@ -56,7 +56,7 @@ def _replicas(**merge: str) -> dict[str, Any]:
 
 _MERGING = _replicas()
 _WAITING = _replicas(max_age="24h")
-"""Nothing is merged: what the worker costs without that."""
+"""Nothing is merged, to measure the worker alone."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class _Pace:
     rate: int
     """Changes a second, of all tables."""
     warm: float
-    """Seconds before it is looked at."""
+    """Seconds of warm-up."""
     seconds: float
-    """It is looked at."""
+    """Seconds of measurement."""
     idle: float
-    """Seconds without a change; more than a minute, as some things are done once a minute."""
+    """Seconds without a change; more than a minute, because some work is done once a minute."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Of one number of tables."""
+    """Figures for one number of tables."""
 
     tables: int
     start: float
@@ -84,7 +84,7 @@ class _Found:
 
 
 def run(context: Context) -> Report:
-    """Each number of tables with a lake, and a topic, of its own; then the greatest on an object store."""
+    """Measure each number of tables with its own lake and topic, then the largest on an object store."""
     pace = context.pick(_Pace(2_000, 20, 40, 66), _Pace(200, 1, 2, 2))
     sizes = _sizes(context)
     report = Report(
@@ -133,7 +133,7 @@ def run(context: Context) -> Report:
 
 
 def _sizes(context: Context) -> list[int]:
-    """Ascending. Raises BenchmarkError."""
+    """Return the numbers of tables, ascending. Raises BenchmarkError."""
     given = os.environ.get(_SIZES)
     if given is None:
         return context.pick([100, 1_000, 10_000], [4, 12])
@@ -204,8 +204,8 @@ def _measure(context: Context, tables: int, pace: _Pace) -> _Found:
 
 
 def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
-    """Requests a second to an object store, and what they were. Spark is away: what is counted is the log's,
-    not Delta's."""
+    """Return the requests a second to an object store, and a note about them. Spark does not run, so only
+    the log's requests count, not Delta's."""
     load = Load(tables, each_once=True)
     topic = TopicTarget(context.bootstrap, f"tables-10k-store-{time.time_ns()}")
     with CountingStore() as store, tempfile.TemporaryDirectory(prefix="binlane-spark-") as temporary:
@@ -242,9 +242,9 @@ def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
 
 
 def _wait_for(side: Side, changes: int, tables: int, *, all_read: bool = False) -> None:
-    """Until so many changes are durable and so many tables known; `all_read`: nothing is left in the topic.
+    """Wait until `changes` are durable and `tables` known. `all_read`: and the topic is fully read.
 
-    Raises BenchmarkError when the worker ends before, or takes too long."""
+    Raises BenchmarkError if the worker ends early or takes too long."""
 
     def is_there() -> bool:
         status = side.status()

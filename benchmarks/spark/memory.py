@@ -1,4 +1,4 @@
-"""How much memory a merge takes: tables of several sizes with several sizes of Spark's heap."""
+"""Memory of a merge, for tables and Spark heaps of several sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS = {
 
 
 def run(context: Context) -> Report:
-    """No peer, and no goal: what to give a driver."""
+    """Measure how much memory a driver needs. There is no peer and no goal."""
     heaps, sizes, changes = context.pick(
         (("512m", "1g", "2g"), (1_000_000, 10_000_000), 50_000), (("1g",), (10_000,), 1_000)
     )
@@ -45,7 +45,7 @@ def run(context: Context) -> Report:
 
 
 def _merged(heap: str, rows: int, changes: int) -> MergeFigures | None:
-    """None: out of memory."""
+    """Return the figures; None if Spark ran out of memory."""
     with tempfile.TemporaryDirectory(prefix="binlane-spark-") as folder:
         command = [sys.executable, "-m", "benchmarks.spark.memory_run", heap, str(rows), str(changes), folder]
         with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""What a query costs through a view, with changes that wait, beside the same query on the merged table."""
+"""The cost of a query by a view while changes wait, compared with the merged table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = {
 
 
 def run(context: Context) -> Report:
-    """A table of some size, and one of a million rows."""
+    """Query a small table, and one of a million rows."""
     sizes = context.pick((20_000, 1_000_000), (1_000,))
     segments, changes = context.pick((40, 100), (3, 10))
     turns = context.pick(12, 1)
@@ -57,7 +57,7 @@ def run(context: Context) -> Report:
 
 
 def _figures(rows: int, segments: int, changes: int, turns: int) -> dict[str, ViewFigures]:
-    """By query."""
+    """Return the figures by query."""
     with tempfile.TemporaryDirectory(prefix="binlane-views-") as folder:
         numbers = map(str, (rows, segments, changes, turns))
         command = [sys.executable, "-m", "benchmarks.spark.views_run", *numbers, folder]
