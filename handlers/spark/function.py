@@ -18,14 +18,12 @@ from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import load_function
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.column_types import override
-from handlers.spark.rows.pieces import AlonePiece, Piece, pieces
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.runtime.errors import told
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
 ARGUMENTS = ("frame", "batch")
-_NO_COLUMNS = Shape(pa.schema([]), ())
 
 
 class FunctionFailure(RuntimeError):
@@ -67,16 +65,12 @@ class FunctionCalls:
         Raises Rejected for a value that its type cannot hold, StopWorker when Spark is gone,
         TargetUnavailable while a Connect server is away, FunctionFailure for other errors of Spark, what the
         function raises, and PartialFailure with one of these as its cause after the first piece."""
-        shape = _NO_COLUMNS
         for piece in self._pieces(batch):
+            assert isinstance(piece, RowPiece)  # statements, too
             whole = piece.start == 0 and piece.stop == len(batch.changes)
             part = batch if whole else batch.part(piece.start, piece.stop)
-            if isinstance(piece, AlonePiece):
-                rows = piece.table(shape)
-            else:
-                rows, shape = piece.table(), piece.shape
             try:
-                self._call(rows, part)
+                self._call(piece.rows, part)
             except StopWorker:
                 raise
             except Exception as error:

@@ -38,6 +38,24 @@ def test_two_handlers_of_one_rule_in_one_place_are_refused(faults: Faults, first
     assert told.endswith("give one of them a path of its own, such as lake/changes/{database}/{table}")
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("", ", path: 'lake/{database}/{table}/changes'"),
+        (", path: 'lake/{database}/{table}/rows'", ", format: parquet, path: 'lake/{database}/{table}'"),
+    ],
+)
+def test_a_table_within_another_is_refused(faults: Faults, first: str, second: str) -> None:
+    [told] = faults(rule(REPLICA % first, CHANGES % second))
+    assert "one would be within the other, whose VACUUM removes its files: give one of them" in told
+
+
+@pytest.mark.parametrize("beside", ["_changes", "/_changes", "/.changes/{table}"])
+def test_a_table_beside_another_or_hidden_from_it_is_taken(read: Load, beside: str) -> None:
+    own = CHANGES % f", path: 'lake/{{database}}/{{table}}{beside}'"
+    assert read(rule(REPLICA % "", own))
+
+
 def test_handlers_with_places_of_their_own_are_taken(read: Load) -> None:
     own = CHANGES % ", path: 'lake/changes/{database}/{table}'"
     assert list(doubtful_locations(read(rule(REPLICA % "", own, match="*")))) == []

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-
 from handlers.api import Batch, Change, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace
 from handlers.files.parquet.chain import BrokenFile, Chain, Source, encoded, find, sources_below
@@ -21,8 +19,7 @@ from handlers.progress.topic_ids import KnownIds, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.added import shape_of_log
-from handlers.spark.rows.pieces import AlonePiece, Piece, pieces
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 
 log = get_logger("handlers.files")
 
@@ -205,6 +202,9 @@ class ParquetFiles:
     def _pieces(
         self, table: _Table, own: Source, batch: Batch, pending: Sequence[Change], at: Sequence[int]
     ) -> list[Piece]:
+        with self._lock:
+            chain = table.chains[own]
+        known = shape_of_log(chain.schema, chain.key, mode=_MODE, prefix=self._prefix)
         try:
             return list(
                 pieces(
@@ -212,7 +212,7 @@ class ParquetFiles:
                     mode=_MODE,
                     prefix=self._prefix,
                     overrides={},
-                    known=self._shape(table, own),
+                    known=known if known.schema.names else None,
                     table=batch.table,
                 )
             )
@@ -220,31 +220,20 @@ class ParquetFiles:
             place = None if rejected.at is None else at[rejected.at]
             raise Rejected(str(rejected), at=place) from rejected
 
-    def _shape(self, table: _Table, own: Source) -> Shape | None:
-        with self._lock:
-            chain = table.chains[own]
-        if not chain.schema.names:
-            return None
-        return shape_of_log(chain.schema, chain.key, mode=_MODE, prefix=self._prefix)
-
     def _put(self, table: _Table, own: Source, piece: Piece, pending: Sequence[Change]) -> None:
         """Raises AlreadyThere, and what the store raises."""
         with self._lock:
             chain = table.chains[own]
         first, last = pending[piece.start], pending[piece.stop - 1]
-        if isinstance(piece, AlonePiece):
-            shape = self._shape(table, own) or Shape(pa.schema([]), ())
-            rows, key = piece.table(shape), shape.key
-        else:
-            rows, key = piece.table(), piece.shape.key
+        assert isinstance(piece, RowPiece)  # statements, too
         hour, path = chain.path(first.source_time_ms)
         if hour != chain.hour:
             # Who was handed later changes than another, or fewer, may want another hour for the same place.
             found = find(self._store(), table.folder, own)
             if found.newest != chain.newest:
                 raise AlreadyThere(found.newest)
-        grown = chain.grown(path, (last.offset, last.index), hour, rows.schema, key)
-        self._store().put(path, encoded(rows, grown))
+        grown = chain.grown(path, (last.offset, last.index), hour, piece.rows.schema, piece.shape.key)
+        self._store().put(path, encoded(piece.rows, grown))
         with self._lock:
             table.chains[own] = grown
 

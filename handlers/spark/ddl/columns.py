@@ -11,6 +11,7 @@ from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find
+from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.statements import literal, needs_mapping
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -155,7 +156,7 @@ _PROPERTY = "binlane.dropped_columns"
 
 def dropped_columns(target: Target, ref: TableRef) -> list[str]:
     """Empty where none stay."""
-    value = target.properties(ref).get(_PROPERTY)
+    value = properties(target.session, ref).get(_PROPERTY)
     return [] if value is None else msgspec.json.decode(value, type=list[str])
 
 

@@ -13,6 +13,7 @@ from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find
+from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.statements import MADE, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
@@ -107,7 +108,7 @@ def may_drop(target: Target, table: TableName, step: str) -> bool:
     ref = target.ref(table)
     if target.is_history or (ref.path is not None and Progress(target, table, step, f"drop {ref}").has_begun):
         return True
-    return not target.exists(ref) or MADE.items() <= target.properties(ref).items()
+    return not target.exists(ref) or MADE.items() <= properties(target.session, ref).items()
 
 
 def drop_table(target: Target, table: TableName, step: str) -> None:

@@ -16,6 +16,7 @@ from handlers.mysql.ddl import ANY_DATABASE, Column, TableName
 from handlers.spark.delta.commits.commit_files import notes_in_files
 from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
+from handlers.spark.delta.evolving import has_property, properties
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
@@ -160,10 +161,6 @@ class Target:
         added = {self.added(name) for name in HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
-    def properties(self, ref: TableRef) -> dict[str, str]:
-        """Of the table."""
-        return {row.key: row.value for row in self.session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()}
-
     def detail(self, ref: TableRef) -> Any:
         """The row of DESCRIBE DETAIL."""
         return self.session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
@@ -248,7 +245,7 @@ class Target:
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)
-        if self.properties(ref).get(key) == value:
+        if has_property(properties(self.session, ref), key, value):
             return
         sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
         self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))

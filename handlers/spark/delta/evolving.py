@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -60,9 +60,9 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     wider: list[_Column] = []
     _compare(table, wanted, "", ref=ref, added=added, wider=wider)
     if needs_mapping(column.name for column in added):
-        _set(session, ref, [NAMES_MAPPED])
+        _set(session, ref, *NAMES_MAPPED)
     if wider:
-        _set(session, ref, [TYPES_WIDENED])
+        _set(session, ref, *TYPES_WIDENED)
     for column in wider:
         session.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {column.path} TYPE {column.type}")
         _log.info("delta_column_widened", table=str(ref), column=column.name, type=column.type)
@@ -117,6 +117,16 @@ def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
     )
 
 
-def _set(session: SparkSession, ref: TableRef, found: Sequence[tuple[str, str]]) -> None:
-    texts = ", ".join(f"'{name}' = '{value}'" for name, value in found)
-    session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({texts})")
+def _set(session: SparkSession, ref: TableRef, name: str, value: str) -> None:
+    if not has_property(properties(session, ref), name, value):
+        session.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+
+def properties(session: SparkSession, ref: TableRef) -> dict[str, str]:
+    """Of the table."""
+    return {row.key: row.value for row in session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()}
+
+
+def has_property(found: Mapping[str, str], name: str, value: str) -> bool:
+    """Whether a table has it; of one whose columns are found by their ids, names are mapped, too."""
+    return found.get(name) in (value, "id")

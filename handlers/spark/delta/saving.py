@@ -54,11 +54,7 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
 
 def check_free(files: Files, path: str) -> None:
     """Delta would make a table around the files that are there, and VACUUM remove them. Raises Rejected."""
-    found = [
-        each.name
-        for each in files.list(path)
-        if not each.name.startswith(("_", ".")) and (not each.is_folder or "=" in each.name)
-    ]
+    found = [each.name for each in files.list(path) if not each.name.startswith(("_", "."))]
     if found:
         raise Rejected(
             f"{path} holds files ({min(found)} ...) that are no Delta table: move them away, or give the "

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from handlers.logs import get_logger
 from handlers.spark.delta.commits.exactly_once import is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
+from handlers.spark.delta.evolving import properties
+from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.table_ref import TableRef
 
@@ -48,6 +50,8 @@ class UpkeepTimes:
                 yield entry.name
 
 
+_AS_TOLD = ("retentionDurationCheck", "vacuum.retentionWindowIgnore")
+"""Switched on, Delta refuses RETAIN of less than a week, and passes over any but 0."""
 _LARGE = 128 * 2**20
 """Bytes: OPTIMIZE has nothing to gain where files are so large on average."""
 
@@ -76,10 +80,14 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
 
 
 def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
-    """Remove files that no version of the last `retention` seconds needs. Raises what Spark raises.
+    """Remove files that no version of the last `retention` seconds needs, or of as long as the table itself
+    keeps them. Raises what Spark raises.
 
     Delta warns of less than 168 hours: a query, or a commit, that takes longer than that may miss its files.
     Who sets less has decided so."""
     if exists(session, ref):
-        with settings(session, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        own = literal(properties(session, ref).get("delta.deletedFileRetentionDuration", "0 days"))
+        kept = f"SELECT unix_seconds(timestamp_seconds(0) + CAST({own} AS INTERVAL))"
+        retention = max(retention, session.sql(kept).collect()[0][0])
+        with settings(session, {f"spark.databricks.delta.{name}.enabled": "false" for name in _AS_TOLD}):
             session.sql(f"VACUUM {ref.sql} RETAIN {retention / 3600:f} HOURS").collect()

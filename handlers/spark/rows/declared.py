@@ -42,7 +42,8 @@ class Declared:
     checks: Mapping[str, str] = field(default_factory=dict)
     """What is declared -> the condition (in SQL) that must be true of each row."""
     generated: Mapping[str, str] = field(default_factory=dict)
-    """The same, of columns that are generated; where the source has no such column, it is true."""
+    """The same, of columns that are generated; where the source has no such column, it is true, but for what
+    a partition does not keep."""
     is_append_only: bool = False
     forgets: bool = False
     """Whether Delta forgets after a while which segments the table holds."""
@@ -59,11 +60,14 @@ class Declared:
             for name, condition in properties.items()
             if name.startswith(_CHECK)
         }
-        generated = {
-            f"{one.name} GENERATED AS ({how})": f"{quoted(one.name)} <=> ({how})"
-            for one in columns.fields
-            if (how := (one.metadata or {}).get("delta.generationExpression")) is not None
-        }
+        generated = {}
+        for one in columns.fields:
+            if (how := (one.metadata or {}).get("delta.generationExpression")) is None:
+                continue
+            told = f"{one.name} GENERATED AS ({how})"
+            generated[told] = f"{quoted(one.name)} <=> ({how})"
+            if one.name.lower() in map(str.lower, partitions) and isinstance(one.dataType, StringType):
+                generated[f"{told} is not empty in PARTITIONED BY"] = _kept_by_partition(f"({how})")
         return cls(
             {one.name.lower(): one.dataType.simpleString() for one in columns.fields},
             frozenset(map(str.lower, partitions)),
@@ -134,8 +138,7 @@ class Declared:
             if lower in self.longest:
                 yield f"({name} IS NULL OR length({name}) <= {self.longest[lower]})"
             if lower in self.partitions and isinstance(column.dataType, StringType):
-                texts = ", ".join(f"'{text}'" for text in _NULL_TEXTS)
-                yield f"({name} IS NULL OR {name} NOT IN ({texts}))"
+                yield _kept_by_partition(name)
 
     def must_be_told(self, name: str) -> bool:
         """Whether a column must not be null."""
@@ -169,6 +172,12 @@ class Declared:
                     f"(ALTER TABLE ... ALTER COLUMN ... TYPE)"
                 )
         return None
+
+
+def _kept_by_partition(text: str) -> str:
+    """In SQL, whether a partition keeps this text."""
+    texts = ", ".join(f"'{each}'" for each in _NULL_TEXTS)
+    return f"coalesce({text} NOT IN ({texts}), true)"
 
 
 def _is_kept_by_partition(name: str, value: str | bytes) -> bool:

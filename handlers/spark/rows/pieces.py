@@ -36,32 +36,18 @@ class RowPiece:
     partial: bool
     """Whether some row does not carry all its columns: its `absent` names them."""
     rows: pa.Table
+    """The segment: its schema is `log_schema(shape)`."""
     places: Sequence[int]
     """Of each row, the change that told it last: its place in `changes`."""
-
-    def table(self) -> pa.Table:
-        """The segment: its schema is `log_schema(shape)`."""
-        return self.rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlonePiece:
-    """DDL or a truncate: it is about the table, not about rows."""
+    """DDL or a truncate of a replica or history: it is about the table, not about rows."""
 
     change: Change
     start: int
     stop: int
-    mode: Mode
-    prefix: str
-
-    def table(self, shape: Shape) -> pa.Table:
-        """A changelog's row of it, for a log of this shape; the source's columns are null."""
-        added = _added([self.change], self.mode, self.prefix)
-        schema = log_schema(shape, mode=self.mode, prefix=self.prefix)
-        return pa.table(
-            [added[field.name] if field.name in added else pa.nulls(1, field.type) for field in schema],
-            schema=schema,
-        )
 
 
 Piece = RowPiece | AlonePiece
@@ -90,8 +76,11 @@ def pieces(
     start = 0
     for (is_alone, types, key), group in groupby(changes, _cut):
         run = list(group)
-        if is_alone:
-            made.extend(AlonePiece(one, start + n, start + n + 1, mode, prefix) for n, one in enumerate(run))
+        if is_alone and mode in {"changelog", "function"}:
+            known = known or Shape(pa.schema([]), ())
+            made += (_statement(one, start + n, known, mode, prefix) for n, one in enumerate(run))
+        elif is_alone:
+            made += (AlonePiece(one, start + n, start + n + 1) for n, one in enumerate(run))
         else:
             rows = Run(run, start, types or {}, key, known, overrides, table, declared)
             piece = _Cutter(mode, prefix).piece(rows)
@@ -99,6 +88,14 @@ def pieces(
             made.append(piece)
         start += len(run)
     return iter(made)
+
+
+def _statement(change: Change, start: int, shape: Shape, mode: Mode, prefix: str) -> RowPiece:
+    """The row of DDL or a truncate; the source's columns are null."""
+    added, schema = _added([change], mode, prefix), log_schema(shape, mode=mode, prefix=prefix)
+    columns = [added.get(field.name, pa.nulls(1, field.type)) for field in schema]
+    rows = pa.table(columns, schema=schema)
+    return RowPiece([change], start, start + 1, shape, partial=False, rows=rows, places=[0])
 
 
 def _cut(change: Change) -> tuple[bool, Mapping[str, str] | None, tuple[str, ...]]:

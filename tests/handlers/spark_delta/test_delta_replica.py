@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
+from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.modes import replica
 from handlers.spark.options import MergeOptions
 
@@ -74,6 +75,18 @@ def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
         table.put(named, {"id": key, "n": number})
         table.merge()
     assert table.rows() == [(key, 2)]
+
+
+def test_a_moment_is_a_key_in_any_time_zone(make_table: MakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "_SMALL", 0)  # where it is the bound of a MERGE
+    timed, table = shape(id=pa.timestamp("us", tz="UTC"), n=pa.int32()), make_table()
+    clocks_back = datetime(2026, 10, 25, 1, tzinfo=UTC)
+    moments = [clocks_back - timedelta(minutes=30), clocks_back + timedelta(minutes=40)]
+    with settings(table.spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        for number in (1, 2):
+            table.put(timed, *({"id": moment, "n": number} for moment in moments))
+            table.merge()
+    assert table.rows("n") == [(2,), (2,)]
 
 
 @in_short("without Spark")

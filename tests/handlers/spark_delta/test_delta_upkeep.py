@@ -28,6 +28,21 @@ def on_disk(table: Table) -> int:
     return len(list(Path(table.path).glob("*.parquet")))
 
 
+def test_files_stay_for_as_long_as_their_table_keeps_them(make_table: MakeTable) -> None:
+    kept = "delta.deletedFileRetentionDuration"
+    table = make_table(mode="changelog", properties={kept: "interval 30 days"})
+    for number in range(2):
+        put(table, number)
+    assert optimize(table.spark, table.ref, 2)
+    vacuum(table.spark, table.ref, 0)
+    assert on_disk(table) == 3
+    table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{kept}' = 'interval 0 seconds')")
+    vacuum(table.spark, table.ref, 3600)
+    assert on_disk(table) == 3
+    vacuum(table.spark, table.ref, 0)
+    assert on_disk(table) == 1
+
+
 # The same by a handler: spark_engine/test_spark_upkeep.py.
 @pytest.mark.soak
 def test_small_files_become_one_and_old_ones_go(make_table: MakeTable) -> None:

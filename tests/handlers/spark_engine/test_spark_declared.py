@@ -265,3 +265,65 @@ def test_a_table_that_comes_to_declare_more_is_seen_by_the_rows_that_find_it(mak
     lake.take(change(3, {"id": 2, "name": "ok", "more": 1}, wide))
     lake.sink().merge()
     assert lake.rows() == [(1, "a", None), (2, "ok", 1)]
+
+
+_CHANGELOG = "_op string, _source_time timestamp, _topic string, _partition int, _offset bigint, _index int"
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize(
+    ("own", "condition"),
+    [
+        ("name string NOT NULL", "id > 0 OR _op <> 'insert'"),
+        ("name string", "length(name) > 1"),
+        ("name string, own int DEFAULT 3", "length(name) > 1 AND own = 3"),
+    ],
+    ids=["null", "condition", "default"],
+)
+def test_a_changelog_judges_rows_that_tell_less(make_lake: MakeLake, own: str, condition: str) -> None:
+    lake = make_lake(mode="changelog")
+    defaults = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    make(lake, f"{_CHANGELOG}, id int, {own}", defaults)
+    lake.sql(f"ALTER TABLE {{t}} ADD CONSTRAINT one CHECK ({condition})")
+    good = change(1, {"id": 1, "name": "abc"})
+    for less in (
+        change(2, None, op="delete", before={"id": 1}),
+        change(2, None, None, op="truncate"),
+        change(2, None, None, op="ddl", sql="ALTER TABLE orders ADD INDEX (name)"),
+    ):
+        assert rejected(lake, less, good).at == 0
+        lake.take(good)
+        assert rejected(lake, less, good).at == 0
+        lake.sink().merge()
+        lake.crash()
+    lake.take(change(3, None, op="delete", before={"id": 1, "name": "abc"}))
+    lake.sink().merge()
+    assert lake.rows("_op, id, name") == [("delete", 1, "abc"), ("insert", 1, "abc")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_what_a_partition_does_not_keep_of_what_the_table_computes_is_rejected(
+    make_lake: MakeLake, value: str
+) -> None:
+    lake = make_lake()
+    computed = "part string GENERATED ALWAYS AS (substr(name, 1, 50))"
+    make(lake, f"id int, name string, {computed}", "PARTITIONED BY (Part)")
+    lake.take(change(1, {"id": 1, "name": "a"}), change(2, {"id": 2, "name": None}))
+    assert "PARTITIONED BY" in str(rejected(lake, change(3, {"id": 3, "name": value})))
+    partly = msgspec.structs.replace(change(4, {"id": 1, "name": value}, op="update"), lacks=None)
+    assert rejected(lake, partly).at == 0
+    lake.sink().merge()
+    assert lake.rows("id, name, part") == [(1, "a", "a"), (2, None, None)]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_table_that_finds_columns_by_ids_is_changed_as_any(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(lake, "id int, name string, n int", "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')")
+    types = {"id": "int", "name": "varchar(9)", "n": "int", "a b": "int"}
+    lake.take(change(1, {"id": 1, "name": "a", "n": 1, "a b": 2}, types))
+    lake.take(change(2, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n"))
+    lake.take(change(3, None, None, op="ddl", sql="ALTER TABLE orders RENAME COLUMN name TO title"))
+    lake.sink().merge()
+    assert lake.rows("id, title, `a b`") == [(1, "a", 2)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 import resource
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -102,7 +104,12 @@ def test_a_full_disk_makes_tables_wait_and_loses_nothing(make_lake: MakeLake, tm
 
 def test_files_of_another_job_are_left_alone(lake: Lake) -> None:
     place = lake.folder / "lake/shop/orders"
-    place.mkdir(parents=True)
+    of_iceberg = place / "data" / "part-0.parquet"
+    of_iceberg.parent.mkdir(parents=True)
+    of_iceberg.write_bytes(b"precious")
+    with pytest.raises(Rejected, match=re.escape("holds files (data ...) that are no Delta table")):
+        lake.take(change(7, {"id": 1, "name": "a"}))
+    shutil.rmtree(of_iceberg.parent)
     (place / "part-0.parquet").write_bytes(b"precious")
     with pytest.raises(Rejected) as rejected:
         lake.take(change(7, {"id": 1, "name": "a"}))

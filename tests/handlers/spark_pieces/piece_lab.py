@@ -56,7 +56,7 @@ def one_piece(*changes: Change, **options: Any) -> RowPiece:
 
 
 def rows_of(piece: RowPiece) -> list[Row]:
-    found: list[Row] = piece.table().to_pylist()
+    found: list[Row] = piece.rows.to_pylist()
     return found
 
 

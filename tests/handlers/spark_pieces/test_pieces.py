@@ -6,14 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 from piece_lab import MOMENT, Row, change, cut, one_piece, rows_of, types_of
 
 from handlers import Rejected
 from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
-from handlers.spark.rows.shape import Shape
 
 TYPES = {"id": "int", "name": "varchar(20)", "size": "bigint"}
 MODES = ("replica", "history", "changelog")
@@ -254,25 +252,22 @@ def test_a_changelog_has_the_row_before_an_update_beside_the_row_after_it() -> N
 
 def test_a_statement_stands_alone_and_a_changelog_keeps_it_as_a_row() -> None:
     statement = change(1, "ddl", sql="ALTER TABLE t ADD size bigint")
-    first, alone, truncate, last = cut(
-        typed(0, "insert", row(1)),
-        statement,
-        change(2, "truncate"),
-        typed(3, "insert", row(2)),
-        mode="changelog",
-    )
-    assert isinstance(alone, AlonePiece)
-    assert alone.change is statement
-    assert isinstance(truncate, AlonePiece)
-    assert [(piece.start, piece.stop) for piece in (first, alone, truncate, last)] == [
-        (0, 1), (1, 2), (2, 3), (3, 4)
-    ]  # fmt: skip
-    assert isinstance(first, RowPiece)
-    [found] = alone.table(first.shape).to_pylist()
-    assert (found["_op"], found["_sql"], found["_offset"]) == ("ddl", statement.sql, 1)
-    assert {found[name] for name in ("id", "name", "size", "_before")} == {None}
-    assert alone.table(first.shape).schema == first.table().schema
-    assert "_before" not in alone.table(Shape(pa.schema([]), ())).schema.names  # Parquet has no empty struct
+    changes = [typed(0, "insert", row(1)), statement, change(2, "truncate"), typed(3, "insert", row(2))]
+    for mode in MODES:
+        keeps = mode == "changelog"
+        found: list[Any] = list(cut(*changes, mode=mode))
+        assert [(piece.start, piece.stop) for piece in found] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+        kinds = [RowPiece, *[RowPiece if keeps else AlonePiece] * 2, RowPiece]
+        assert list(map(type, found)) == kinds
+        assert keeps or found[1].change is statement
+    first, alone, _, _ = found
+    [kept] = alone.rows.to_pylist()
+    assert (kept["_op"], kept["_sql"], kept["_offset"]) == ("ddl", statement.sql, 1)
+    assert {kept[name] for name in ("id", "name", "size", "_before")} == {None}
+    assert alone.rows.schema == first.rows.schema
+    assert alone.shape is first.shape
+    [alone] = found = list(cut(statement, mode="changelog"))
+    assert "_before" not in alone.rows.schema.names  # Parquet has no empty struct
 
 
 # ---- cutting
@@ -306,6 +301,6 @@ def test_a_batch_is_cut_where_the_source_tells_other_types_or_another_key() -> N
 @pytest.mark.parametrize("key", [("id",), ()])
 def test_the_schema_of_a_log_and_the_shape_of_its_rows_follow_from_each_other(mode: Any, key: Any) -> None:
     piece = one_piece(typed(0, "insert", row(1), key=key), mode=mode, prefix="cdc_")
-    assert piece.table().schema == log_schema(piece.shape, mode=mode, prefix="cdc_")
-    assert shape_of_log(piece.table().schema, key, mode=mode, prefix="cdc_") == piece.shape
+    assert piece.rows.schema == log_schema(piece.shape, mode=mode, prefix="cdc_")
+    assert shape_of_log(piece.rows.schema, key, mode=mode, prefix="cdc_") == piece.shape
     assert piece.shape.schema.names == list(TYPES)

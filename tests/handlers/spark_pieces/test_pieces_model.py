@@ -209,7 +209,7 @@ def check_run(changes: list[Change], size: int) -> int:
 
 def through_parquet(piece: RowPiece) -> RowPiece:
     file = BytesIO()
-    pq.write_table(piece.table(), file)
+    pq.write_table(piece.rows, file)
     read = pq.read_table(file)
-    assert read.schema == piece.table().schema
+    assert read.schema == piece.rows.schema
     return RowPiece(piece.changes, piece.start, piece.stop, piece.shape, piece.partial, read, piece.places)

@@ -142,7 +142,7 @@ def test_a_column_without_any_value_yet_is_left_out_until_one_comes() -> None:
 def test_a_table_whose_columns_all_have_no_value_has_strings() -> None:
     piece = one_piece(change(0, "insert", {"v": None}, key=()))
     assert types_of(piece) == {"v": "string"}
-    assert piece.table().num_rows == 1
+    assert piece.rows.num_rows == 1
 
 
 # ---- what was known before

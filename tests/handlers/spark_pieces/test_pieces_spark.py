@@ -69,7 +69,7 @@ def test_every_type_is_read_as_it_was_meant(spark: SharedSpark, tmp_path: Path, 
         change(2, "delete", None, {**ROW, "id": 3}, types=TYPES),
         mode=mode,
     )
-    pq.write_table(piece.table(), tmp_path / "00000000000000000001.parquet")
+    pq.write_table(piece.rows, tmp_path / "00000000000000000001.parquet")
     frame = spark.session.read.parquet(str(tmp_path))
 
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}

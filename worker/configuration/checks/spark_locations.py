@@ -20,21 +20,29 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
     """(path of a handler's entry, what is wrong) of each that keeps its tables where another one of the same
-    rule keeps them."""
+    rule keeps them, or in their folders."""
     for number, rule in enumerate(configuration.tables):
         seen: dict[str, int] = {}
         for place, entry in enumerate(rule.handlers):
             if entry.type != "spark" or entry.options.get("mode") == "function":
                 continue
             target = _target(configuration, entry.options)
-            first = seen.setdefault(target, place)
+            met = next((one for one in seen if _is_within(one, target) or _is_within(target, one)), target)
+            first = seen.setdefault(met, place)
             if first != place:
+                where = f"the same place, {met}, and each would take the other's changes for its own"
+                if met != target:
+                    where = f"{met}, and one would be within the other, whose VACUUM removes its files"
                 yield (
                     ("tables", number, "handlers", place),
-                    f"tables[{number}].handlers[{first}] keeps its tables in the same place, {target}, "
-                    f"and each would take the other's changes for its own: give one of them a path of its "
-                    f"own, such as lake/{entry.name}/{{database}}/{{table}}",
+                    f"tables[{number}].handlers[{first}] keeps its tables in {where}: give one of them a "
+                    f"path of its own, such as lake/{entry.name}/{{database}}/{{table}}",
                 )
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    """VACUUM passes over hidden folders."""
+    return inner.startswith(f"{outer}/") and inner[len(outer) + 1] not in "_."
 
 
 def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -161,9 +161,12 @@ def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRan
     """Of the changes in a view. One small query."""
     types = {field.name: field.type for field in shape.schema}
     names = [name for name in shape.key if _has_order(types[name])]
+    # As a text, a moment would be another one where clocks are set back.
+    moments = {name for name in names if getattr(types[name], "tz", None)}
     wanted = [f"count_if({op} <> 'insert')"]
     for name in names:
-        wanted += [f"CAST({function}({quoted(name)}) AS string)" for function in ("min", "max")]
+        own = f"unix_micros({quoted(name)})" if name in moments else quoted(name)
+        wanted += [f"CAST({function}({own}) AS string)" for function in ("min", "max")]
     [found] = session.sql(f"SELECT {', '.join(wanted)} FROM {view}").collect()
     bounds = []
     kinds = {field.name: field.dataType.simpleString() for field in spark_schema(shape.schema).fields}
@@ -173,7 +176,8 @@ def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRan
             continue
         if pa.types.is_integer(types[name]):
             least, most = _rounded(int(least), int(most), types[name].bit_width)
-        low, high = (f"CAST({literal(text)} AS {kinds[name]})" for text in (least, most))
+        kept = "timestamp_micros({})" if name in moments else f"CAST({{}} AS {kinds[name]})"
+        low, high = (kept.format(text if name in moments else literal(text)) for text in (least, most))
         bounds.append((name, low, high))
     return KeyRange(tuple(bounds), found[0] == 0)
 

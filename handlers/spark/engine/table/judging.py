@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from handlers.api import Rejected
@@ -39,25 +39,28 @@ class Judging:
         what it has of rows that do not carry all theirs, decide. Raises Rejected, what `catch_up` does, and
         what Spark raises."""
         self._check_keyless(piece)
-        conditions, prefix = dict(declared.conditions), self.world.options.prefix
-        is_there = False
-        if self.world.options.mode == "replica":
-            is_there = piece.partial or declared.has_checks_beyond(piece.shape)
-            if piece.partial:
-                conditions |= {
-                    f"{each} NOT NULL": f"{quoted(each)} IS NOT NULL" for each in declared.not_null
-                }
+        conditions, prefix, shape = dict(declared.conditions), self.world.options.prefix, piece.shape
+        is_replica, keeps_all = (self.world.options.mode == each for each in ("replica", "changelog"))
+        is_there = is_replica and (piece.partial or declared.has_checks_beyond(shape))
+        tells_less = keeps_all and not _LESS.isdisjoint(one.op for one in piece.changes)
+        if tells_less or (is_replica and piece.partial):
+            conditions |= {f"{each} NOT NULL": f"{quoted(each)} IS NOT NULL" for each in declared.not_null}
         if not conditions:
             return
         if is_there:
             catch_up()
         with self.world.spark.slots, self.world.session() as session:
-            frame = kept_rows(session, piece.rows, prefix)
-            table = look(session, self.ref) if is_there else None
+            numbered = piece.rows.append_column(_PLACE, pa.array(range(piece.rows.num_rows), pa.int64()))
+            frame = session.createDataFrame(numbered, spark_schema(numbered.schema))
+            if keeps_all:
+                shape = Shape(piece.rows.schema, ())
+            else:
+                frame = frame.where(f"{quoted(prefix + 'op')} <> 'delete'")
+            table = look(session, self.ref) if is_there or keeps_all else None
             if table is None:
                 frame = in_kinds(whole_rows(frame, prefix), declared.kinds)
             else:
-                frame = as_in_table(frame, self.ref, table, piece.shape, prefix)
+                frame = as_in_table(frame, self.ref, table, shape, prefix)
             found = first_refused(frame, piece.rows.num_rows, conditions)
         if found is not None:
             row, what = found
@@ -80,20 +83,12 @@ class Judging:
             )
 
 
+_LESS = frozenset(("delete", "ddl", "truncate"))
+"""Of these a changelog's row may be null in what others have."""
 _PLACE = "_binlane_place"
 _JUDGED = "binlane_judged"
 _DATA = "22"
 """Begins Spark's SQLSTATEs of errors that a value makes."""
-
-
-def kept_rows(session: SparkSession, rows: pa.Table, prefix: str) -> DataFrame:
-    """The rows of a segment that the table is to have, with the place of each."""
-    numbered = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
-    frame = session.createDataFrame(numbered, spark_schema(numbered.schema))
-    op = prefix + "op"
-    if op in rows.column_names:
-        frame = frame.where(f"{quoted(op)} NOT IN ('delete', 'ddl', 'truncate')")
-    return frame
 
 
 def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
@@ -115,8 +110,8 @@ def _in_kind(value: str, own: StructField, there: str) -> str:
 
 
 def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape, prefix: str) -> DataFrame:
-    """The rows of a replica with what the table has of them, or gives them, in the columns that they do not
-    carry; all that came before them is in the table. Columns that it numbers itself are left out."""
+    """The rows with what the table gives them in the columns that they do not carry, or has of them by their
+    key: all that came before them is in the table then. Columns that it numbers itself are left out."""
     told = {name.lower(): name for name in shape.schema.names}
     absent = f"s.{quoted(prefix + 'absent')}"
     kinds = {each.name.lower(): each.dataType.simpleString() for each in table.columns.fields}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from handlers.api import Batch, Change, PartialFailure, Rejected, TargetUnavailable
@@ -201,10 +200,7 @@ class TableSink:
             for piece in self._work.pieces(changes, self._end.shape, self._end.catch_up):
                 seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
                 if isinstance(piece, RowPiece):
-                    self._end.put(piece.table(), piece.shape, seen, partial=piece.partial)
-                elif self._work.keeps_ddl:
-                    shape = self._end.shape or Shape(pa.schema([]), ())
-                    self._end.put(piece.table(shape), shape, seen)
+                    self._end.put(piece.rows, piece.shape, seen, partial=piece.partial)
                 else:
                     self._follow(piece, batch, seen)
                 done = piece.stop

@@ -65,11 +65,6 @@ class TableWork:
         """Whether segments are brought into a table, and not the table themselves."""
         return self._world.applier is not None
 
-    @property
-    def keeps_ddl(self) -> bool:
-        """Whether DDL and truncates are rows, and not followed."""
-        return self.options.mode == "changelog"
-
     def declared(self) -> Declared:
         """What the table declares, as it was last seen. Raises what Spark and the file system raise."""
         if self._declared is None:
@@ -200,7 +195,7 @@ class TableWork:
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
-        return None if self.keeps_ddl else self._seen(table, shape)
+        return None if self.options.mode == "changelog" else self._seen(table, shape)
 
     def _unlike(self, table: TableState | None) -> str | None:
         """Why a table that is there is no history; None: it is one, or need not be."""
@@ -219,7 +214,7 @@ class TableWork:
 
     def _columns(self, shape: Shape) -> pa.Schema:
         """The table's columns that come from the log."""
-        return self.no_rows(shape).schema if self.keeps_ddl else shape.schema
+        return self.no_rows(shape).schema if self.options.mode == "changelog" else shape.schema
 
     def own_columns(self, shape: Shape | None) -> frozenset[str]:
         """Columns of the table, in lower case, that rows of this shape do not have; none without a table."""
