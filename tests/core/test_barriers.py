@@ -9,8 +9,12 @@ from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
 
 from offsets.types import Checkpoint
+from worker.configuration.table_rules import OnFailure
+from worker.fetching.routing import Router, UndecodableHalt
 from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
 from worker.units.chunk import BarrierChunk, Chunk
+from worker.units.delivery import Delivery
 from worker.units.unit import UnitState
 from worker.units.work import Work
 
@@ -101,6 +105,26 @@ def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_t
     delivery = routed.poll((routed.partitions[0], told))
     parts = [(to.table.label, type(chunk)) for to, chunk in delivery.parts if chunk.alone]
     assert parts == [("shop.plain", Chunk), ("shop.orders", BarrierChunk)]
+
+
+@pytest.mark.parametrize("mode", ["halt", "skip", "dead_letter"])
+@pytest.mark.parametrize("match", ["shop.orders", "shop_*.orders", r"/\w+\.orders/"])
+def test_no_row_goes_past_a_statement_of_an_untold_database_that_could_show_it(
+    match: str, mode: OnFailure
+) -> None:
+    """Of what Canal's parser does not understand its flat messages tell no database."""
+    routed = Routed({"match": match, "columns": {"exclude": ["note"]}}, {"match": "*"}, order_by="table")
+    routed.router = Router(routed.book, Metrics(), on_undecodable=mode)
+    untold = {"isDdl": True, "data": None, "database": "", "type": "QUERY"}
+    plain = record(1, "", **untold, sql="ALTER TABLE users RENAME COLUMN note TO remark")
+    shows = record(2, "", **untold, sql="ALTER TABLE orders RENAME COLUMN note TO remark")
+    first = [rows(0, 1, table="users"), *([] if mode == "halt" else [plain])]
+    delivery = Delivery()
+    if match.startswith("/"):
+        first.append(record(1, database="shop_7"))
+    with pytest.raises(UndecodableHalt, match=r"offset 2: .*could show what the rules of shop\S*\.orders hide"):
+        routed.router.route(routed.partitions[0], [*first, shows, record(3, database="shop_7")], delivery)
+    assert 3 not in [each.offset() for _, chunk in delivery.parts for each in chunk.messages]
 
 
 def test_tables_stand_behind_one_that_halted_and_nobody_else(clock: Clock, routed: Routed) -> None:

@@ -7,10 +7,12 @@ from contextlib import suppress
 
 from handlers import Change
 from handlers.mysql.online_changes import replaced_by
+from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
-from worker.formats.interface import PlainRoute, Record, Route, SeparateDDL
-from worker.formats.statements import tables_of
+from worker.configuration import Configuration
+from worker.formats.interface import Format, PlainRoute, Record, Route, SeparateDDL, UndecodableRecord
+from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
@@ -66,21 +68,41 @@ def refusing_unit(
 ) -> Unit | None:
     """The table whose rules refuse a statement about a table that no rule matches: a copy that is to take its
     place, or its own name in capitals. None: there is none."""
-    if route is None or not route.alone:
-        return None
-    try:
-        own = routed(assignment.format, record)
-        assert isinstance(own, PlainRoute)
-        label = f"{own.database}.{own.table}"
-        names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
-        for name in dict.fromkeys(names):
-            rule, changes = book.configuration.rule_for(name), list[Change]()
-            database, table = name[: len(own.database)], name[len(own.database) + 1 :]
-            if rule is not None:
-                assignment.format.decode(record, changes)
-                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
-    except ShownBehind:
-        return book.meet(database, table)
-    except Exception:
-        return None  # nothing that any table waits for
+    with suppress(UndecodableRecord):
+        own = routed(assignment.format, record) if route is not None and route.alone else None
+        if isinstance(own, PlainRoute):
+            found = refusing(assignment.format, record, book.configuration, own.database, own.table)
+            return None if found is None else book.meet(*found)
     return None
+
+
+def refusing(
+    format_: Format, record: Record, configuration: Configuration, database: str, table: str
+) -> tuple[str, str] | None:
+    """The (database, table) whose rules refuse the record's statement about this table, as rows behind it
+    could show what they hide: of itself, of one whose place it may take, or of either in lower case."""
+    label = f"{database}.{table}"
+    names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
+    for name in dict.fromkeys(names):
+        rule, changes = configuration.rule_for(name), list[Change]()
+        own = name[: len(database)], name[len(database) + 1 :]
+        if rule is not None:
+            try:
+                format_.decode(record, changes)
+                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=own[0], table=own[1])
+            except ShownBehind:
+                return own
+            except Exception:
+                continue  # nothing that any table waits for
+    return None
+
+
+def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, book: TableBook) -> str:
+    """A sentence on what rows behind a statement of an untold database could show; empty: nothing."""
+    if not isinstance(fault, UntoldDatabase):
+        return ""
+    told = (database_of(rule.match) or "" for rule in book.configuration.tables)
+    for database in dict.fromkeys((*told, *book.units)):
+        if refusing(format_, record, book.configuration, database, fault.table):
+            return f"Rows behind it could show what the rules of {database}.{fault.table} hide"
+    return ""
