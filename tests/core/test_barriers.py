@@ -122,7 +122,9 @@ def test_no_row_goes_past_a_statement_of_an_untold_database_that_could_show_it(
     delivery = Delivery()
     if match.startswith("/"):
         first.append(record(1, database="shop_7"))
-    with pytest.raises(UndecodableHalt, match=r"offset 2: .*could show what the rules of shop\S*\.orders hide"):
+    with pytest.raises(
+        UndecodableHalt, match=r"offset 2: .*could show what the rules of shop\S*\.orders hide"
+    ):
         routed.router.route(routed.partitions[0], [*first, shows, record(3, database="shop_7")], delivery)
     assert 3 not in [each.offset() for _, chunk in delivery.parts for each in chunk.messages]
 
