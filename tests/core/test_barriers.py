@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from building import Clock, record
+from building import Clock, assignment, record
 from lane_building import closed, lanes_of, taken
 from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
+from structlog.testing import capture_logs
 
 from offsets.types import Checkpoint
 from worker.configuration.table_rules import OnFailure
@@ -209,6 +210,22 @@ def test_a_statement_in_capitals_stops_the_tables_as_their_rows_spell_them(
     lanes.halt(0, begun(lanes), "it is refused")
     assert lanes.offer(routed.poll((of, [rows(n, 1, table=name) for n, name in enumerate("abd", 3)])))
     assert sorted(handled(lanes)) == ([[5]] if "RENAME" in sql else [[4], [5]])
+
+
+@pytest.mark.parametrize("match", ["shop.orders", "shop.*"])
+def test_a_statement_in_capitals_is_told_if_rows_come_in_lower_case(match: str) -> None:
+    """Servers without case log a statement as it was typed: nothing is done to the table of the rows."""
+    routed, of = Routed({"match": match}, order_by="table"), assignment(0)
+    told = [rows(0, 1), statement(1, "TRUNCATE TABLE ORDERS", "ORDERS"), rows(2, 1, table="Users")]
+    others = [
+        statement(3, "ALTER TABLE Users ADD c int", "Users"),
+        statement(4, "ALTER TABLE orders ADD c int"),
+    ]
+    with capture_logs() as logs:
+        routed.poll((of, [*told, *others, statement(5, "ALTER TABLE Users ADD d int", "Users")]))
+    [line] = [log for log in logs if log["event"] == "statement_in_capitals"]
+    assert (line["log_level"], line["table"], line["rows_of"]) == ("error", "shop.ORDERS", "shop.orders")
+    assert line["position"] == "cdc.shop[0] offset 1"
 
 
 def test_all_places_of_a_barrier_come_at_once_however_a_delivery_is_cut(clock: Clock, routed: Routed) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from handlers import Change
+from handlers.logs import get_logger
 from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
@@ -21,6 +22,8 @@ from worker.units.table_book import TableBook
 from worker.units.table_names import fits, routed
 from worker.units.unit import Unit
 
+log = get_logger("router")
+
 
 def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[Unit, ...]) -> None:
     """Add the statement to the delivery, and its places in the other tables."""
@@ -35,6 +38,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     changes: list[Change] = []
     # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
     named = [] if isinstance(assignment.format, SeparateDDL) else [(own.table.database, own.table.name)]
+    _tell_capitals(assignment, record, named, book)
     # What cannot be decoded is left to its own table's processor.
     with suppress(Exception):
         assignment.format.decode(record, changes)
@@ -45,6 +49,25 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     found = dict.fromkeys(unit for name in spelled for unit in _units(book, *name))
     found.pop(own, None)
     return tuple(found)
+
+
+def _tell_capitals(
+    assignment: Assignment, record: Record, named: Iterable[tuple[str, str]], book: TableBook
+) -> None:
+    """Tell a statement that may be one about another table, whose rows come under the name in lower case."""
+    for database, table in named:
+        unit = book.units.get(database.lower(), {}).get(table.lower())
+        if unit is None or unit.table.label == f"{database}.{table}":
+            continue
+        if unit.incoming or unit.records or unit.finished_in_all:
+            log.error(
+                "statement_in_capitals",
+                table=f"{database}.{table}",
+                rows_of=unit.table.label,
+                position=f"{assignment.partition} offset {record.offset()}",
+                hint="if both are one table at the source (lower_case_table_names=1), do by hand in the "
+                "targets what the statement does",
+            )
 
 
 def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
@@ -71,6 +94,8 @@ def refusing_unit(
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record) if route is not None and route.alone else None
         if isinstance(own, PlainRoute):
+            if not isinstance(assignment.format, SeparateDDL):
+                _tell_capitals(assignment, record, [(own.database, own.table)], book)
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)
             return None if found is None else book.meet(*found)
     return None
