@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from handlers import Change
@@ -38,7 +38,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     changes: list[Change] = []
     # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
     named = [] if isinstance(assignment.format, SeparateDDL) else [(own.table.database, own.table.name)]
-    _tell_capitals(assignment, record, named, book)
+    _tell_capitals(assignment, record, (own.table.database, own.table.name), book)
     # What cannot be decoded is left to its own table's processor.
     with suppress(Exception):
         assignment.format.decode(record, changes)
@@ -51,23 +51,19 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     return tuple(found)
 
 
-def _tell_capitals(
-    assignment: Assignment, record: Record, named: Iterable[tuple[str, str]], book: TableBook
-) -> None:
+def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
     """Tell a statement that may be one about another table, whose rows come under the name in lower case."""
-    for database, table in named:
-        unit = book.units.get(database.lower(), {}).get(table.lower())
-        if unit is None or unit.table.label == f"{database}.{table}":
-            continue
-        if unit.incoming or unit.records or unit.finished_in_all:
-            log.error(
-                "statement_in_capitals",
-                table=f"{database}.{table}",
-                rows_of=unit.table.label,
-                position=f"{assignment.partition} offset {record.offset()}",
-                hint="if both are one table at the source (lower_case_table_names=1), do by hand in the "
-                "targets what the statement does",
-            )
+    unit = book.units.get(name[0].lower(), {}).get(name[1].lower())
+    if unit is None or isinstance(assignment.format, SeparateDDL) or unit.table.label == ".".join(name):
+        return
+    if unit.incoming or unit.records or unit.finished_in_all:
+        log.error(
+            "statement_in_capitals",
+            table=".".join(name),
+            rows_of=unit.table.label,
+            position=f"{assignment.partition} offset {record.offset()}",
+            hint="if the source knows no case of names, do by hand in the targets what it does",
+        )
 
 
 def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
@@ -94,8 +90,7 @@ def refusing_unit(
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record) if route is not None and route.alone else None
         if isinstance(own, PlainRoute):
-            if not isinstance(assignment.format, SeparateDDL):
-                _tell_capitals(assignment, record, [(own.database, own.table)], book)
+            _tell_capitals(assignment, record, (own.database, own.table), book)
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)
             return None if found is None else book.meet(*found)
     return None
