@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from typing import cast
+
 import pytest
 from building import Clock, assignment, record
+from confluent_kafka import Message
 from lane_building import closed, lanes_of, taken
 from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
 from structlog.testing import capture_logs
 
-from offsets.types import Checkpoint
+from offsets.restore import Start
+from offsets.types import Checkpoint, TopicPartition
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt
+from worker.formats.interface import Record
+from worker.formats.registry import get
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import UnitState
@@ -226,6 +234,22 @@ def test_a_statement_in_capitals_is_told_if_rows_come_in_lower_case(match: str) 
     [line] = [log for log in logs if log["event"] == "statement_in_capitals"]
     assert (line["log_level"], line["table"], line["rows_of"]) == ("error", "shop.ORDERS", "shop.orders")
     assert line["position"] == "cdc.shop[0] offset 1"
+
+
+def test_a_table_that_was_created_in_capitals_stops_as_its_rows_spell_it() -> None:
+    """Debezium tells of it the name that CREATE TABLE spelled."""
+    routed = Routed({"match": "shop.*", "columns": {"exclude": ["note"]}}, order_by="table")
+    of = Assignment(
+        TopicPartition("cdc.shop", 0), 1, Start("earliest", (), "initial", "a test"), get("debezium")
+    )
+    source = {"connector": "mysql", "name": "cdc", "db": "shop", "ts_ms": 1, "file": "b.1", "pos": 4}
+    renames = {"ddl": "ALTER TABLE ORDERS CHANGE note remark text", "source": {**source, "table": "ORDERS"}}
+    row = {"op": "c", "source": {**source, "table": "orders"}, "after": {"id": 1}, "before": None}
+    told = [json.dumps(one).encode() for one in (row, {**renames, "databaseName": "shop"}, row)]
+    messages = [Message(topic="cdc.shop", partition=0, offset=n, value=one) for n, one in enumerate(told)]
+    delivery = routed.poll((of, cast(list[Record], messages)))
+    parts = [(to.table.label, type(chunk)) for to, chunk in delivery.parts if chunk.alone]
+    assert parts == [("shop.ORDERS", Chunk), ("shop.orders", BarrierChunk)]
 
 
 def test_all_places_of_a_barrier_come_at_once_however_a_delivery_is_cut(clock: Clock, routed: Routed) -> None:

@@ -12,7 +12,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, PlainRoute, Record, Route, SeparateDDL, UndecodableRecord
+from worker.formats.interface import Format, PlainRoute, Record, Route, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
@@ -36,9 +36,8 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
     """The other tables that a DDL record is about, without those that no rule matches."""
     changes: list[Change] = []
-    # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
-    named = [] if isinstance(assignment.format, SeparateDDL) else [(own.table.database, own.table.name)]
-    _tell_capitals(assignment, record, (own.table.database, own.table.name), book)
+    named = [(own.table.database, own.table.name)]
+    _tell_capitals(assignment, record, named[0], book)
     # What cannot be decoded is left to its own table's processor.
     with suppress(Exception):
         assignment.format.decode(record, changes)
@@ -54,7 +53,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
     """Tell a statement that may be one about another table, whose rows come under the name in lower case."""
     unit = book.units.get(name[0].lower(), {}).get(name[1].lower())
-    if unit is None or isinstance(assignment.format, SeparateDDL) or unit.table.label == ".".join(name):
+    if unit is None or unit.table.label == ".".join(name):
         return
     if unit.incoming or unit.records or unit.finished_in_all:
         log.error(
