@@ -225,8 +225,8 @@ def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> No
     """`operations`: those of one statement on one table, as `net` has them. Raises RuleFault where two
     columns would have one name in the target, before them or after them.
 
-    A statement tells some of the columns. Those that the rules rename are taken to be there besides, but for
-    what it says of them itself: dropping a column of such a name would drop another one's values."""
+    A statement tells some of the columns. Those that the rules rename are assumed to be there besides, unless
+    it drops or renames them itself. Dropping a column of such a name would drop another one's values."""
     went: dict[str, str] = {}
     came: dict[str, str] = {}
     stay: dict[str, str] = {}

@@ -84,8 +84,8 @@ def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
 def refusing_unit(
     assignment: Assignment, record: Record, route: Route | None, book: TableBook
 ) -> Unit | None:
-    """The table whose rules refuse a statement about a table that no rule matches: a copy that is to take its
-    place, or its own name in capitals. None: there is none."""
+    """The table whose rules refuse a statement about a name that no rule matches. That is the name of a copy
+    that will take its place, or its own name in capitals. None: no rules refuse it."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record) if route is not None and route.alone else None
         if isinstance(own, PlainRoute):
@@ -98,8 +98,9 @@ def refusing_unit(
 def refusing(
     format_: Format, record: Record, configuration: Configuration, database: str, table: str
 ) -> tuple[str, str] | None:
-    """The (database, table) whose rules refuse the record's statement about this table, as rows behind it
-    could show what they hide: of itself, of one whose place it may take, or of either in lower case."""
+    """The (database, table) whose rules refuse the statement, because rows behind it could show what they hide.
+
+    It is the named table, one whose place that may take, or either in lower case. None: no rules refuse it."""
     label = f"{database}.{table}"
     names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
     for name in dict.fromkeys(names):
