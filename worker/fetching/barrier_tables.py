@@ -98,9 +98,9 @@ def refusing_unit(
 def refusing(
     format_: Format, record: Record, configuration: Configuration, database: str, table: str
 ) -> tuple[str, str] | None:
-    """The (database, table) whose rules refuse the statement, because rows behind it could show what they hide.
+    """The (database, table) whose rules refuse the statement: rows behind it could show what they hide.
 
-    It is the named table, one whose place that may take, or either in lower case. None: no rules refuse it."""
+    It is the named table, one whose place that may take, or either in lower case. None: no rules do."""
     label = f"{database}.{table}"
     names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
     for name in dict.fromkeys(names):
