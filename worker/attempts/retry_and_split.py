@@ -33,21 +33,6 @@ class HandlerRun:
     being tried ends at its top, and what was split off waits below.
     """
 
-    __slots__ = (
-        "_condemned",
-        "attempt",
-        "circuit",
-        "delay",
-        "done",
-        "ends",
-        "error",
-        "handler",
-        "name",
-        "seconds",
-        "splitting",
-        "turn",
-    )
-
     def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
         self.name = name
         self.handler = handler
