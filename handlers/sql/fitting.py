@@ -19,8 +19,7 @@ from handlers.sql.writers.writer import Columns, Rows
 
 _SHORTEST = re.compile(r"0|NaN|-?(?:[1-9]\d*(?:\.\d*[1-9])?|0\.\d*[1-9]|Infinity)", re.ASCII)
 """A number as a text that no other text is equal to."""
-_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "enum")
-"""Not longtext: a schema tells no more of a decimal that its connector sends as a string."""
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "enum")  # longtext: decimals as strings, too
 
 
 class Unfit(ValueError):
