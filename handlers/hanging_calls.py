@@ -39,8 +39,8 @@ class Bounded(Generic[Answer]):
 
     def unless(self, stopped: Callable[[], bool], within: float = math.inf) -> Answer:
         """Return the result, or raise the call's error. Raises GivenUp once `stopped` returns True,
-        TimeoutError if it is late, both with the place in the code. The call then continues, and nobody
-        waits."""
+        TimeoutError if late, both with the place in the code. The call then continues, and nobody waits for
+        it."""
         end = time.monotonic() + within
         while self._thread.is_alive():
             if stopped():
