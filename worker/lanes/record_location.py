@@ -17,8 +17,8 @@ from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
 Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
-"""In the running batch; in a batch that will be retried, or that failed permanently; queued; queued behind
-others; finished, but held back until other rows of its transaction or table finish."""
+"""In the running batch. In a batch that will be retried, or that failed permanently. Queued. Queued behind
+others. Finished, but held back until other rows of its transaction or table finish."""
 
 _offset = cast(Callable[[Record], int], Message.offset)
 
