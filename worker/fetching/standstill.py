@@ -215,7 +215,7 @@ class Standstill(Stage):
         self._ask_singly([each for each in self._silent if each in quiet])
 
     def _ask_singly(self, asked: list[Assignment]) -> None:
-        """Ask for each one alone: a joint question fails if one has no answer. Stops at the first such
+        """Ask for each one alone: one without an answer fails a joint question. Stops at the first such
         one."""
         for number, assignment in enumerate(asked):
             self._silent.pop(assignment, None)
