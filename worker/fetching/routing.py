@@ -135,10 +135,10 @@ class Router:
         count = unmatched = 0
         for message, route in zip(messages, routes, strict=False):  # routes may end before a bad record
             try:
-                unit = units[route.database][route.table]  # type: ignore[union-None: skipped
+                unit = units[route.database][route.table]  # type: ignore[union-attr]  # None: skipped
             except KeyError:
                 try:
-                    unit = self._meet(assignment, message, route)  # type: ignore[arg-has a name
+                    unit = self._meet(assignment, message, route)  # type: ignore[arg-type]  # has a name
                 except UndecodableHalt as halt:
                     self._halt = halt
                     break

@@ -133,7 +133,7 @@ class Lanes:
             self.schedule.look_again()
 
     def at_rest(self, units: Iterable[Unit]) -> list[Unit]:
-        """Return the units without records and batches. The fetcher's thread: others cannot add any."""
+        """Return units without records and batches. The fetcher's thread: no other adds any."""
         with self.lock:
             return [unit for unit in units if unit.at_rest]
 
