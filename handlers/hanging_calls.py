@@ -38,9 +38,8 @@ class Bounded(Generic[Answer]):
         return self._answer()
 
     def unless(self, stopped: Callable[[], bool], within: float = math.inf) -> Answer:
-        """Return the result, or raise the call's error. Raises GivenUp once `stopped` returns True,
-        TimeoutError if late, both with the place in the code. The call then continues, and nobody waits for
-        it."""
+        """Return the result, or raise the call's error. Raises GivenUp once `stopped` returns True, and
+        TimeoutError if late. Both name the place in the code. The call then continues unattended."""
         end = time.monotonic() + within
         while self._thread.is_alive():
             if stopped():

@@ -10,8 +10,8 @@ from offsets.types import Committed, TopicPartition
 class ForcedStart:
     """Whether a partition must still start at `initial`: until the group commits a position in it.
 
-    A partition that returns, or that another member also started at `initial`, continues there. If revoked
-    before its first commit, it starts there again. New partitions and recreated topics start as without
+    A partition that returns, or that another member started at `initial` too, continues there. One revoked
+    before its first commit starts at `initial` again. New partitions and recreated topics start as without
     `force`.
 
     >>> from offsets.types import Checkpoint, Mark

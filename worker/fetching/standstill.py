@@ -215,8 +215,7 @@ class Standstill(Stage):
         self._ask_singly([each for each in self._silent if each in quiet])
 
     def _ask_singly(self, asked: list[Assignment]) -> None:
-        """Ask for each one alone: one without an answer fails a joint question. Stops at the first such
-        one."""
+        """Ask for each one alone: a joint question fails with one of them. Stops at the first failure."""
         for number, assignment in enumerate(asked):
             self._silent.pop(assignment, None)
             if not self._told_ends([assignment]):

@@ -19,7 +19,7 @@ def cut(unit: Unit, *, others_wait: bool = False) -> Work:
     """Cut the next batch of a unit that has records: the head of its queue within the table's batch bounds.
 
     A DDL record is a batch of its own. A record larger than the bounds forms a batch alone. While
-    `others_wait` for a lane, a table without `max_wait` gets a shorter batch (see Turns)."""
+    `others_wait` for a lane, a table without `max_wait` may get a shorter batch (see Turns)."""
     table = unit.table
     most, most_bytes = table.max_records, table.max_bytes
     shortened = False

@@ -9,7 +9,7 @@ from worker.units.turns import QUICK_SECONDS
 from worker.units.unit import Unit
 
 _FEW, _PATIENCE = 4, 4
-"""While tables take turns: up to 4 ready units a lane count as few. After 4 other units a lane became ready,
+"""While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
 the unit that has waited longest is next, however many records it has."""
 _MOSTLY = 0.9
 """The share of quick batches. If more than a tenth are slow (50 ms), batches wait for a free lane rather than

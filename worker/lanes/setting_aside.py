@@ -10,8 +10,7 @@ from worker.units.work import Work
 
 def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside) -> bool:
     """Give the order about the batch's record to `unit`, the table or shard that keeps the batch, and retry
-    it at once. Returns False, and does nothing, if the unit is not blocked at that record.
-    """
+    it at once. Returns False, and does nothing, if the unit is not blocked at that record."""
     with lanes.lock:
         schedule = lanes.schedule
         if schedule.kept.get(unit) is not work or not blocked_at(unit, work, number):

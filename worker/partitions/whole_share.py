@@ -29,10 +29,11 @@ class WholeShare(Stage):
     """Whether this worker has every partition of its topics. The fetcher's own; `reason` any thread.
 
     With only some of them it reads nothing, because a row could overtake DDL that another member has. A
-    worker that once had all of them waits for them. One that never did ends after a minute, so the other gets
-    them. It also waits while a DDL topic is missing: without its definitions, rows would have other values.
+    worker that once had all of them waits for them. One that never did ends after one or two minutes: the
+    other gets them. Both wait while a DDL topic is missing: rows would have other values without its
+    definitions.
 
-    `wanted`: whether a topic is among the merged ones. `ddl_topics`: names and patterns. Each must match a
+    `wanted`: whether a topic is among the merged ones. `ddl_topics`: names, patterns. Each must match a
     topic.
     """
 
@@ -59,7 +60,7 @@ class WholeShare(Stage):
         """Whether this worker's partitions may be read.
 
         Raises:
-            SharedTopics: they may not, and this has been so since this worker started a minute ago.
+            SharedTopics: they may not, and never could in the one or two minutes since it got some of them.
         """
         if now >= self._due:
             # Once it has all partitions, only a rebalance can change that.

@@ -125,7 +125,7 @@ class Processor(threading.Thread):
         self._lane.finished_records += records
 
     def _decoded(self, work: Work) -> Work | None:
-        """Decode the batch up to its first bad record. None: the first record is bad, and must wait.
+        """Decode the batch up to its first bad record. None: that is the first one, and was not finished.
 
         If the result is finished, it was only the bad record, which is now a dead letter."""
         found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)

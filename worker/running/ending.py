@@ -11,7 +11,7 @@ import time
 LANES_SECONDS = 5.0
 """Time in addition to `shutdown_timeout`, to stop the lanes."""
 COMMIT_SECONDS = 15.0
-"""For the last commit: 10 s for Kafka, and some more for a commit that was already in progress."""
+"""For the last commit. Kafka has 10 s, and a commit that was already in progress has as long."""
 KAFKA_SECONDS = 10.0
 """The limit of a commit or a look-up, and of leaving the group beyond its last rebalance."""
 _REST_SECONDS = 10.0

@@ -13,8 +13,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[int, str]:
-    """Return the next offset to read for a time, and a text about whose time that is and what it means. From
-    there on are all changes that happened at `moment` or later, and few earlier ones.
+    """Return the next offset to read for a time, and a text about whose time that is and what it means. All
+    changes that happened at `moment` or later are from there on, and few earlier ones.
 
     Raises:
         PositionError: the partition does not exist, or Kafka does not answer.
