@@ -105,7 +105,7 @@ class Run:
             pass
 
     def _flip(self, offsets: Iterable[int]) -> bool:
-        """Returns False if the flags were replaced meanwhile, and all must be flipped again."""
+        """Set the flags. Returns False if they were replaced meanwhile, and all must be set again."""
         known = self._flags
         flags, first, sparse = known
         if sparse is None:

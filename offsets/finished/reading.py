@@ -100,7 +100,7 @@ def covered(offset: int, ahead: Iterable[OffsetRange], more: Iterable[OffsetRang
 
 
 def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[str, Found]:
-    """Raises Torn, OSError."""
+    """Return the windows with these names, if they were not ended. Raises Torn, OSError."""
     if not files:
         raise Torn("its files are gone")
     windows = _windows(writer, files)

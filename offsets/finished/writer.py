@@ -28,7 +28,7 @@ class Writer:
     def __init__(
         self, path: Callable[[int, int], Path], boot: bytes, segment_bytes: int, most_bytes: int
     ) -> None:
-        """Raises OSError."""
+        """Start the first segment. Raises OSError."""
         self.id = secrets.randbits(63)
         self.segments: dict[int, Segment] = {}
         self.windows: set[Placed] = set()
@@ -52,7 +52,7 @@ class Writer:
         self.last = number
 
     def add_run(self, window: Placed, record: RunRecord) -> memoryview:
-        """Raises OSError."""
+        """Add a run to the last segment, and return the place of its flags. Raises OSError."""
         data, flags_at = run_bytes(record)
         self.add_window(window, len(data))
         return self.segments[self.last].add(data)[flags_at : flags_at + len(record.flags)]

@@ -36,7 +36,7 @@ class FileLock:
         return cls(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")
 
     def take(self) -> bool:
-        """Returns False if another process has it. Raises OSError."""
+        """Take the lock. Returns False if another process has it. Raises OSError."""
         if self._descriptor is not None:
             return True
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -202,7 +202,7 @@ class DeadLetters:
         raise MustWait(reason, refusal.wait)
 
     def _write(self, record: Record, headers: list[Header]) -> Message:
-        """Raises _Failed."""
+        """Send the letter and wait for the brokers' answer. Raises _Failed."""
         if self._producer is None:
             settings = {
                 **self.settings,

@@ -8,7 +8,7 @@ from worker.lanes.lane import Lane, Timers
 
 
 class IdleProcessors:
-    """Guarded by the lock of `Lanes`.
+    """The processors without work. Guarded by the lock of `Lanes`.
 
     One of them, the watcher, wakes when the next timer is due. The others wait until they are notified. So
     each timer wakes one thread. Whoever takes work while nobody watches notifies another processor.

@@ -24,7 +24,7 @@ about `max_bytes` more, at most."""
 
 
 class Lane:
-    """Guarded by the lock of `Lanes`."""
+    """One lane's queue, running batch and counters. Guarded by the lock of `Lanes`."""
 
     def __init__(self, number: int, lock: threading.Lock) -> None:
         self.number = number

@@ -19,7 +19,7 @@ _OF_ONE_BATCH = 0.005
 
 
 class ReadyUnits:
-    """Guarded by the lock of `Lanes`."""
+    """The ready queues of all lanes. Guarded by the lock of `Lanes`."""
 
     def __init__(self, lanes: Sequence[Lane], *, stealing: bool) -> None:
         self.count = len(lanes)

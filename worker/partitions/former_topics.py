@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.01
 
 
 class FormerRecords:
-    """They are handled before their partitions are revoked and before the worker stops, or else logged."""
+    """Records of former topics. They are handled before a revocation and before a stop, or else logged."""
 
     def __init__(self, lanes: Lanes, offer: Callable[[], object], clock: Callable[[], float]) -> None:
         """`offer`: gives the lanes the records that they had no room for. On the fetcher's thread."""

@@ -18,7 +18,7 @@ log = get_logger("former")
 
 @dataclass(eq=False)
 class NewAssignments:
-    """Only on the fetcher's thread."""
+    """Makes assignments. Only on the fetcher's thread."""
 
     assignments: Assignments
     topic_ids: TopicIds

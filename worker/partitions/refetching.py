@@ -31,7 +31,7 @@ _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_T
 
 @dataclass(eq=False)
 class Refetching(Stage):
-    """Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
+    """Restarts stopped partitions. Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
 
     consumer: Consumer
     assignments: Assignments

@@ -33,7 +33,7 @@ _ID_SECONDS = 2.0
 
 @dataclass(eq=False)
 class Starts:
-    """Only on the fetcher's thread.
+    """Finds where partitions start. Only on the fetcher's thread.
 
     `alive`: called during long steps, with the seconds that the next step may take.
     """

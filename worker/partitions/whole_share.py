@@ -30,10 +30,10 @@ class WholeShare(Stage):
 
     With only some of them it reads nothing, because a row could overtake DDL that another member has. A
     worker that once had all of them waits for them. One that never did ends after one or two minutes: the
-    other gets them. Both wait while a DDL topic is missing: rows would have other values without its
-    definitions.
+    other gets them. Both wait while a DDL topic is missing, because rows need its definitions for correct
+    values.
 
-    `wanted`: whether a topic is among the merged ones. `ddl_topics`: names, patterns. Each must match a
+    `wanted`: whether a topic is among the merged ones. `ddl_topics`: names and patterns. Each must match a
     topic.
     """
 

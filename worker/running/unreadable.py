@@ -69,7 +69,7 @@ class Unreadable:
         return UnblockAnswer(result="set_aside", message=message, position=position, committed=committed)
 
     def _find(self, asked: UnblockRequest) -> Assignment:
-        """Raises Refused."""
+        """Find the partition whose unreadable batch is meant. Raises Refused."""
         if asked.topic is None or asked.partition is None:
             raise Refused("say --table; or, of a batch that cannot be read, --topic and --partition")
         if asked.action != "skip":

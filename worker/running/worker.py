@@ -79,7 +79,7 @@ class Worker:
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        """Raises SettingsError and handler errors. Starts nothing."""
+        """Build the components, but start nothing. Raises SettingsError and handler errors."""
         self._configuration = configuration
         self._clock = clock = time.monotonic
         self._state: WorkerState = "starting"

@@ -88,14 +88,14 @@ class Unblocking:
         return answer
 
     def _do(self, asked: UnblockRequest, who: Mapping[str, str]) -> UnblockAnswer:
-        """Raises Refused."""
+        """Give the order, and wait for its outcome. Raises Refused."""
         found = self._find(asked)
         order, given = self._order(asked, found)
         log.warning("unblock_ordered", position=found.assignment.record_at(asked.offset), **who)
         return self._outcome(asked, found.assignment, order, given)
 
     def _find(self, asked: UnblockRequest) -> _Found:
-        """Raises Refused."""
+        """Find the record in the table. Raises Refused."""
         if asked.action == "dead_letter" and not self.letters:
             raise Refused(
                 "dead_letter.topic is not set in this worker's configuration: set it, or use --skip"
@@ -134,7 +134,7 @@ class Unblocking:
         raise Refused("; ".join(_missing(each, asked, whose.get(each)) for each in current))
 
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
-        """Raises Refused."""
+        """Give the order to the batches that are blocked at the record. Raises Refused."""
         order = SetAside(asked.action, asked.by)
         end = self.clock() + _RUNS_SECONDS
         while True:

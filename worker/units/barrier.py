@@ -15,7 +15,7 @@ Member = TypeVar("Member")
 
 @dataclass(eq=False)
 class Barrier(Generic[Member]):
-    """Guarded by the lock of `Lanes` once it is queued."""
+    """A statement about several tables. Guarded by the lock of `Lanes` once it is queued."""
 
     home: Member
     """The unit where the statement runs."""

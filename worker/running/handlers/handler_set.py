@@ -63,7 +63,7 @@ class HandlerSet:
     """Passed to handlers that `open` opens."""
 
     def __post_init__(self) -> None:
-        """Raises HandlerTypeError and OptionsError."""
+        """Make the configured handlers. Raises HandlerTypeError and OptionsError."""
         self._rules = [
             BoundRule(rule, [bind(self.configuration, entry) for entry in rule.handlers])
             for rule in self.configuration.tables
