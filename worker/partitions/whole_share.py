@@ -28,10 +28,9 @@ class SharedTopics(Exception):
 class WholeShare(Stage):
     """Whether this worker has every partition of its topics. The fetcher's own; `reason` any thread.
 
-    With only some of them it reads nothing, because a row could overtake DDL that another member has. A
-    worker that once had all of them waits for them. One that never did ends after one or two minutes: the
-    other gets them. Both wait while a DDL topic is missing, because rows need its definitions for correct
-    values.
+    With only some it reads nothing: a row could overtake DDL that another member has. One that had all waits
+    for them. One that never did ends after one or two minutes, so the other gets them. Both wait while a DDL
+    topic is missing: without its definitions, rows would have other values.
 
     `wanted`: whether a topic is among the merged ones. `ddl_topics`: names and patterns. Each must match a
     topic.

@@ -100,8 +100,8 @@ class FinishOrder:
         return None
 
     def forget(self, gone: set[Assignment]) -> int:
-        """Hold nothing back for revoked partitions: their next owners repeat it. Returns how many records of
-        other partitions now count as finished."""
+        """Hold nothing back for revoked partitions: their next owners repeat their records. Returns how many
+        records of other partitions now count as finished."""
         with self._lock:
             for shard, queue in self._queues.items():
                 self._queues[shard] = deque(each for each in queue if each.assignment not in gone)

@@ -6,7 +6,7 @@ from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
 
 LONGEST_NAME = 512
-"""UTF-8 bytes, for a database and for a table. Databases allow 64 characters or 63 bytes, few 255."""
+"""UTF-8 bytes, for a database and for a table. Most databases allow 64 characters or 63 bytes, some 255."""
 
 _LONGEST_SHOWN = 256
 _BYTES_OF_CHARACTER = 4

@@ -187,7 +187,7 @@ class Shards:
         self.rule: TableRule | None = None
         """The rule that decoded them. Also the dispatcher's own."""
         self.finished_records = 0
-        """By shards that no longer exist."""
+        """Records finished by shards that no longer exist."""
         self.failed_batches = 0
 
     @property

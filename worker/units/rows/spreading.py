@@ -5,7 +5,7 @@ shards are normal units and keep all lanes busy. A shard exists while it has wor
 table's home lane until its last row is finished.
 
 Changes that concern the whole table are barriers: DDL, truncate, and a move of a row to another primary key.
-So is a row without its whole key, and a record with other key columns than the records before it.
+So are a row without its whole key, and a record with other key columns than the records before it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Piece:
     def spread(
         self, result: Spread, known: KeyColumns | None, order: FinishOrder
     ) -> tuple[int, KeyColumns | None]:
-        """Distribute records up to the first barrier. Returns (its place, the last key columns)."""
+        """Distribute records up to the first barrier. Returns its place, and the last key columns."""
         chunk, changes = self.chunk, self.changes
         shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
         shared: dict[int, SharedRecord] = {}
