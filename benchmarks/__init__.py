@@ -1,1 +1,1 @@
-"""What binlane reaches, measured beside its peers: `python -m benchmarks --help`."""
+"""Benchmarks of binlane beside its peers: `python -m benchmarks --help`."""

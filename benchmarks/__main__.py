@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: measure binlane beside its peers on a real broker of its own."""
+"""`python -m benchmarks [NAME ...]`: measure binlane beside its peers on a real broker."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def main(
         Path | None, typer.Option(help="Keep the broker and its topics here for later runs.")
     ] = None,
 ) -> None:
-    """Run benchmarks, print their tables and write them as JSON. Exit code 1: one could not be run."""
+    """Run benchmarks, print their tables and write them as JSON. Exit code 1: a benchmark failed to run."""
     console = Console()
     unknown = [name for name in names or [] if name not in _BENCHMARKS]
     if unknown:
@@ -120,7 +120,7 @@ def main(
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """SIGTERM, like Ctrl-C, ends every process that was started."""
+    """End every started process on SIGTERM, as on Ctrl-C."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""Peak memory with a long backlog waiting behind a slow handler."""
+"""Peak memory while a long backlog waits for a slow handler."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_MIB = 300.0
 
 
 def run(context: Context) -> Report:
-    """More than 300,000 records wait; `max_bytes` is 32 MiB."""
+    """Measure with more than 300,000 waiting records and `max_bytes` of 32 MiB."""
     records, seconds = context.pick((310_000, 30), (20_000, 3))
     report = Report(
         "backlog",
-        f"Backlog: {records:,} records behind a handler of {_SLEEP_MILLISECONDS} ms a record, "
+        f"Backlog: {records:,} records, a handler of {_SLEEP_MILLISECONDS} ms a record, "
         f"max_bytes {_MAX_BYTES}, for {seconds} s",
         {
             "who": "Worker",
@@ -77,8 +77,8 @@ def run(context: Context) -> Report:
                 peak=theirs.rss_kib / 1024,
             )
     report.notes += [
-        "Resident memory as the kernel counts it (VmHWM), Spark not loaded. The JVMs ran with -Xmx2g: their "
-        "figure shows what they took, not what they need.",
+        "Memory is the peak resident memory that the kernel reports (VmHWM). Spark is not loaded. The JVMs "
+        "ran with -Xmx2g: their figure is the memory that they took, not the memory that they need.",
         *context.peers.notes(),
     ]
     return report

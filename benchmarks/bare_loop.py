@@ -1,4 +1,4 @@
-"""The floor: one thread that consumes, and routes or decodes, with the worker's own Kafka settings.
+"""The lower bound: one thread consumes, and routes or decodes, with the worker's own Kafka settings.
 
 python -m benchmarks.bare_loop BOOTSTRAP TOPIC RECORDS route|decode
 """
@@ -37,7 +37,7 @@ class BareFigures(msgspec.Struct, frozen=True):
 
 
 def main(bootstrap: str, topic: str, records: int, what: str) -> BareFigures:
-    """Consume so many records of the topic's partition 0, and `route` or wholly `decode` each by itself."""
+    """Consume `records` records of the topic's partition 0, and `route` or fully `decode` each of them."""
     configuration = Configuration.model_validate(
         {
             "kafka": {

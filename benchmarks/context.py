@@ -1,4 +1,4 @@
-"""What every benchmark is given."""
+"""The context that every benchmark gets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 @dataclass
 class Context:
-    """The broker, the peers, and how much is asked for."""
+    """The broker, the peers, and the size of the run."""
 
     console: Console
     quick: bool
-    """Small numbers: shows that everything runs, the figures mean little."""
+    """Small numbers, to show that everything runs. The figures mean little."""
     start_broker: Callable[[], str]
-    """Starts the broker and gives its address."""
+    """Start the broker and return its address."""
     start_peers: Callable[[], Peers]
     with_peers: bool = True
     """Measure peers, too."""
@@ -36,7 +36,7 @@ class Context:
 
     @property
     def bootstrap(self) -> str:
-        """The broker's address; started when it is first asked for."""
+        """The broker's address. The first call starts the broker."""
         if self._bootstrap is None:
             self.say("starting the broker")
             self._bootstrap = self.start_broker()
@@ -44,17 +44,17 @@ class Context:
 
     @property
     def peers(self) -> Peers:
-        """The peers; compiled when they are first asked for."""
+        """The peers. The first call compiles them."""
         if self._peers is None:
             self._peers = self.start_peers()
         return self._peers
 
     def pick(self, full: T, quick: T) -> T:
-        """One of two sizes."""
+        """Return `full`, or `quick` in a quick run."""
         return quick if self.quick else full
 
     def topic(self, spec: TopicSpec) -> str:
-        """The name of the topic, written if it was not there."""
+        """Return the topic's name. Write the topic if it does not exist."""
         bootstrap = self.bootstrap
         self.say(f"topic {spec.name}")
         seconds = produce(bootstrap, spec)
@@ -63,5 +63,5 @@ class Context:
         return spec.name
 
     def say(self, text: str) -> None:
-        """Tell what is going on."""
+        """Print a line about the progress."""
         self.console.print(f"  {text}", style="dim", highlight=False)

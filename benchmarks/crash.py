@@ -1,4 +1,4 @@
-"""kill -9 while one record is not finished: what a restart handles a second time."""
+"""Records that a restart repeats after kill -9, while one record is unfinished."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class _Pace(NamedTuple):
     interval: int
     """Between commits."""
     quiet: float
-    """Without a record, and a run has done what it can."""
+    """Seconds without a record after which a run is complete."""
 
 
 def run(context: Context) -> Report:
-    """One record of 60 s, 10,000 others finished, one commit interval later kill -9, restart."""
+    """Finish 10,000 records while one takes 60 s, kill -9 a commit interval later, and restart."""
     spec = TopicSpec(context.pick(10_001, 501), 1_000, slow_alone=True)
     topic = context.topic(spec)
     pace = _Pace(*context.pick((5, 5.0), (1, 2.0)))
     report = Report(
         "crash",
-        f"Repeat after a crash: record {SLOW_RECORD} takes {_SLOW_SECONDS} s, {spec.records - 1:,} others, "
-        "kill -9, restart",
+        f"Repeats after a crash: record {SLOW_RECORD} takes {_SLOW_SECONDS} s, {spec.records - 1:,} others "
+        "finish, kill -9, restart",
         {
             "who": "Worker",
             "finished": "Finished at the kill",
             "committed": "Committed offset",
-            "repeated": "Handled a second time",
+            "repeated": "Handled twice",
             "missing": "Never handled",
         },
     )
@@ -67,14 +67,14 @@ def run(context: Context) -> Report:
         report.row(who=name, finished=finished, committed=committed, repeated=repeated, missing=missing)
         if peer is None:
             report.goals += [
-                at_most(0, repeated, "records", "handled a second time"),
+                at_most(0, repeated, "records", "handled twice"),
                 at_most(0, missing, "records", "never handled"),
             ]
             if finished < spec.records - 1:
                 raise BenchmarkError(f"binlane finished {finished:,} of the {spec.records - 1:,} others")
     report.notes += [
-        f"Killed {pace.interval + 2} s after the last record finished; commit interval "
-        f"{pace.interval} s (Decaton: its default of 1 s). The slow record has a table of its own.",
+        f"Each worker is killed {pace.interval + 2} s after the last of the others finished. It commits "
+        f"every {pace.interval} s (Decaton: every second, its default). The slow record has its own table.",
         *context.peers.notes(),
     ]
     return report
@@ -83,7 +83,7 @@ def run(context: Context) -> Report:
 def _binlane(
     context: Context, topic: str, seen: Path, group: str, *, pace: _Pace, folder: Path
 ) -> tuple[int, int]:
-    """(records finished at the kill, committed offset then)"""
+    """Return (records finished at the kill, committed offset then)."""
     common: dict[str, Any] = {
         "bootstrap": context.bootstrap,
         "topic": topic,
@@ -131,7 +131,7 @@ def _peer(
 
 
 def _until_quiet(seen: Path, left: int, quiet: float, limit: float, check: Callable[[], None]) -> None:
-    """Wait until at most `left` records were never handled and no more come, or none came for long."""
+    """Wait until at most `left` records are unhandled and none was handled for `quiet` seconds."""
     deadline = time.monotonic() + limit
     before, moved = 0, time.monotonic()
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""How many records a second each format decodes fully, in one thread."""
+"""Records per second that each format decodes fully, in one thread."""
 
 from __future__ import annotations
 
@@ -105,18 +105,18 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def run(context: Context) -> Report:
-    """The same row as each tool sends it: a full decode into typed changes, beside plain parsers."""
+    """Decode one row in each tool's format into typed changes, beside plain parsers."""
     count = context.pick(20_000, 1_000)
     report = Report(
         "decode",
-        f"Decoding: the same row of 9 columns as each tool sends it, {count:,} records, one thread",
+        f"Decoding: the same row of 9 columns in each tool's format, {count:,} records, one thread",
         {
             "what": "Format",
             "bytes": "Bytes",
             "rate": "Changes/s",
             "orjson": "orjson alone",
             "pydantic": "A pydantic model",
-            "of_orjson": "Share of orjson",
+            "of_orjson": "/ orjson",
         },
     )
     for name, encode in VALUES.items():
@@ -128,9 +128,10 @@ def run(context: Context) -> Report:
     small = _measure(report, _SMALL, lambda number, _: canal_value(number, 1, number), count, 0)
     report.goals.append(at_least(_CANAL_RATE, small, "changes/s", "a full Canal decode, 5 columns"))
     report.notes.append(
-        f"Best of {_ROUNDS}. The row is padded until the record has its size; a record with Debezium's "
-        "schemas is what it is. orjson only parses (Avro is not its trade); the models of pydantic read "
-        "numbers, times and decimals as far as it can by itself."
+        f"Best of {_ROUNDS} rounds. The row is padded until the record has about {_SIZE:,} bytes. Not "
+        "padded: records with Debezium's schemas, and canal with 5 columns. orjson only parses, and cannot "
+        "read Avro. The pydantic models read numbers, times and decimals as far as pydantic can without "
+        "extra code."
     )
     return report
 
@@ -157,7 +158,7 @@ def _measure(report: Report, name: str, encode: Encode, count: int, size: int) -
 
 
 class _Registry:
-    """Knows the one schema."""
+    """A registry with one schema."""
 
     def schema(self, _named: object) -> Registered:
         return Registered("AVRO", json.dumps(AVRO_SCHEMA))
@@ -194,7 +195,7 @@ def _each(parse: Callable[[bytes], object], values: list[bytes]) -> None:
 
 
 def _best(measured: Callable[[], None]) -> float:
-    """Seconds of the quickest round; the first one warms up."""
+    """Return the seconds of the fastest round. The first round warms up."""
     seconds = []
     for _ in range(_ROUNDS + 1):
         gc.collect()

@@ -1,4 +1,4 @@
-"""The same order of a shop as each tool would send it, padded to a size."""
+"""One order of a shop in each tool's format, padded to a size."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Encode = Callable[[int, str], bytes]
 def message(
     value: bytes, number: int, *, key: bytes | None = None, topic: str = "cdc.shop.orders"
 ) -> Message:
-    """As the consumer hands it over."""
+    """A message as the consumer returns it."""
     return Message(topic=topic, partition=0, offset=number, key=key, value=value, timestamp=(1, TIME_MS))
 
 
 def _texts(number: int, padding: str) -> dict[str, str]:
-    """The row as the server prints it."""
+    """The row as MySQL prints it."""
     return {
         "id": str(number),
         "customer_id": str(number % 1_000),
@@ -150,7 +150,7 @@ _AVRO_TYPES = {"int64": "long", "int32": "int", "int16": "int"}
 
 
 def _avro_type(told: dict[str, Any], named: set[str]) -> Any:
-    """As Kafka Connect's converters make it of a schema of Connect."""
+    """The Avro schema that Kafka Connect's converters derive from Connect's schema."""
     kind = _AVRO_TYPES.get(told["type"], told["type"])
     made: Any = {"type": kind, "connect.name": told.get("name"), "connect.type": told["type"]}
     made["connect.parameters"] = told.get("parameters", {})
@@ -172,7 +172,7 @@ _AVRO_PARSED = fastavro.parse_schema(AVRO_SCHEMA)
 
 
 def _avro(number: int, padding: str) -> bytes:
-    """As a converter with a schema registry writes it: the id of the schema, then the row."""
+    """The record that a converter with a schema registry writes: the schema's id, then the row."""
     out, value = io.BytesIO(), _envelope(number, padding)
     value["after"]["total"] = base64.b64decode(value["after"]["total"])
     fastavro.schemaless_writer(out, _AVRO_PARSED, value)

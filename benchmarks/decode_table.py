@@ -1,4 +1,4 @@
-"""The table of a shop's orders as each tool tells its columns."""
+"""The definition of a shop's table of orders in each tool's format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCE = {
     "pos": 4,
     "row": 0,
 }
-"""Debezium's `source`, of the table's definition; each record has a `pos` of its own."""
+"""Debezium's `source` of the table's definition. Each record has its own `pos`."""
 
 
 def dump(value: Any) -> bytes:
@@ -156,4 +156,4 @@ DEFINITIONS: dict[str, bytes] = {
         }
     ),
 }
-"""Name -> the record of a DDL topic that tells the table's types."""
+"""Name -> the DDL topic's record that contains the table's types."""

@@ -1,4 +1,4 @@
-"""What a first run of `make demo` takes: its set-up, beside all packages by pip in turn, and the demo."""
+"""The time of a first run of `make demo`: its set-up, compared with plain pip, and the demo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JARS = "from handlers.spark.runtime.jars import delta_jars, kafka_jars; kafka_j
 
 
 def run(context: Context) -> Report:
-    """Each set-up in a clone of its own, with empty caches; Java is there before (installing it is apt's)."""
+    """Run each set-up in a fresh clone with empty caches. Java is already installed."""
     report = Report(
         "first_run",
         "A first run of make demo",
@@ -41,14 +41,14 @@ def run(context: Context) -> Report:
     with tempfile.TemporaryDirectory(prefix="binlane-demo-") as temporary:
         demo = _timed(_demo, Path(temporary), Path.home())
     plain, make = figures["plain"], figures["make"]
-    report.row(step="all packages by pip, jars in turn", seconds=plain[0], cpu=plain[1])
+    report.row(step="all packages by pip, jars one by one", seconds=plain[0], cpu=plain[1])
     report.row(step="tools/setup.sh run", seconds=make[0], cpu=make[1])
     report.row(step="binlane demo", seconds=demo[0], cpu=demo[1])
     report.goals += [
         at_most(0.5, make[0] / plain[0], "times", "set-up for the demo", "all packages by pip"),
         at_most(60.0, demo[0], "s", "the demo"),
     ]
-    report.notes.append("Caches are empty; Java is there. Seconds of fetching are those of the network.")
+    report.notes.append("The caches are empty. Java is installed. The times include downloads.")
     return report
 
 
@@ -70,7 +70,7 @@ def _demo(folder: Path, home: Path) -> None:
 
 
 def _timed(step: Callable[[Path, Path], None], folder: Path, home: Path) -> tuple[float, float]:
-    """Seconds, and those of the processors."""
+    """Return (seconds, CPU seconds)."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     step(folder, home)
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)

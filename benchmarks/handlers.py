@@ -1,4 +1,4 @@
-"""The handlers that the worker runs in the benchmarks, by import path. Every one counts into a `Tally`."""
+"""The handlers of the benchmarks, which the worker finds by import path. All count into a `Tally`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Tallying(Handler):
         self._local = threading.local()
 
     def _row(self) -> int:
-        """The calling thread's place in the tally; notes the time when it is the thread's first batch."""
+        """Return the calling thread's place in the tally. Note the time of the thread's first batch."""
         try:
             row: int = self._local.row
         except AttributeError:
@@ -35,7 +35,7 @@ class _Tallying(Handler):
 
 
 class Reading(_Tallying):
-    """Reads `after` of every row: each record is decoded whole."""
+    """Read `after` of every row, so that each record is decoded fully."""
 
     def handle(self, batch: Batch) -> None:
         row = self._row()
@@ -46,7 +46,7 @@ class Reading(_Tallying):
 
 
 class Stuck(_Tallying):
-    """Counts, and never comes back from the batch that holds the record at offset `stuck`."""
+    """Count records, and never return from the batch with the record at offset `stuck`."""
 
     def __init__(self, *, tally: str, stuck: int) -> None:
         super().__init__(tally=tally)
@@ -62,8 +62,8 @@ class Stuck(_Tallying):
 
 
 class Sleeping(_Tallying):
-    """Sleeps for every record, and watches the order and that a table (with order by row: a shard of one) is
-    never handled twice at once.
+    """Sleep for every record. Check the order, and that a table (with order by row: a shard) is never
+    handled twice at once.
 
     `sleep`: `random` (`micros` of the record's number) or milliseconds. The record with number `slow` takes
     `slow_seconds`. `seen`: a file with one byte a record, which counts how often it was handled.
@@ -81,7 +81,7 @@ class Sleeping(_Tallying):
         if seen:
             with Path(seen).open("r+b") as file:
                 self._seen = mmap.mmap(file.fileno(), 0)
-        # What keeps its order, a table or a shard of it -> number within the table of its last record.
+        # A table or shard, which keeps its order -> its last record's number within the table.
         self._last: dict[tuple[str, int | None], int] = {}
         self._running: set[tuple[str, int | None]] = set()
 
@@ -116,7 +116,7 @@ class Sleeping(_Tallying):
 
 
 class Slow(Handler):
-    """Sleeps for every batch."""
+    """Sleep for every batch."""
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""What the journal costs at a checkpoint, and what a search costs in a long one."""
+"""The cost of the journal at a checkpoint, and of a search in a long journal."""
 
 from __future__ import annotations
 
@@ -26,38 +26,41 @@ _SEARCH_MICROSECONDS = 1_000.0
 
 
 def run(context: Context) -> Report:
-    """Journals of 1,000 to 10 million units, searched by time; and checkpoints with and without one."""
+    """Search journals of 1,000 to 10 million entries by time. Take checkpoints with and without one."""
     most = context.pick(10_000_000, 100_000)
     report = Report(
         "journal",
-        "Journal: a unit for each partition that moved, at each checkpoint; found by time",
-        {"what": "What", "micros": "us (median)", "reads": "Units read (most)", "first": "ms to open"},
+        "Journal: at each checkpoint, an entry for each partition that moved; search by time",
+        {"what": "What", "micros": "us (median)", "reads": "Entries read (most)", "first": "ms to open"},
     )
     folder = Path(tempfile.mkdtemp(prefix="binlane-journal-"))
     try:
         alone, with_it = _checkpoints(folder, context.pick(500, 20))
-        report.row(what="checkpoint of 100 partitions into the file, without a journal", micros=alone)
-        report.row(what="what the journal adds to it", micros=with_it)
+        report.row(what="checkpoint of 100 partitions to the file, without a journal", micros=alone)
+        report.row(what="added by the journal", micros=with_it)
         found = []
         size = 1_000
         while size <= most:
             found.append(_searches(folder / str(size), size))
             micros, reads, first = found[-1]
-            report.row(what=f"search among {size:,} units", micros=micros, reads=reads, first=first)
+            report.row(what=f"search among {size:,} entries", micros=micros, reads=reads, first=first)
             shutil.rmtree(folder / str(size))
             size *= 10
     finally:
         shutil.rmtree(folder)
     report.goals += [
-        at_most(_APPEND_MICROSECONDS, with_it / len(_PARTITIONS), "us", "a unit at a checkpoint"),
-        at_most(_SEARCH_MICROSECONDS, found[-1][0], "us", f"search among {most:,} units"),
+        at_most(_APPEND_MICROSECONDS, with_it / len(_PARTITIONS), "us", "an entry at a checkpoint"),
+        at_most(_SEARCH_MICROSECONDS, found[-1][0], "us", f"search among {most:,} entries"),
     ]
-    report.notes.append("Units of ten partitions, interleaved. `ms to open`: the first search of a process.")
+    report.notes.append(
+        "The entries are those of ten partitions, interleaved. `ms to open` is the time of a process's first "
+        "search."
+    )
     return report
 
 
 def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
-    """Microseconds of a save, and of an append beside it; every partition moves each time."""
+    """Return microseconds of (a save, an append to the journal). Every partition moves each time."""
     store, journal = (
         FileStore(folder / "state", "replica"),
         Journal(folder / "journal", "replica", flush=60.0),
@@ -75,7 +78,7 @@ def _checkpoints(folder: Path, count: int) -> tuple[float, float]:
 
 
 def _searches(folder: Path, size: int) -> tuple[float, int, float]:
-    """(microseconds, most units read, milliseconds of the first)"""
+    """Return (microseconds, most entries read, milliseconds of the first search)."""
     journal = Journal(folder, "replica")
     places = _PARTITIONS[:10]
     for first in range(0, size, _AT_ONCE):

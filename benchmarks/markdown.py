@@ -1,4 +1,4 @@
-"""`python -m benchmarks.markdown [FOLDER]`: the JSON results as Markdown tables, for docs/benchmarks.md."""
+"""`python -m benchmarks.markdown [FOLDER]`: print results as tables for docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["markdown"]
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """One benchmark: its title, figures, goals and notes."""
+    """Return a benchmark's title, figures, goals and notes."""
     columns = result["columns"]
     lines = [f"### {result['title']}", "", *_table(list(columns.values()), _rows(result, columns)), ""]
     goals = [

@@ -1,4 +1,4 @@
-"""What the worker itself costs, with a handler that reads every row and does no more."""
+"""The cost of the worker itself, with a handler that only reads every row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Measured(Protocol):
 
 
 def run(context: Context) -> Report:
-    """1,000,000 records of 1,000 tables in one partition, in records/s and CPU s per million."""
+    """Handle 1,000,000 records of 1,000 tables in one partition."""
     spec = TopicSpec(context.pick(1_000_000, 20_000), 1_000)
     topic = context.topic(spec)
     report = Report(
@@ -53,7 +53,7 @@ def run(context: Context) -> Report:
             "rate": "Records/s",
             "seconds": "s",
             "cpu": "CPU s per million",
-            "cpu_from_first": "without its start",
+            "cpu_from_first": "without the start",
             "rss": "Peak RSS MiB",
         },
     )
@@ -92,9 +92,10 @@ def run(context: Context) -> Report:
     )
     report.goals.append(at_least(_READING_RATE, reading.rate, "records/s", "reading every row"))
     report.notes += [
-        "Seconds from the first record handled to the last. CPU of the whole process with its start "
-        "(interpreter or JVM), and from the first record on. The broker shares the machine. The peers' "
-        "handlers parse each record with Jackson and read its row's columns, as binlane's does.",
+        "Seconds count from the first record handled to the last. CPU is the whole process's, once with "
+        "its start (interpreter or JVM) and once from the first record on. The broker shares the machine. "
+        "The peers' handlers parse each record with Jackson and read its row's columns, as binlane's "
+        "handler does.",
         *context.peers.notes(),
     ]
     return report
@@ -113,7 +114,7 @@ def _binlane(context: Context, report: Report, topic: str, records: int, *, who:
 
 
 def _bare(context: Context, topic: str, records: int, what: str) -> BareFigures:
-    """The bare loop in a fresh process, as the others are."""
+    """Run the bare loop in a new process, like the others."""
     command = [sys.executable, "-m", "benchmarks.bare_loop", context.bootstrap, topic, str(records), what]
     with (
         tempfile.TemporaryFile() as out,

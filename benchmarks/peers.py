@@ -1,7 +1,7 @@
-"""The JVM peers: compiled once, each run a process of its own that prints its figures as JSON lines.
+"""The JVM peers. They are compiled once. Each run is a process that prints its figures as JSON lines.
 
-Confluent Parallel Consumer comes from a Maven registry. Decaton is taken from the class path in
-BINLANE_BENCH_DECATON_CLASSPATH (its processor and all it depends on); without it its rows are left out.
+Confluent Parallel Consumer is downloaded from a Maven registry. BINLANE_BENCH_DECATON_CLASSPATH is Decaton's
+class path, with its dependencies. Without it, Decaton's rows are left out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PeerFigures(msgspec.Struct, frozen=True):
     overlaps: int
     peak_parallel: int
     ok: bool = False
-    """Every record that was asked for was handled."""
+    """Every requested record was handled."""
 
     @property
     def rate(self) -> float:
@@ -76,17 +76,17 @@ class PeerRun:
         self._errors = errors
 
     def latest(self) -> PeerFigures | None:
-        """The last line it printed."""
+        """The last printed line."""
         return next(reversed(self.history()), None)
 
     def history(self) -> list[PeerFigures]:
-        """All lines it printed."""
+        """All printed lines."""
         return [
             msgspec.json.decode(line, type=PeerFigures) for line in self._lines.read_bytes().split(b"\n")[:-1]
         ]
 
     def result(self, limit: float) -> PeerFigures:
-        """Wait for its end. Raises BenchmarkError when it does not come in `limit` seconds or is a fault."""
+        """Wait until the peer ends. Raises BenchmarkError after `limit` seconds or if the peer failed."""
         try:
             self.process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -118,20 +118,20 @@ class Peers:
 
     @property
     def available(self) -> list[Peer]:
-        """Those that handle in parallel, without the poll loop."""
+        """The peers that handle records in parallel: all but the poll loop."""
         return [peer for peer in (PARALLEL_CONSUMER, DECATON) if peer in self._class_paths]
 
     def has(self, peer: Peer) -> bool:
         return peer in self._class_paths
 
     def notes(self) -> list[str]:
-        """A sentence about each peer that is missing."""
+        """Return a sentence about each missing peer."""
         return [f"{name} not measured: {why}." for name, why in self.missing.items()]
 
     def run(
         self, peer: Peer, *, bootstrap: str, topic: str, limit: float, heap: str = "2g", **options: object
     ) -> PeerFigures:
-        """Run to the end, at most `limit` seconds (and ten for the JVM)."""
+        """Run a peer until it ends, for at most `limit` seconds (and ten for the JVM)."""
         with self.start(
             peer, bootstrap=bootstrap, topic=topic, heap=heap, limit=int(limit), **options
         ) as running:
@@ -141,7 +141,7 @@ class Peers:
     def start(
         self, peer: Peer, *, bootstrap: str, topic: str, heap: str = "2g", **options: object
     ) -> Iterator[PeerRun]:
-        """A running peer with the options that Bench.java takes; killed at the end."""
+        """Start a peer with options of Bench.java, and kill it at the end."""
         group = options.pop("group", None) or f"{peer.java_class}-{time.time_ns()}"
         command = [
             str(find_java().executable),
@@ -163,12 +163,12 @@ class Peers:
 
 
 def _with_classes(peer: Peer, class_path: str) -> str:
-    """The class path with the peer's own classes."""
+    """Return the class path with the peer's own classes."""
     return f"{_compiled(peer, class_path)}:{class_path}"
 
 
 def _compiled(peer: Peer, class_path: str) -> Path:
-    """The folder of the peer's classes, compiled unless the same sources were compiled before."""
+    """Return the folder of the peer's classes. Compile them unless these sources are compiled."""
     sources = [_SOURCES / "Bench.java", _SOURCES / f"{peer.java_class}.java"]
     digest = hashlib.sha256(b"\0".join([class_path.encode(), *(s.read_bytes() for s in sources)]))
     folder = cache_folder() / "benchmark-peers" / f"{peer.java_class}-{digest.hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""Child processes that end with the benchmark, whatever ends it."""
+"""Child processes that end together with the benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class BenchmarkError(Exception):
-    """A benchmark that cannot go on; the message says why and what to do."""
+    """A benchmark cannot continue. The message says why and what to do."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def child(
     stdin: int = subprocess.DEVNULL,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the command in a process group of its own (Ctrl-C is ours to handle) and kill it at the end."""
+    """Run the command in a separate process group (Ctrl-C is ours to handle) and kill it at the end."""
     process = subprocess.Popen(
         command,
         stdin=stdin,
@@ -50,14 +50,14 @@ def child(
 
 
 def peak_rss_kib(pid: int) -> int:
-    """The highest resident memory of the process so far, as the kernel counts it."""
+    """Return the process's peak resident memory, as the kernel reports it."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     return int(found[1]) if found else 0
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Ask the process to end with SIGTERM; whether it did within `seconds`."""
+    """Send SIGTERM. Return whether the process ended within `seconds`."""
     process.terminate()
     try:
         process.wait(seconds)

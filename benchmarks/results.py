@@ -1,4 +1,4 @@
-"""What a benchmark found: printed as tables, written as JSON."""
+"""Results of a benchmark, printed as tables and written as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Figure = float | int | str | None
 
 @dataclass(frozen=True)
 class Goal:
-    """One line of what was to be reached. `ratio` is measured / target: at or above 1 for `at least`, at or
-    below 1 for `at most`."""
+    """One goal. It is met if `ratio` (measured / target) is at or above 1 for `at least`, at or below 1 for
+    `at most`."""
 
     text: str
     kind: Literal["at least", "at most"]
@@ -30,7 +30,7 @@ class Goal:
     measured: float
     unit: str
     peer: str = ""
-    """What the target was taken from in this run; empty for a fixed one."""
+    """The peer that set the target in this run; empty for a fixed target."""
 
     @property
     def ratio(self) -> float:
@@ -63,10 +63,10 @@ class Report:
     rows: list[dict[str, Figure]] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What the figures mean, and which peers are missing and why."""
+    """The meaning of the figures; the missing peers and the reasons."""
 
     def row(self, **figures: Figure) -> None:
-        """Add a row; figures without a column are written to the JSON file only."""
+        """Add a row. Figures without a column go into the JSON file only."""
         self.rows.append(figures)
 
 
@@ -125,7 +125,7 @@ def write(report: Report, folder: Path, *, quick: bool) -> Path:
 
 
 def machine() -> dict[str, Figure]:
-    """What the figures were measured on."""
+    """Describe the machine of the measurement."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
         "cpus": len(os.sched_getaffinity(0)),

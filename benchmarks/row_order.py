@@ -1,4 +1,4 @@
-"""One hot table with rows of 1 ms: how many lanes work with order by row, and with order by table."""
+"""Lanes at work for one hot table with rows of 1 ms, with order by row and by table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMIT = 120.0
 
 
 def run(context: Context) -> Report:
-    """All records of one table, in records/s and lanes at work."""
+    """Handle records of one table, in both orders."""
     report = Report(
         "row_order",
         f"Order by row and by table: one hot table, 1 ms a row, {_LANES} lanes",
@@ -52,10 +52,11 @@ def run(context: Context) -> Report:
             rss=outcome.rss_kib / 1024,
         )
         if order == "row":
-            report.goals.append(at_least(_BUSY, busy, "lanes", f"of {_LANES} lanes at work"))
+            report.goals.append(at_least(_BUSY, busy, "lanes", f"lanes at work, of {_LANES}"))
     report.notes += [
-        "Lanes at work: the time that all handlers slept, by the time from the first record to the last; the "
-        "first moments of a cold process are in it. Each shard kept its order, one batch at a time.",
+        "Lanes at work: the time that all handlers slept, divided by the time from the first record to the "
+        "last. This includes the first moments of a cold process. Each shard kept its order, one batch at "
+        "a time.",
         _cost(context.pick(50_000, 2_000)),
     ]
     return report
@@ -77,7 +78,7 @@ def _binlane(context: Context, topic: str, records: int, order: str) -> Outcome:
 
 
 def _cost(count: int) -> str:
-    """What it costs to find a row's shard, beside decoding the row."""
+    """Return a note: the cost of finding a row's shard, compared with decoding the row."""
     message = cast(Record, Message(topic="bench", partition=0, offset=7, value=canal_value(7, 0, 7)))
     changes: list[Change] = []
     decode = get("canal").decode
@@ -89,6 +90,6 @@ def _cost(count: int) -> str:
         shard_of(change)
     ended = time.perf_counter()
     return (
-        f"Decoding a row takes {(decoded - begin) / count * 1e6:.2f} us, "
-        f"its shard {(ended - decoded) / count * 1e6:.2f} us."
+        f"Decoding a row takes {(decoded - begin) / count * 1e6:.2f} us. "
+        f"Finding its shard takes {(ended - decoded) / count * 1e6:.2f} us."
     )

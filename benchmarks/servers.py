@@ -1,4 +1,4 @@
-"""The database servers that the tests start, for benchmarks: tests/servers needs no pytest."""
+"""The tests' database servers, for benchmarks. tests/servers needs no pytest."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _LIMIT = 180.0
 
 
 def run(context: Context) -> Report:
-    """25,000 records of 1,000 tables in 8 partitions, in records/s."""
+    """Handle 25,000 records of 1,000 tables in 8 partitions."""
     spec = TopicSpec(context.pick(25_000, 2_000), 1_000, _PARTITIONS)
     topic = context.topic(spec)
     report = Report(
@@ -76,8 +76,8 @@ def run(context: Context) -> Report:
                     at_least(theirs.rate, ours.rate, "records/s", f"{handler}: as fast", peer.name)
                 )
     report.notes += [
-        "Every process is cold: the 1 ms rows last about a second. CPU of the whole process, with its start. "
-        "Decaton has 12 threads for each of the 8 partitions.",
+        "Every process starts cold, and a 1 ms run lasts only a second or two. CPU is the whole process's, "
+        "with its start. Decaton has 12 threads for each of the 8 partitions.",
         *context.peers.notes(),
     ]
     return report

@@ -1,4 +1,4 @@
-"""Rows a second into PostgreSQL: the `sql` handler, and two ways to write the same rows by hand."""
+"""Rows per second into PostgreSQL, by the `sql` handler and by two other ways."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Batches = Sequence[Sequence[Change]]
 
 
 def run(context: Context) -> Report:
-    """The same batches by each writer in turn; the tables must come out equal."""
+    """Write the same batches with each writer in turn. The tables must be equal afterwards."""
     count = context.pick(50_000, 5_000)
     there = context.pick(20_000, 2_000)
     rounds = context.pick(5, 2)
@@ -52,10 +52,10 @@ def run(context: Context) -> Report:
                 batches = [made[start : start + size] for start in range(0, count, size)]
                 _report(report, workload, size, lab.rates(batches, rounds))
     report.notes.append(
-        f"Of each batch the quickest of {rounds} rounds, in which the writers took turns, with one commit a "
-        f"batch; {there:,} rows were there before. After each round the tables were equal. COPY is in "
-        "binary. The handler's transactions hold the marks, too, that make it apply each change once. The "
-        "server shares the machine and does not wait for its disk (fsync off)."
+        f"The figures add up the fastest of {rounds} rounds of each batch. The writers took turns, with one "
+        f"commit a batch. The table had {there:,} rows before. After each round the writers' tables were "
+        "equal. COPY is binary. The handler's transactions also store the marks with which it applies each "
+        "change once. The server shares the machine and does not wait for its disk (fsync off)."
     )
     return report
 
@@ -77,7 +77,7 @@ def _report(report: Report, workload: str, size: int, rates: dict[str, float]) -
 
 
 class _Lab:
-    """A server, and the writers with a table each."""
+    """A server, and the writers, each with its own table."""
 
     def __init__(self, seed: Sequence[Change]) -> None:
         """Raises ServerError."""
@@ -87,7 +87,7 @@ class _Lab:
             self._engine = sa.create_engine(server.url)
             stack.callback(self._engine.dispose)
             handling = stack.enter_context(closing(Handling(server.url)))
-            # The handler makes its table; the others' are the same.
+            # The handler creates its table. The other writers' tables are copies.
             handling.apply(seed)
             self._run(f"CREATE TABLE {DATABASE}.{_SEED_TABLE} AS TABLE {DATABASE}.{Handling.table}")
             self._writers: list[Writer] = [handling]
@@ -101,7 +101,7 @@ class _Lab:
         self._stack.close()
 
     def rates(self, batches: Batches, rounds: int) -> dict[str, float]:
-        """Writer -> changes/s, after a round that warms up. Raises BenchmarkError."""
+        """Return writer -> changes/s, after a warm-up round. Raises BenchmarkError."""
         best = {writer.name: [float("inf")] * len(batches) for writer in self._writers}
         for round_ in range(rounds + 1):
             for writer in self._writers:
@@ -138,7 +138,7 @@ class _Lab:
 
 
 def _seconds(apply: Callable[[Sequence[Change]], None], batches: Batches) -> list[float]:
-    """Of each batch."""
+    """Return the seconds of each batch."""
     seconds = []
     gc.collect()
     gc.disable()

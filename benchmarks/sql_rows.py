@@ -1,4 +1,4 @@
-"""Changes of a table of 10 columns, typed as formats hand them over: the same in every run."""
+"""Changes of a table of 10 columns, typed like decoded changes, and the same in every run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {
     "updated_at": "timestamp(3)",
 }
 WORKLOADS = {"inserts": (100, 0, 0), "60 % insert, 30 % update, 10 % delete": (60, 30, 10)}
-"""Name -> how many of 100 changes insert, update, delete."""
+"""Name -> numbers of inserts, updates and deletes in 100 changes."""
 
 _SEED = 7
 _STATUS = ("new", "paid", "shipped", "cancelled")
@@ -35,12 +35,12 @@ _NOON = datetime(2025, 4, 18, 12)
 
 
 def preloaded(count: int) -> list[Change]:
-    """The rows that are there before the clock runs: ids from 0."""
+    """Inserts of the rows that exist before the measurement, with ids from 0."""
     return [_change("insert", number, number, 0) for number in range(count)]
 
 
 def changes(workload: str, count: int, *, there: int) -> list[Change]:
-    """So many changes, after `there` preloaded rows; updates and deletes take any row that is left."""
+    """Return `count` changes, after `there` preloaded rows. Updates and deletes use any existing row."""
     inserts, updates, _ = WORKLOADS[workload]
     pick = random.Random(_SEED)
     rows = list(range(there))

@@ -27,7 +27,7 @@ _TYPES = """
 
 
 class Writer(Protocol):
-    """Has a table of its own, `table` of the schema DATABASE."""
+    """A writer with its own table, `table` in the schema DATABASE."""
 
     name: str
     table: str
@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 class Handling:
-    """The `sql` handler. It makes its table, and keeps marks of what was applied."""
+    """The `sql` handler. It creates its table, and stores marks of applied changes."""
 
     name = "binlane: the sql handler"
     table = "by_handler"
@@ -57,7 +57,7 @@ class Handling:
 
 
 class ExecuteMany:
-    """SQLAlchemy as its tutorial has it: an upsert and a delete with a list of parameters."""
+    """SQLAlchemy as in its tutorial: an upsert and a delete with a list of parameters."""
 
     name = "SQLAlchemy executemany"
     table = "by_executemany"
@@ -85,7 +85,7 @@ class ExecuteMany:
 
 
 class CopyAndUpsert:
-    """psycopg's COPY in binary (quicker than in text) into a temporary table, then one upsert from there."""
+    """psycopg's binary COPY (faster than text) into a temporary table, then one upsert from there."""
 
     name = "COPY, then one upsert"
     table = "by_copy"
@@ -126,7 +126,7 @@ class CopyAndUpsert:
 
 
 def _last(changes: Sequence[Change]) -> tuple[list[Row], list[Any]]:
-    """What the peers do for a batch: the last row of each key, and the keys whose row is gone."""
+    """Reduce a batch for the peers: the last row of each key, and the deleted keys."""
     last = {change.after[KEY] if change.after else change.before[KEY]: change.after for change in changes}  # type: ignore[index]  # a change has one of the two
     rows = [row for row in last.values() if row is not None]
     return rows, [key for key, row in last.items() if row is None]

@@ -1,4 +1,4 @@
-"""One record that never finishes, in a long backlog: how many others finish before all stand still."""
+"""One record that never finishes, in a long backlog: the number of others that still finish."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEADY = 0.9
 
 class _Sample(NamedTuple):
     seconds: float
-    """Since the first record was handled."""
+    """Seconds since the first record was handled."""
     records: int
 
 
 def run(context: Context) -> Report:
-    """A backlog of 2,000,000 records of 1,000 tables; record 5 blocks for ever."""
+    """Handle a backlog of 2,000,000 records of 1,000 tables. Record 5 blocks permanently."""
     spec = TopicSpec(context.pick(2_000_000, 20_000), 1_000)
     goal = spec.records // 2
     idle = context.pick(15.0, 3.0)
@@ -41,7 +41,7 @@ def run(context: Context) -> Report:
             "seconds": "s",
             "first_half": f"Records/s to {goal // 2:,}",
             "second_half": f"to {goal:,}",
-            "rest": "after it",
+            "rest": "after that",
             "rss": "Peak RSS MiB",
         },
     )
@@ -55,13 +55,16 @@ def run(context: Context) -> Report:
     if isinstance(first, float) and isinstance(second, float):
         report.goals.append(
             at_least(
-                _STEADY * first, second, "records/s", f"without slowing: {goal // 2:,} to {goal:,} as before"
+                _STEADY * first,
+                second,
+                "records/s",
+                f"{goal // 2:,} to {goal:,}: {_STEADY} of the rate before",
             )
         )
     report.notes += [
-        f"Ended when no record was handled for {idle:.0f} s, or after {_LIMIT:.0f} s. The stuck "
-        "record's own table cannot go on (order): about one record in 1,000. max_ahead, by default "
-        "1,000,000 records, is beyond the backlog.",
+        f"A run ends when no record was handled for {idle:.0f} s, or after {_LIMIT:.0f} s. The stuck record "
+        "blocks the rest of its own table (order), which is about one record in 1,000. For binlane, "
+        "max_ahead (default: 1,000,000 records) is set higher than the backlog.",
         *context.peers.notes(),
     ]
     return report
@@ -126,7 +129,7 @@ def _row(report: Report, who: str, samples: Sequence[_Sample], goal: int, rss_ki
 
 
 def _rate(samples: Sequence[_Sample], begin: int, end: int) -> float | None:
-    """Records/s between two counts; None when the second was not reached."""
+    """Return records/s between two counts; None if the second was not reached."""
     first = (
         next((sample for sample in samples if sample.records >= begin), None) if begin else _Sample(0.0, 0)
     )

@@ -1,6 +1,6 @@
-"""Figures that handlers write while they run, in a file mapped into memory: kill -9 does not take them away.
+"""Figures that handlers write while they run, in a memory-mapped file. They survive kill -9.
 
-Every thread of the worker has a row of its own, so that counting needs no lock; the reader adds the rows up.
+Every thread of the worker has its own row, so counting needs no lock. The reader adds up the rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Totals:
 
 
 class Tally:
-    """One file of figures. The reader makes it, the handlers of one worker open it."""
+    """One file of figures. The reader creates it, and the handlers of one worker open it."""
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
         size = (_THREADS + 1) * _WIDTH * 8
@@ -55,7 +55,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def join(self, cpu_ns: int) -> int:
-        """A row for the calling thread: the place of its first cell in `cells`."""
+        """Return the calling thread's row: the place of its first cell in `cells`."""
         with self._lock:
             self.cells[_ROWS] += 1
             if not self.cells[_CPU_AT_FIRST]:
@@ -63,14 +63,14 @@ class Tally:
             return self.cells[_ROWS] * _WIDTH
 
     def enter(self, overlap: bool) -> None:
-        """A batch begins; `overlap`: another one of its table is running."""
+        """Note that a batch begins. `overlap`: another batch of its table is running."""
         with self._lock:
             self.cells[_OVERLAPS] += overlap
             self.cells[_INSIDE] += 1
             self.cells[_PEAK] = max(self.cells[_PEAK], self.cells[_INSIDE])
 
     def leave(self, out_of_order: int) -> None:
-        """A batch ends that had so many records out of order."""
+        """Note that a batch ends, with the number of its records out of order."""
         with self._lock:
             self.cells[_OUT_OF_ORDER] += out_of_order
             self.cells[_INSIDE] -= 1

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 __all__ = ["SLOW_RECORD", "TopicSpec", "canal_value", "ideal_seconds", "micros", "produce"]
 
 SLOW_RECORD = 5
-"""The record that stands still in the benchmarks about one that never finishes."""
+"""The record that blocks in the benchmarks of a stuck record."""
 
 _TEXT = (
     '{"id":%d,"database":"shop","table":"t%d","pkNames":["id"],"isDdl":false,"type":"INSERT",'
@@ -33,13 +33,13 @@ _SEED = 7
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """What a topic holds; its name says the same, so that a topic once written is found again."""
+    """The content of a topic. The topic's name contains the same, so an existing topic is found again."""
 
     records: int
     tables: int
     partitions: int = 1
     slow_alone: bool = False
-    """The slow record has a table of its own, so that every other record can finish."""
+    """The slow record has its own table, so every other record can finish."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ def micros(n: int) -> int:
 
 
 def ideal_seconds(spec: TopicSpec, workers: int) -> float:
-    """No schedule that keeps the order of each table handles `spec` with random sleeps in less."""
+    """Return the shortest time for `spec` with random sleeps, if each table keeps its order."""
     sums: dict[int, int] = {}
     for n, table in enumerate(spec.table_numbers()):
         sums[table] = sums.get(table, 0) + micros(n)
@@ -72,9 +72,9 @@ def ideal_seconds(spec: TopicSpec, workers: int) -> float:
 
 
 def produce(bootstrap: str, spec: TopicSpec) -> float:
-    """Write the topic unless it is there, whole. Seconds it took; about 15 s per million records.
+    """Write the topic unless it exists completely. Return the seconds, about 15 s per million records.
 
-    Raises KafkaException when the broker refuses.
+    Raises KafkaException if the broker refuses.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     if spec.name in admin.list_topics(timeout=30).topics:
@@ -102,7 +102,7 @@ def _write(bootstrap: str, spec: TopicSpec) -> None:
             "batch.size": 200_000,
             "queue.buffering.max.messages": 200_000,
             "partitioner": "murmur2_random",
-            "log_level": 3,  # a coordinator that is still loading is no news
+            "log_level": 3,  # a loading coordinator is no error
             # Without it a retried batch overtakes the next one on a new topic, and the order is lost.
             "enable.idempotence": True,
         }

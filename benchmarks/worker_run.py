@@ -1,4 +1,4 @@
-"""binlane's side: `binlane run` as a process, with a generated configuration, watched from outside."""
+"""binlane's side: the process `binlane run` with a generated configuration, watched from outside."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DRAIN_SECONDS = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run did. CPU is the whole process's, of all threads, user and system."""
+    """Figures of one run. CPU is user and system time of the whole process, with all threads."""
 
     ok: bool
-    """Every record that was asked for was handled."""
+    """Every requested record was handled."""
     totals: Totals
     cpu_seconds: float
     """From the start of the process to the last record handled."""
@@ -69,9 +69,9 @@ class WorkerRun:
         self._log = log
 
     def wait_for(self, records: int, limit: float) -> Outcome:
-        """Wait until so many records are handled, at most `limit` seconds.
+        """Wait until `records` are handled, for at most `limit` seconds.
 
-        Raises BenchmarkError when the worker ends before.
+        Raises BenchmarkError if the worker ends early.
         """
         deadline = time.monotonic() + limit
         while True:
@@ -83,21 +83,23 @@ class WorkerRun:
             time.sleep(_LOOK_SECONDS)
 
     def outcome(self, ok: bool = True) -> Outcome:
-        """What it did so far."""
+        """Figures so far."""
         return Outcome(ok, self.tally.totals(), self._cpu_seconds(), self.peak_rss_kib())
 
     def peak_rss_kib(self) -> int:
-        """The highest resident memory so far, as the kernel counts it."""
+        """Peak resident memory so far, as the kernel reports it."""
         return peak_rss_kib(self.process.pid)
 
     def _cpu_seconds(self) -> float:
         """User and system time of all threads (proc(5): fields 14 and 15), in steps of 10 ms."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
-        fields = stat.rpartition(")")[2].split()  # from field 3: the name before it may hold anything
+        fields = stat.rpartition(")")[
+            2
+        ].split()  # from field 3, because the name before it may contain anything
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def status(self) -> dict[str, Any]:
-        """`/api/status`. Raises BenchmarkError when the worker does not say where it listens."""
+        """`/api/status`. Raises BenchmarkError if the worker does not log where it listens."""
         found = re.search(rb'"event": ?"http_listening".*', self._log.read_bytes())
         port = re.search(rb'"port": ?(\d+)', found[0]) if found else None
         if port is None:
@@ -106,17 +108,17 @@ class WorkerRun:
         return dict(answer.raise_for_status().json())
 
     def check(self) -> None:
-        """Raises BenchmarkError with the end of the log when the worker is no longer there."""
+        """Raises BenchmarkError with the end of the log if the worker has ended."""
         if self.process.poll() is not None:
             raise BenchmarkError(f"the worker ended with {self.process.returncode}:\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """SIGKILL: nothing is drained or committed."""
+        """Send SIGKILL. Nothing is drained or committed."""
         self.process.kill()
         self.process.wait()
 
     def drain(self) -> None:
-        """SIGTERM, and wait. Raises BenchmarkError unless the worker ends with 0."""
+        """Send SIGTERM and wait. Raises BenchmarkError unless the exit code is 0."""
         if not ended(self.process, _DRAIN_SECONDS) or self.process.returncode != 0:
             raise BenchmarkError(f"the worker did not drain ({self.process.returncode}):\n{self.log_tail()}")
 
@@ -137,9 +139,9 @@ def running_worker(
     group: str | None = None,
     folder: Path | None = None,
 ) -> Iterator[WorkerRun]:
-    """`binlane run` with one handler (a name in benchmarks.handlers) for all tables; killed at the end.
+    """Run `binlane run` with one handler of benchmarks.handlers for all tables, and kill it at the end.
 
-    `group` and `folder` (with its checkpoint file) are new ones unless given, as for a restart.
+    `group` and `folder` (with its checkpoint file) are new unless given, as for a restart.
     """
     with tempfile.TemporaryDirectory(prefix="binlane-bench-") as temporary:
         work = folder or Path(temporary)

@@ -1,6 +1,6 @@
-"""Every event that the code logs, found in the code itself, and the page that tells what each means.
+"""Every event that the code logs, found in the code, and the page that explains the events.
 
-What a person wrote of an event stands in tools/log_events.yaml: {event: {when: ..., do: ...}}.
+tools/log_events.yaml has the texts: {event: {when: ..., do: ...}}.
 """
 
 from __future__ import annotations
@@ -30,28 +30,31 @@ _ANY = "as configured"
 _HEAD = """\
 # Log events
 
-What a worker, its handlers and its commands log. A line has `timestamp`, `level`, `logger`, `event` and the
-event's own fields, in JSON unless it goes to a terminal (`logging.format`); `exception` where an error's
-place in the code helps. Other lines are those of libraries (librdkafka, uvicorn, py4j): they have a text in
-place of a name.
+What does an event in the log mean, and what should be done about it?
 
-An event that may come with every record or batch is told ten times a minute for one subject (a table, a
-handler, a partition) and a hundred times in all; marked with * below. What is left out is counted: the
-subject's next line has `repeated`, the number since its last one; where none comes within the minute, one
-line `lines_left_out` tells how many there were, and of which subjects most. Counters count all of them:
-`binlane_records_skipped_total`, `binlane_handler_failures_total`, `binlane_dead_letters_total` and their
-like, `binlane_log_events_total` by level, and `binlane_log_lines_left_out_total`.
+A worker, its handlers and its commands log these events. A line has `timestamp`, `level`, `logger`,
+`event` and the event's own fields. Lines are JSON unless they go to a terminal (`logging.format`). A line
+has `exception` if an error's place in the code helps. Other lines come from libraries (librdkafka,
+uvicorn, py4j). They have a text instead of a name.
 
-This page is made from the code and from `tools/log_events.yaml` (`python tools/generate.py`).
+An event marked with * may occur with every record or batch. It is logged at most ten times a minute for
+one subject (a table, a handler, a partition) and a hundred times in total. Lines that are left out are
+counted. The subject's next line has `repeated`, the number of lines left out since its last one. If no
+line follows within the minute, one line `lines_left_out` has the number, and names the subjects with the
+most lines. Counters count all events: `binlane_records_skipped_total`, `binlane_handler_failures_total`,
+`binlane_dead_letters_total` and similar ones, `binlane_log_events_total` by level, and
+`binlane_log_lines_left_out_total`.
 
-| event | level | it says | fields | what to do |
+This page is generated from the code and from `tools/log_events.yaml` (`python tools/generate.py`).
+
+| event | level | meaning | fields | what to do |
 |---|---|---|---|---|
 """
 
 
 @dataclass
 class Event:
-    """One name, wherever it is logged."""
+    """One event name, with all places that log it."""
 
     levels: set[str] = field(default_factory=set)
     fields: dict[str, None] = field(default_factory=dict)
@@ -60,7 +63,7 @@ class Event:
 
 @cache
 def found(root: Path = ROOT) -> dict[str, Event]:
-    """{name: event}, sorted. Raises ValueError for a call that has no plain name, level or fields."""
+    """Return {name: event}, sorted. Raises ValueError for a call without a literal name, level or fields."""
     events: dict[str, Event] = {}
     for package in PACKAGES:
         for file in sorted((root / package).rglob("*.py")):
@@ -75,13 +78,13 @@ def found(root: Path = ROOT) -> dict[str, Event]:
 
 
 def told(root: Path = ROOT) -> dict[str, dict[str, str]]:
-    """{name: {"when": when it is said, "do": what to do about it}}, as people wrote it."""
+    """Return the texts: {name: {"when": when it is logged, "do": what to do}}."""
     texts: dict[str, dict[str, str]] = yaml.safe_load((root / "tools/log_events.yaml").read_text("utf-8"))
     return texts
 
 
 def faults(root: Path = ROOT) -> list[str]:
-    """What does not agree, a line each: between the code, what is told of it, and what is limited."""
+    """Return a line for each disagreement between the code, the texts and the limited events."""
     events, texts = found(root), told(root)
     lines = [f"{name} ({events[name].places[0]}) has no entry" for name in events if name not in texts]
     lines += [f"{name} is logged nowhere" for name in texts if name not in events]
@@ -97,7 +100,7 @@ def faults(root: Path = ROOT) -> list[str]:
 
 
 def page(root: Path = ROOT) -> str:
-    """The text of docs/log-events.md. Raises ValueError where code and texts do not agree."""
+    """Return the text of docs/log-events.md. Raises ValueError if code and texts disagree."""
     if wrong := faults(root):
         raise ValueError(f"tools/log_events.yaml: {'; '.join(wrong)}")
     texts = told(root)
@@ -111,7 +114,7 @@ def page(root: Path = ROOT) -> str:
 
 
 def _calls(code: str, place: str) -> Iterator[tuple[ast.Call, str]]:
-    """Calls of a logger's methods, each with its place. Raises ValueError for a method that is not called."""
+    """Yield calls of a logger's methods with places. Raises ValueError for a method that is not called."""
     if "log" not in code:
         return
     methods: list[ast.Attribute] = []
@@ -129,7 +132,7 @@ def _calls(code: str, place: str) -> Iterator[tuple[ast.Call, str]]:
 
 
 def _is_method(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """Whether it is a method of a logger: `log.info`, `self._log.log`, `get_logger("x").error`."""
+    """Return whether it is a method of a logger: `log.info`, `self._log.log`, `get_logger("x").error`."""
     if not isinstance(node, ast.Attribute) or node.attr not in (*_METHODS, "log"):
         return False
     match node.value:

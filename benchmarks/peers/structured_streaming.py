@@ -1,12 +1,12 @@
 """The peer of the `spark` handler: the Structured Streaming job that people write for the same task.
 
-It does what the guides of Structured Streaming and Delta teach: files of JSON lines are read with a
-schema, `foreachBatch` keeps the last change of each key (once for the whole batch, which is cached) and runs
-one MERGE a table, or appends. The confs that make Delta quick on one machine are the ones that binlane sets.
+It does what the guides of Structured Streaming and Delta teach. It reads files of JSON lines with a schema.
+`foreachBatch` keeps the last change of each key, once for the whole cached batch. Then it runs one MERGE for
+each table, or appends. It sets the same Delta settings for one machine as binlane.
 
-A process of its own: one JSON object a line on standard output tells when it reads and what each batch did.
-Every commit carries, as its userMetadata, the number of the table's last change in it, which costs nothing:
-the job asks for the batch's tables anyway.
+The job is a process. It prints JSON lines that say when it reads and what each batch did. The userMetadata of
+each commit is the number of the table's last change in it. This costs nothing, because the job asks for the
+batch's tables anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from handlers.spark.runtime.jars import delta_jars
 from handlers.spark.runtime.java import find_java
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_OTHER_NAMES = {"datetime": "timestamp_ntz", "text": "string"}  # of MySQL's types in Spark
+_OTHER_NAMES = {"datetime": "timestamp_ntz", "text": "string"}  # Spark's names of MySQL's types
 _BATCH = "latest_of_batch"
 
 Columns = dict[str, str]
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 class _Sink:
-    """Tables in a folder, written by one thread or several, each with a session of its own."""
+    """Tables in a folder, written by one or more threads. Each thread has its own session."""
 
     def __init__(self, session: SparkSession, columns: Columns, lake: Path, threads: int) -> None:
         self.columns = columns
@@ -75,7 +75,7 @@ class _Sink:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="table")
 
     def session(self) -> SparkSession:
-        """The calling thread's own: a commit's userMetadata is a conf of the session."""
+        """The calling thread's session. A commit's userMetadata is a setting of the session."""
         if not hasattr(self._local, "session"):
             self._local.session = self._session.newSession()
         own: SparkSession = self._local.session
@@ -90,7 +90,7 @@ class _Sink:
         return [row[name].cast(kind).alias(name) for name, kind in self.columns.items()]
 
     def create(self, table: str, columns: Columns) -> None:
-        """Make the table, once."""
+        """Create the table, once."""
         if table not in self._known:
             kinds = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
             self.session().conf.unset(_METADATA)
@@ -99,7 +99,7 @@ class _Sink:
 
 
 class _Merge(_Sink):
-    """The last change of each key, and one MERGE a table."""
+    """Keep the last change of each key, and run one MERGE for each table."""
 
     def __call__(self, batch: DataFrame) -> int:
         newest = Window.partitionBy("table", "id").orderBy(f.col("change").desc())
@@ -129,7 +129,7 @@ class _Merge(_Sink):
 
 
 class _AppendEach(_Sink):
-    """Every change is appended to its table's changelog; the parsed batch is cached and read once a table."""
+    """Append every change to its table's changelog. The parsed batch is cached and read once a table."""
 
     def __call__(self, batch: DataFrame) -> int:
         rows = batch.select("table", "type", "es", f.col("id").alias("change"), *self.typed()).persist()
@@ -149,7 +149,7 @@ class _AppendEach(_Sink):
 
 
 class _AppendAll(_Sink):
-    """Every change is appended to one table of all changes, as it was parsed: the least that can be done."""
+    """Append every parsed change to one table: the least that a job can do."""
 
     def __call__(self, batch: DataFrame) -> int:
         rows = batch.select("table", "type", "es", f.col("id").alias("change"), *self.typed())

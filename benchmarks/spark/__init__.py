@@ -1,1 +1,1 @@
-"""The `spark` handler beside a Structured Streaming job that does the same."""
+"""Benchmarks of the `spark` handler beside a Structured Streaming job for the same task."""

@@ -1,4 +1,4 @@
-"""Changelogs only: a backlog appended by binlane, and by the peer in the two ways that it can be written."""
+"""Changelogs only: a backlog that binlane appends, and the peer in two ways."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["run"]
 
 _LIMIT_SECONDS = 600
 _FILES_AT_ONCE = 50
-_WAYS = {"append": "a table for each", "append_all": "one table of all"}
+_WAYS = {"append": "one table each", "append_all": "one table for all"}
 
 
 def run(context: Context) -> Report:
-    """The same 500,000 changes of 20 tables; each side begins cold, with no tables."""
+    """Append the same 500,000 changes of 20 tables. Each side starts cold, without tables."""
     records, tables = context.pick((500_000, 20), (4_000, 2))
     report = Report(
         "spark_changelog",
@@ -85,12 +85,12 @@ def run(context: Context) -> Report:
                         raise BenchmarkError(
                             f"{path}: {found} rows and different ones instead of {changes:,}"
                         )
-    report.notes.append("Afterwards each of binlane's changelogs holds every change once.")
+    report.notes.append("Afterwards each of binlane's changelogs contains every change exactly once.")
     return report
 
 
 def _append(side: Side, files: int) -> Reached:
-    """Until the last batch of all `files` ended."""
+    """Wait until the last batch of all `files` ended."""
     reading = side.wait_until_reading()
     batches = -(-files // _FILES_AT_ONCE)
     side.wait(lambda: len(peer_batches(side)) >= batches, _LIMIT_SECONDS, "append the backlog")

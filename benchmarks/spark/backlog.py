@@ -1,4 +1,4 @@
-"""A backlog of changes until all are in the tables: binlane's replicas and the peer's MERGE."""
+"""The time until a backlog is in the tables, for binlane's replicas and the peer's MERGE."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["run"]
 
 _FASTER = 8
 _FILES_AT_ONCE = 50
-"""Of 2,000 changes: batches of 100,000."""
+"""Files of 2,000 changes, so batches of 100,000."""
 
 
 def run(context: Context) -> Report:
-    """500,000 changes of 20 tables wait; each side begins cold, with empty tables."""
+    """Write 500,000 waiting changes into 20 tables. Each side starts cold, with empty tables."""
     records, tables = context.pick((500_000, 20), (4_000, 2))
     report = Report(
         "spark_backlog",
@@ -52,7 +52,7 @@ def run(context: Context) -> Report:
                 merged[who] = reach(side, watch, last, reading)
                 side.stop()
             watch.close()
-            add_row(report, who, "queryable, by the view", durable, changes=records)
+            add_row(report, who, "queryable by the view", durable, changes=records)
             add_row(report, who, "merged", merged[who], changes=records, commits=watch.merges)
 
         if context.with_peers:
@@ -74,8 +74,8 @@ def run(context: Context) -> Report:
                 if found := differences(asked, folders, truth):
                     raise BenchmarkError(f"{who}: " + "\n".join(found))
     report.notes.append(
-        "Changes/s from the moment it reads (Spark is up), and from the start of its process; both begin "
-        "cold. CPU of the process and its JVM, with the start. Afterwards every table of both equals the "
-        "source."
+        "Changes/s count from the moment that the job reads (Spark is up); `with the start`, from the "
+        "start of its process. Both jobs start cold. CPU is that of the process and its JVM, with the "
+        "start. Afterwards every table of both jobs equals the source."
     )
     return report

@@ -1,4 +1,4 @@
-"""A small object store in this process: it speaks S3, keeps all in memory, and counts requests."""
+"""A small object store in this process. It speaks S3, keeps objects in memory, and counts requests."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _KEY = re.compile("<Key>(.*?)</Key>")
 
 
 class CountingStore:
-    """As much of S3 as `ObjectFiles` asks for: conditional puts, ranges, lists by prefix and delimiter. Any
-    bucket is there. A context manager."""
+    """The part of S3 that `ObjectFiles` needs: conditional puts, ranges, lists by prefix and delimiter. Any
+    bucket exists. A context manager."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         """By kind: put, get, head, list, delete."""
         self.lock = threading.Lock()  # guards all
         self.objects: dict[str, tuple[bytes, float]] = {}
-        """Path with the bucket -> what it holds, and when it was put."""
+        """Path with the bucket -> content and time of the put."""
         self.paths: list[str] = []
         """Sorted."""
         handler = type("Handler", (_Request,), {"store": self})
@@ -52,7 +52,7 @@ class CountingStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client's environment must say to reach it."""
+        """Environment variables with which a client reaches the store."""
         return {
             "AWS_ENDPOINT_URL": f"http://{_HOST}:{self._server.server_port}",
             "AWS_ACCESS_KEY_ID": "bench",
@@ -64,7 +64,7 @@ class CountingStore:
 class _Request(BaseHTTPRequestHandler):
     store: CountingStore
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else an answer's body waits for the client's acknowledgement
+    disable_nagle_algorithm = True  # otherwise an answer's body waits for the client's acknowledgement
     wbufsize = -1
 
     def do_PUT(self) -> None:
@@ -97,7 +97,7 @@ class _Request(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_POST(self) -> None:
-        """Remove several, which is what clients do also with one."""
+        """Remove objects. Clients send this request for one object as well."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         keys = [unescape(each) for each in _KEY.findall(body.decode())]
         with self.store.lock:
@@ -108,7 +108,7 @@ class _Request(BaseHTTPRequestHandler):
         self._answer_xml(f"<DeleteResult {_NAMES}>{told}</DeleteResult>")
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: an answer that is an error is the client's to tell."""
+        """Log nothing: the client reports errors."""
 
     def _forget(self, path: str) -> None:
         if self.store.objects.pop(path, None) is not None:

@@ -1,4 +1,4 @@
-"""The load brought to a topic, or to files of JSON lines: all at once, or so many changes a second."""
+"""Writing the load to a topic or to files of JSON lines, at once or at a steady rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_ONCE = 2_000
 
 
 class Target(Protocol):
-    """Where changes go."""
+    """A target of changes."""
 
     tick: float
     """Seconds between two writes of a steady load."""
@@ -34,17 +34,17 @@ class Target(Protocol):
     def write(self, records: Sequence[Record]) -> None: ...
 
     def flush(self) -> None:
-        """Returns when all can be read."""
+        """Return when all changes can be read."""
         ...
 
 
 class TopicTarget:
-    """A new topic of one partition, so that a change's number is its offset."""
+    """A new topic of one partition. A change's number is its offset."""
 
     tick = 0.05
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        """Raises KafkaException when the broker refuses."""
+        """Raises KafkaException if the broker refuses."""
         self.topic = topic
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
@@ -56,7 +56,7 @@ class TopicTarget:
                 "batch.size": 200_000,
                 "queue.buffering.max.messages": 200_000,
                 "partitioner": "murmur2_random",
-                "enable.idempotence": True,  # else a retried batch overtakes the next one on a new topic
+                "enable.idempotence": True,  # otherwise a retried batch overtakes the next one on a new topic
                 "log_level": 3,
             }
         )
@@ -73,7 +73,7 @@ class TopicTarget:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Raises KafkaException when a record did not arrive."""
+        """Raises KafkaException if a record did not arrive."""
         if self._producer.flush(120) or self._failed:
             raise KafkaException(self._failed[0] if self._failed else KafkaError(KafkaError._TIMED_OUT))
 
@@ -83,7 +83,7 @@ class TopicTarget:
 
 
 class FileTarget:
-    """A folder; every write is a file that appears whole, and whose name and time follow the order."""
+    """A folder. Each write adds a file atomically. Names and times of the files follow the order."""
 
     tick = 0.25
 
@@ -91,7 +91,7 @@ class FileTarget:
         self.folder = folder
         folder.mkdir(parents=True)
         self.files = 0
-        """How many were written."""
+        """Number of files written."""
         self._time_ms = 0
 
     def write(self, records: Sequence[Record]) -> None:
@@ -109,7 +109,7 @@ class FileTarget:
 
 
 def write_backlog(load: Load, targets: Sequence[Target], records: int) -> None:
-    """The load's next changes to all targets, in writes of 2,000."""
+    """Write the load's next changes to all targets, in writes of 2,000."""
     for begin in range(0, records, _AT_ONCE):
         taken = list(load.take(min(_AT_ONCE, records - begin), BACKLOG_TIME + begin))
         for target in targets:
@@ -119,12 +119,12 @@ def write_backlog(load: Load, targets: Sequence[Target], records: int) -> None:
 
 
 class SteadyFeed:
-    """A thread that writes so many changes a second, each with the time at which it was made."""
+    """A thread that writes `rate` changes a second, each with the time of its creation."""
 
     def __init__(self, load: Load, target: Target, rate: int) -> None:
         self.load = load
         self.tables = array("H")
-        """The table of each change, from change `first` on."""
+        """The table of each change, starting with change `first`."""
         self.first = load.made
         self._target = target
         self._rate = rate
@@ -138,22 +138,22 @@ class SteadyFeed:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when all can be read. Raises what made the thread end."""
+        """Return when all changes can be read. Raises the error that ended the thread."""
         self._stopping.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raises what made the thread end before it was asked to."""
+        """Raises the error that ended the thread early."""
         if self._fault is not None:
             raise self._fault
 
     def source_time(self, number: int) -> int:
-        """When change `number` was made, milliseconds since 1970."""
+        """Time of change `number`, in milliseconds since 1970."""
         return self._times[bisect_right(self._numbers, number) - 1]
 
     def made_at(self, time_ms: int) -> int:
-        """The first change that was made at `time_ms` or later; the next one when there is none."""
+        """The first change of `time_ms` or later; if none exists, the next change."""
         place = bisect_right(self._times, time_ms - 1)
         return self._numbers[place] if place < len(self._numbers) else self.load.made
 

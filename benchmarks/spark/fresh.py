@@ -1,4 +1,4 @@
-"""A steady load: how long until a change can be queried, through the view and in the table itself."""
+"""A steady load: the time until a change can be queried, by the view and in the table itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STREAMING = "Structured Streaming"
 
 
 def run(context: Context) -> Report:
-    """2,000 changes a second of 20 tables for three minutes, after half a minute that does not count."""
+    """Write 2,000 changes/s of 20 tables for three minutes, after half a minute of warm-up."""
     pace = context.pick(Pace(2_000, 30, 180, 120), Pace(200, 2, 6, 60))
     tables = context.pick(20, 2)
     report = Report(
@@ -40,10 +40,10 @@ def run(context: Context) -> Report:
             "p50": "p50",
             "p95": "p95",
             "max": "max",
-            "query": "A query takes (p50)",
-            "behind": "Its newest row is old (p50)",
+            "query": "Query (p50)",
+            "behind": "Age of its newest row (p50)",
             "cpu": "CPU s a second",
-            "unseen": "Changes not seen",
+            "unseen": "Never visible",
         },
     )
     lines: dict[str, Freshness] = {}
@@ -70,9 +70,10 @@ def run(context: Context) -> Report:
     if context.plots is not None:
         plot(context.plots / "spark-freshness.png", report.title, lines)
     report.notes.append(
-        "Of every change of that time: until its segment was put (view), until the Delta commit that holds "
-        f"it was made (merged). A query counts and sums one whole table, every {_QUERY_EVERY:.0f} s, in "
-        "another Spark on the same machine. Afterwards every table equals the source."
+        "For every change of that time: seconds until its segment was written (view), or until the Delta "
+        "commit that contains it (merged). Never visible: changes that no commit contained when the run "
+        f"ended. Every {_QUERY_EVERY:.0f} s, another Spark on the same machine counts and sums one whole "
+        "table (query). Afterwards every table equals the source."
     )
     return report
 

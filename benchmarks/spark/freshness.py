@@ -1,4 +1,4 @@
-"""How long changes took from their source's commit until they could be queried."""
+"""Times of changes from their source's commit until they could be queried."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Freshness", "measure", "plot"]
 
 @dataclass(frozen=True)
 class Freshness:
-    """Seconds of each change, ordered by when they were made."""
+    """Seconds for each change, in the order of their creation."""
 
     made: Sequence[float]
     """Seconds since the first."""
     seconds: Sequence[float]
     unseen: int
-    """Changes that never became visible while it was looked; they count as visible at the end."""
+    """Changes that never became visible during the run. They count as visible at its end."""
 
     def at(self, share: float) -> float:
-        """The percentile: `share` of the changes took at most so long."""
+        """Return the percentile: `share` of the changes took at most this long."""
         ordered = sorted(self.seconds)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
@@ -33,7 +33,7 @@ class Freshness:
         return max(self.seconds)
 
     def by_second(self, share: float) -> tuple[list[float], list[float]]:
-        """(second of the making, percentile of the changes made in it)"""
+        """Return (second of creation, percentile of the changes created in it)."""
         seconds: dict[int, list[float]] = {}
         for made, took in zip(self.made, self.seconds, strict=True):
             seconds.setdefault(int(made), []).append(took)
@@ -50,9 +50,9 @@ def measure(
     end_ms: int,
     tables: Iterable[int] | None = None,
 ) -> Freshness:
-    """Of the changes with numbers in `window` (first, and one beyond the last), of some tables or all.
+    """Measure the changes with numbers in `window` (first, and one beyond the last), of some tables or all.
 
-    `end_ms`: when it was looked last.
+    `end_ms` is the time of the last look.
     """
     wanted = set(histories if tables is None else tables)
     made, took = array("d"), array("d")
@@ -73,8 +73,8 @@ def measure(
 
 
 def plot(path: Path, title: str, lines: Mapping[str, Freshness]) -> None:
-    """A PNG: for each line the 95th percentile of the changes of each second, its median dotted."""
-    # Half a second, which a run without plots need not pay.
+    """Draw a PNG: for each line, the 95th percentile of each second's changes, and the median as dots."""
+    # The import takes half a second. A run without plots does not need it.
     from matplotlib.figure import Figure  # noqa: PLC0415 (see above)
 
     figure = Figure(figsize=(9, 4.2), dpi=120, layout="constrained")

@@ -1,8 +1,8 @@
-"""The load: changes of tables as Canal flat JSON, the same in every run, whose final rows are known.
+"""The load: changes of tables as Canal flat JSON. Every run has the same changes and known final rows.
 
-60 % inserts, 30 % updates, 10 % deletes, tables drawn uniformly, updates and deletes of rows that are there,
-drawn uniformly. A row is a function of its key and of the number of the change that wrote it last, so that
-what a table must hold in the end costs one number a row to remember.
+60 % are inserts, 30 % updates and 10 % deletes. Tables are drawn uniformly, and so are the existing rows of
+updates and deletes. A row is a function of its key and of the number of its last change. So one number for
+each row is enough to know a table's final content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = {
 """Column -> MySQL type. `n` is the number of the change that wrote the row last."""
 
 CHECKSUM = "sum(crc32(concat_ws('|', {})))".format(", ".join(f"cast(`{name}` AS string)" for name in COLUMNS))
-"""What `TableTruth.checksum` is in Spark's SQL."""
+"""`TableTruth.checksum` in Spark's SQL."""
 
 _SEED = 7
 _INSERTS, _UPDATES = 0.6, 0.9  # an update below the second, a delete above it
@@ -52,11 +52,11 @@ _CHANGED = _HEAD + _TYPES + _ROW + _OLD
 
 @dataclass(frozen=True, slots=True)
 class TableTruth:
-    """What a table holds in the end."""
+    """A table's final content."""
 
     rows: int
     checksum: int
-    """The sum of each row's CRC-32 of all its columns as text, joined by `|`."""
+    """Sum of the rows' CRC-32 over all columns as text, joined by `|`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Record:
 
 
 class _Table:
-    """The keys that are there, and which change wrote each last."""
+    """The existing keys, and the last change of each."""
 
     __slots__ = ("changes", "keys", "last", "next_key", "written")
 
@@ -82,20 +82,20 @@ class _Table:
 
 
 class Load:
-    """An endless sequence of changes; two loads of the same arguments make the same ones."""
+    """An endless sequence of changes. Two loads with the same arguments create the same changes."""
 
     def __init__(self, tables: int = 20, *, bigger: int = 0, each_once: bool = False) -> None:
-        """`bigger`: the first changes are so many inserts into table 0; `each_once`: the first of each table
-        come in their order."""
+        """`bigger`: the number of inserts into table 0 that come first. `each_once`: then one change of each
+        table, in order."""
         self._random = random.Random(_SEED)
         self._tables = [_Table() for _ in range(tables)]
         self._bigger = bigger
         self._in_order = tables if each_once else 0
         self.made = 0
-        """How many changes there were so far."""
+        """Number of changes so far."""
 
     def take(self, count: int, es: int) -> Iterator[Record]:
-        """The next changes, which the source commits at `es`, milliseconds since 1970."""
+        """Yield the next changes. The source commits them at `es`, in milliseconds since 1970."""
         draw, tables = self._random.random, self._tables
         for number in range(self.made, self.made + count):
             self.made += 1
@@ -132,7 +132,7 @@ class Load:
             yield Record(number, place, text.encode())
 
     def changes(self) -> list[int]:
-        """How many changes each table had so far."""
+        """Number of changes of each table so far."""
         return [table.changes for table in self._tables]
 
     def last(self) -> list[int]:
@@ -140,7 +140,7 @@ class Load:
         return [table.last for table in self._tables]
 
     def truth(self) -> list[TableTruth]:
-        """What each table holds after the changes so far."""
+        """Each table's content after the changes so far."""
         return [
             TableTruth(
                 len(table.written),

@@ -1,4 +1,4 @@
-"""One worker with 100 to 10,000 tables: its start, its memory, and what a change and a minute cost."""
+"""One worker with 100 to 10,000 tables: start, memory, cost of a change and of idling."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from benchmarks.spark.windows import Window, look, since
 __all__ = ["run"]
 
 _SIZES = "BINLANE_BENCH_TABLES"
-"""In the environment: other numbers of tables, as in 100,4000."""
+"""Environment variable with other numbers of tables, such as 100,4000."""
 _SHARED = "BINLANE_BENCH_SHARED"
-"""In the environment: another `shared_segments` than 1s; 0s: each batch is a file of its own."""
+"""Environment variable with another `shared_segments` than 1s; 0s: each batch is a separate file."""
 _LIMIT_SECONDS = 900
 _LOOK_SECONDS = 0.5
 _LOOK_SECONDS_A_TABLE = 0.0002
-"""Beside that: to tell of ten thousand takes a worker a quarter of a second."""
+"""Added for each table: a status of ten thousand tables takes a worker a quarter of a second."""
 _START_SECONDS = 60
 _MEMORY_MIB = 1024
 _ALIKE = 1.25
-"""Two runs that are alike differ by up to a quarter."""
+"""Two equal runs differ by up to a quarter."""
 _IDLE_MS = 10
-"""A hundredth of a processor."""
+"""One percent of a core."""
 _REQUESTS = 5
 _KEPT_UP = 0.98
 
 
 def _replicas(**merge: str) -> dict[str, Any]:
-    """All tables as replicas; a worker that is told to stop merges nothing more."""
+    """All tables as replicas. A stopping worker merges nothing more."""
     return {
         **REPLICA,
         "handlers": [
@@ -56,7 +56,7 @@ def _replicas(**merge: str) -> dict[str, Any]:
 
 _MERGING = _replicas()
 _WAITING = _replicas(max_age="24h")
-"""Nothing is merged: what the worker costs without that."""
+"""Nothing is merged, to measure the worker alone."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class _Pace:
     rate: int
     """Changes a second, of all tables."""
     warm: float
-    """Seconds before it is looked at."""
+    """Seconds of warm-up."""
     seconds: float
-    """It is looked at."""
+    """Seconds of measurement."""
     idle: float
-    """Seconds without a change; more than a minute, as some things are done once a minute."""
+    """Seconds without a change; more than a minute, because some work is done once a minute."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """Of one number of tables."""
+    """Figures for one number of tables."""
 
     tables: int
     start: float
@@ -84,7 +84,7 @@ class _Found:
 
 
 def run(context: Context) -> Report:
-    """Each number of tables with a lake, and a topic, of its own; then the greatest on an object store."""
+    """Measure each number of tables with its own lake and topic, then the largest on an object store."""
     pace = context.pick(_Pace(2_000, 20, 40, 66), _Pace(200, 1, 2, 2))
     sizes = _sizes(context)
     report = Report(
@@ -92,14 +92,14 @@ def run(context: Context) -> Report:
         f"{pace.rate:,} changes/s spread over many tables, one worker, local Spark",
         {
             "tables": "Tables",
-            "start": "start after a restart, s",
+            "start": "restart, s",
             "peak_mib": "memory of the worker, MiB",
             "rate": "Changes/s",
             "change_us": "CPU of a change, us",
             "batch": "Changes in a batch",
             "batch_ms": "CPU of a batch, ms",
             "idle_ms": "idle: CPU ms a second",
-            "java_ms": "idle: Java's",
+            "java_ms": "idle: Java's CPU ms a second",
         },
     )
     found = []
@@ -123,17 +123,17 @@ def run(context: Context) -> Report:
         at_most(_REQUESTS, requests, "a second", f"{sizes[-1]:,} tables: requests to an object store")
     )
     report.notes += [
-        "Started: ready, a record that waited is durable, and the logs of all tables are read in. Memory: "
-        "the highest of the Python process. CPU: of the Python process, over "
-        f"{pace.seconds:.0f} s, while Spark merges as fast as it can; of nothing, over {pace.idle:.0f} s "
-        "with merge.max_age at 24h.",
+        "The restart ends when the worker is ready, a waiting record is durable, and the logs of all "
+        "tables are read. Memory is the peak of the Python process. CPU is that of the Python process, "
+        f"over {pace.seconds:.0f} s while Spark merges as fast as it can. Idle: over {pace.idle:.0f} s "
+        "without changes, with merge.max_age at 24h.",
         told,
     ]
     return report
 
 
 def _sizes(context: Context) -> list[int]:
-    """Ascending. Raises BenchmarkError."""
+    """Return the numbers of tables, ascending. Raises BenchmarkError."""
     given = os.environ.get(_SIZES)
     if given is None:
         return context.pick([100, 1_000, 10_000], [4, 12])
@@ -149,24 +149,24 @@ def _goals(found: list[_Found], pace: _Pace) -> list[Goal]:
     beside = f"{least.tables:,} tables"
     idle = [1e3 * each.idle.cpu / each.idle.seconds for each in (least, most)]
     return [
-        at_most(_START_SECONDS, most.start, "s", f"{name}: started again"),
+        at_most(_START_SECONDS, most.start, "s", f"{name}: restart"),
         at_most(_MEMORY_MIB, most.peak_mib, "MiB", f"{name}: memory of the worker"),
-        at_least(_KEPT_UP * pace.rate, most.steady.rate, "changes/s", f"{name}: keeps up"),
+        at_least(_KEPT_UP * pace.rate, most.steady.rate, "changes/s", f"{name}: changes taken"),
         at_most(
             _ALIKE * least.steady.batch_ms,
             most.steady.batch_ms,
             "ms",
-            f"{name}: CPU of a batch, flat",
+            f"{name}: CPU of a batch, {_ALIKE} times",
             beside,
         ),
         at_most(
             _ALIKE * least.steady.change_us,
             most.steady.change_us,
             "us",
-            f"{name}: CPU of a change, flat",
+            f"{name}: CPU of a change, {_ALIKE} times",
             beside,
         ),
-        at_most(_IDLE_MS, idle[1] - idle[0], "ms a second", f"{name}: what idle ones add", beside),
+        at_most(_IDLE_MS, idle[1] - idle[0], "ms a second", f"{name}: CPU that idle tables add", beside),
     ]
 
 
@@ -204,8 +204,8 @@ def _measure(context: Context, tables: int, pace: _Pace) -> _Found:
 
 
 def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
-    """Requests a second to an object store, and what they were. Spark is away: what is counted is the log's,
-    not Delta's."""
+    """Return the requests a second to an object store, and a note about them. Spark does not run, so only
+    the log's requests count, not Delta's."""
     load = Load(tables, each_once=True)
     topic = TopicTarget(context.bootstrap, f"tables-10k-store-{time.time_ns()}")
     with CountingStore() as store, tempfile.TemporaryDirectory(prefix="binlane-spark-") as temporary:
@@ -235,16 +235,16 @@ def _requests(context: Context, tables: int, pace: _Pace) -> tuple[float, str]:
             side.kill()
     kinds = ", ".join(f"{count / window.seconds:,.1f} {kind}" for kind, count in counted.most_common())
     told = (
-        f"Object store: {kinds} a second, for {window.rate:,.0f} changes/s in "
-        f"{window.batches / window.seconds:,.0f} batches/s; the log's own, without Spark's."
+        f"Object store: {kinds} requests a second, for {window.rate:,.0f} changes/s in "
+        f"{window.batches / window.seconds:,.0f} batches/s. These are the log's requests, without Spark's."
     )
     return counted.total() / window.seconds, told
 
 
 def _wait_for(side: Side, changes: int, tables: int, *, all_read: bool = False) -> None:
-    """Until so many changes are durable and so many tables known; `all_read`: nothing is left in the topic.
+    """Wait until `changes` are durable and `tables` known. `all_read`: and the topic is fully read.
 
-    Raises BenchmarkError when the worker ends before, or takes too long."""
+    Raises BenchmarkError if the worker ends early or takes too long."""
 
     def is_there() -> bool:
         status = side.status()

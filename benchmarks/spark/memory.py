@@ -1,4 +1,4 @@
-"""How much memory a merge takes: tables of several sizes with several sizes of Spark's heap."""
+"""Memory of a merge, for tables and Spark heaps of several sizes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ _COLUMNS = {
 
 
 def run(context: Context) -> Report:
-    """No peer, and no goal: what to give a driver."""
+    """Measure how much memory a driver needs. There is no peer and no goal."""
     heaps, sizes, changes = context.pick(
         (("512m", "1g", "2g"), (1_000_000, 10_000_000), 50_000), (("1g",), (10_000,), 1_000)
     )
-    report = Report("spark_memory", f"{changes:,} updates merged all over one table", _COLUMNS)
+    report = Report("spark_memory", f"A merge of {changes:,} updates spread over one table", _COLUMNS)
     for rows in sizes:
         for heap in heaps:
             context.say(f"a table of {rows:,} rows, heap {heap}")
             _add_row(report, heap, rows, _merged(heap, rows, changes))
     report.notes.append(
-        "Each merge in a process of its own, local[*], Spark's pages on. Memory: the highest resident memory "
-        "as the kernel counts it (VmHWM). The worker's Python: handler and PySpark, no Kafka and no lanes."
+        "Each merge runs in its own process, with local[*] and Spark's web UI. Memory is the peak resident "
+        "memory that the kernel reports (VmHWM). The worker's Python contains the handler and PySpark, but "
+        "no Kafka client and no lanes."
     )
     return report
 
 
 def _merged(heap: str, rows: int, changes: int) -> MergeFigures | None:
-    """None: out of memory."""
+    """Return the figures; None if Spark ran out of memory."""
     with tempfile.TemporaryDirectory(prefix="binlane-spark-") as folder:
         command = [sys.executable, "-m", "benchmarks.spark.memory_run", heap, str(rows), str(changes), folder]
         with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.spark.memory_run HEAP ROWS CHANGES FOLDER`: one table, and one merge into it, in a
-process with a Spark of its own.
+"""`python -m benchmarks.spark.memory_run HEAP ROWS CHANGES FOLDER`: one table and one merge into it, in a
+process with its own Spark.
 
-Its last line of output is a MergeFigures as JSON. With too small a heap it ends with the handler's error.
+The last line of output is a MergeFigures as JSON. If the heap is too small, it ends with the handler's error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE = 600.0
 
 
 class MergeFigures(msgspec.Struct, frozen=True):
-    """Of the merge; memory is the peak of the whole process, from its start."""
+    """Figures of the merge. Memory is the peak of the whole process since its start."""
 
     seconds: float
     table_bytes: int
@@ -37,9 +37,9 @@ class MergeFigures(msgspec.Struct, frozen=True):
 
 
 def main(heap: str, rows: int, changes: int, folder: Path) -> MergeFigures:
-    """A replica of `rows` rows of some 100 B, into which `changes` updates go that are spread over all of it.
+    """Merge `changes` updates, spread over the whole table, into a replica of `rows` rows of about 100 B.
 
-    Raises what ended the merge."""
+    Raises the error that ended the merge."""
     handler = SparkHandler(mode="replica", path="lake/{table}", merge={"max_age": "0s", "at_close": "0s"})
     with opened(handler, folder, spark={"driver_memory": heap}, stop_worker=_end):
         _merge(handler, [_row(number) for number in range(10)], 0)
@@ -69,7 +69,7 @@ def _row(number: int, note: str = "-") -> dict[str, Any]:
 
 
 def _merge(handler: SparkHandler, changes: list[dict[str, Any]], offset: int) -> float:
-    """Seconds until all of it is in the table."""
+    """Return the seconds until all changes are in the table."""
     begin = time.monotonic()
     handler.handle(make_batch("shop.orders", changes, key="id", types=_TYPES, offset=offset))
     while any(table["waiting_rows"] for table in handler.status()["tables"]):
@@ -80,7 +80,7 @@ def _merge(handler: SparkHandler, changes: list[dict[str, Any]], offset: int) ->
 
 
 def _end(error: BaseException) -> None:
-    """Of a thread behind: nothing can be merged any more."""
+    """End the process. A background thread calls this if nothing can be merged any more."""
     print(error, file=sys.stderr, flush=True)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""A backlog's figures, the same for replicas and changelogs."""
+"""Figures of a backlog, for replicas and changelogs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BACKLOG_COLUMNS = {
     "who": "Job",
     "state": "Until all are",
     "rate": "Changes/s",
-    "rate_with_start": "with its start",
-    "seconds": "s with its start",
+    "rate_with_start": "with the start",
+    "seconds": "s with the start",
     "cpu": "CPU s",
     "cpu_million": "CPU s per million",
     "commits": "Commits",
@@ -30,17 +30,17 @@ class Reached:
 
     seconds: float
     reading: float
-    """When it began to read: Spark was up."""
+    """Start of reading: Spark was up."""
     cpu: float
-    """Of all its processes, with the start."""
+    """CPU seconds of all processes, with the start."""
 
     def rate(self, changes: int) -> float:
-        """Changes a second, since it reads."""
+        """Changes a second since reading started."""
         return changes / (self.seconds - self.reading)
 
 
 def reach(side: Side, watch: Watch, last: list[int], reading: float, *, durable: bool = False) -> Reached:
-    """Wait until the last change of every table is visible. Raises BenchmarkError when it does not come."""
+    """Wait until the last change of every table is visible. Raises BenchmarkError if it does not appear."""
     side.wait(watch.showing(last, durable=durable), _LIMIT_SECONDS, "get through the backlog")
     cpu = side.cpu_seconds()
     return Reached(watch.complete_at(last, durable=durable) / 1e3 - side.started, reading, cpu)

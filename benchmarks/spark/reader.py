@@ -1,7 +1,7 @@
-"""Another program that queries the tables: a Spark of its own, which reads what either side wrote.
+"""Another program that queries both sides' tables, with its own Spark.
 
-`python -m benchmarks.spark.reader FOLDER HEAP` answers statements, one JSON text a line on standard input,
-by their first row and the seconds they took.
+`python -m benchmarks.spark.reader FOLDER HEAP` reads statements from standard input, one JSON text a
+line. It answers with their first row and their seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Reader:
-    """Answers statements. Any thread may ask; one statement runs at a time."""
+    """Answer statements. Any thread may ask. One statement runs at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self._process = process
@@ -46,7 +46,7 @@ class Reader:
         self._asking = threading.Lock()  # the two pipes: an answer follows its question
 
     def ask(self, sql: str) -> Answer:
-        """The first row. Raises BenchmarkError with Spark's words when the statement fails."""
+        """Return the first row. Raises BenchmarkError with Spark's message if the statement fails."""
         with self._asking:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -63,7 +63,7 @@ class Reader:
 
 @contextmanager
 def reader(heap: str = "1g") -> Iterator[Reader]:
-    """A reader that is warm enough to answer; it ends at the end."""
+    """Start a warm reader, and end it at the end."""
     search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="binlane-reader-") as temporary:
         errors_path = Path(temporary, "errors")
@@ -84,22 +84,22 @@ def reader(heap: str = "1g") -> Iterator[Reader]:
 
 
 def summary(source: str) -> str:
-    """The statement whose first row tells what `differences` wants of a table or view."""
+    """Return the statement whose first row `differences` needs of a table or view."""
     return f"SELECT count(*), {CHECKSUM}, max(n) FROM {source}"
 
 
 def is_there(folder: Path) -> bool:
-    """Whether the Delta table has its first commit."""
+    """Return whether the Delta table has its first commit."""
     return (folder / "_delta_log" / f"{0:020d}.json").exists()
 
 
 def delta(folder: Path) -> str:
-    """The Delta table in a statement's FROM."""
+    """Return the Delta table for a statement's FROM."""
     return f"delta.`{folder}`"
 
 
 def view(folder: Path) -> str:
-    """binlane's view of the table and of what waits beside it, in a statement's FROM."""
+    """Return binlane's view of the table and its segments, for a statement's FROM."""
     schema = pa.schema([(name, pa.null()) for name in COLUMNS])
     columns = dict.fromkeys(COLUMNS, ()) if is_there(folder) else None
     ref = TableRef(delta(folder), str(folder), str(pending(folder)), "")
@@ -107,7 +107,7 @@ def view(folder: Path) -> str:
 
 
 def differences(asked: Reader, folders: Mapping[int, Path], truth: Sequence[TableTruth]) -> list[str]:
-    """Where a Delta table's rows are not those of the source, in words; empty: all are equal."""
+    """Describe each Delta table that differs from its source; empty if all are equal."""
     found = []
     for table, folder in folders.items():
         rows, checksum, _ = asked.ask(summary(delta(folder))).row
@@ -118,7 +118,7 @@ def differences(asked: Reader, folders: Mapping[int, Path], truth: Sequence[Tabl
 
 
 def _main(folder: Path, heap: str) -> None:
-    # Only the process that answers needs Spark.
+    # Only the answering process needs Spark.
     from pyspark import SparkConf  # noqa: PLC0415 (see above)
     from pyspark.sql import SparkSession  # noqa: PLC0415
 

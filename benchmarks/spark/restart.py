@@ -1,4 +1,4 @@
-"""kill -9 of the worker and of Spark in the middle of writing, at a steady load: what is lost or repeated."""
+"""Rows lost or repeated after kill -9 of the worker and of Spark while they write, at a steady load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.spark.watch import Watch
 __all__ = ["run"]
 
 _USUAL_MS = 5_000
-"""Caught up: no change that can not be queried is older."""
+"""Caught up: every change older than this can be queried."""
 _LIMIT_SECONDS = 600
 
 
@@ -29,11 +29,11 @@ class _Kill:
     time: float
     """Seconds since 1970."""
     last: list[int]
-    """The last change of each table then."""
+    """The last change of each table at that time."""
 
 
 def run(context: Context) -> Report:
-    """Half of the tables are replicas, half changelogs; the kills come at random moments."""
+    """Kill at random moments. Half of the tables are replicas, half changelogs."""
     rate, tables, kills, between = context.pick((2_000, 20, 3, 15.0), (200, 2, 1, 3.0))
     report = Report(
         "spark_crash",
@@ -42,7 +42,7 @@ def run(context: Context) -> Report:
             "kill": "Kill",
             "reading": "s until it reads again",
             "caught_up": "until the view is up to date",
-            "merged": "until all from before is merged",
+            "merged": "until all earlier changes are merged",
         },
     )
     changelogs = range(1, tables, 2)
@@ -80,13 +80,13 @@ def run(context: Context) -> Report:
             wrong = differences(asked, replicas, load.truth())
             lost, repeated = _changelogs(asked, {t: folders[t] for t in changelogs}, feed.tables)
     report.goals += [
-        at_most(0, len(wrong), "tables", "replicas that are not the source"),
+        at_most(0, len(wrong), "tables", "replicas that differ from the source"),
         at_most(0, lost, "rows", "lost in changelogs"),
         at_most(0, repeated, "rows", "repeated in changelogs"),
     ]
     report.notes += [
-        "Seconds from the kill; the start of Python and of Spark is in them. Up to date: every change that "
-        f"is {_USUAL_MS / 1000:.0f} s old can be queried by the view. Changes go on coming.",
+        "Seconds count from the kill and include the start of Python and of Spark. Up to date: the view "
+        f"shows every change that is {_USUAL_MS / 1000:.0f} s old. The load continues.",
         *wrong,
     ]
     return report
@@ -118,7 +118,7 @@ def _live(side: Side, feed: SteadyFeed, seconds: float) -> None:
 
 
 def _changelogs(asked: Reader, folders: Mapping[int, Path], tables: Iterable[int]) -> tuple[int, int]:
-    """(rows lost, rows repeated), judged by each change's place in the topic."""
+    """Return (rows lost, rows repeated), by each change's place in the topic."""
     expected = dict.fromkeys(folders, 0)
     places = dict.fromkeys(folders, 0)
     for number, table in enumerate(tables):
@@ -132,6 +132,6 @@ def _changelogs(asked: Reader, folders: Mapping[int, Path], tables: Iterable[int
             f"FROM delta.`{path}`"
         ).row
         repeated += rows - distinct
-        # Other changes in place of the right ones would show in the sum.
+        # The sum shows if wrong changes replaced the right ones.
         lost += max(expected[table] - distinct, int(total != places[table]))
     return lost, repeated

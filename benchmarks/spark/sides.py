@@ -50,7 +50,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Side:
-    """A running process, its Java process included."""
+    """A running process, including its Java process."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, ready: bytes) -> None:
         self.name = name
@@ -62,12 +62,12 @@ class Side:
         self._root = psutil.Process(process.pid)
 
     def wait_until_reading(self) -> float:
-        """Seconds from its start until it reads. Raises BenchmarkError when it does not come to it."""
+        """Return the seconds from its start until it reads. Raises BenchmarkError if it does not read."""
         self.wait(lambda: self._ready in self.log.read_bytes(), _READY_SECONDS, "begin to read")
         return time.time() - self.started
 
     def wait(self, done: Callable[[], bool], limit: float, what: str) -> None:
-        """Raises BenchmarkError when it ends before, or does not do it in `limit` seconds."""
+        """Wait until `done`. Raises BenchmarkError if the process ends early, or after `limit` seconds."""
         deadline = time.monotonic() + limit
         while not done():
             self.check()
@@ -76,12 +76,12 @@ class Side:
             time.sleep(_LOOK_SECONDS)
 
     def check(self) -> None:
-        """Raises BenchmarkError with the end of the log when it is no longer there."""
+        """Raises BenchmarkError with the end of the log if the process has ended."""
         if self.process.poll() is not None:
             raise BenchmarkError(f"{self.name} ended with {self.process.returncode}:\n{self._tail()}")
 
     def cpu_seconds(self) -> float:
-        """User and system time so far, of all its processes."""
+        """User and system time of all its processes so far."""
         return sum(_cpu(process) for process in self._processes())
 
     def own_cpu_seconds(self) -> float:
@@ -89,11 +89,11 @@ class Side:
         return _cpu(self._root)
 
     def own_peak_mib(self) -> float:
-        """The highest resident memory so far, without its Java process."""
+        """Peak resident memory so far, without its Java process."""
         return peak_rss_kib(self.process.pid) / 1024
 
     def status(self) -> dict[str, Any] | None:
-        """`/api/status` of a worker with `http`; None: it does not listen yet."""
+        """`/api/status` of a worker with `http`; None if it does not listen yet."""
         found = re.search(rb'"event": ?"http_listening".*', self.log.read_bytes())
         port = re.search(rb'"port": ?(\d+)', found[0]) if found else None
         if port is None:
@@ -102,7 +102,7 @@ class Side:
         return dict(answer.raise_for_status().json())
 
     def rss_mib(self) -> float:
-        """Resident memory now, of all its processes."""
+        """Current resident memory of all its processes."""
         return sum(_rss(process) for process in self._processes()) / 2**20
 
     def kill(self) -> None:
@@ -113,7 +113,7 @@ class Side:
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and wait. Raises BenchmarkError unless it ends with 0."""
+        """Send SIGTERM and wait. Raises BenchmarkError unless the exit code is 0."""
         if not ended(self.process, _DRAIN_SECONDS) or self.process.returncode != 0:
             raise BenchmarkError(f"{self.name} did not stop ({self.process.returncode}):\n{self._tail()}")
 
@@ -140,10 +140,10 @@ def binlane(
     environment: Mapping[str, str] | None = None,
     group: str = "",
 ) -> Iterator[Side]:
-    """`binlane run`; killed at the end. The same `folder` again: a restart.
+    """Run `binlane run`, and kill it at the end. The same `folder` again is a restart.
 
-    `tables` is that section of the configuration. The warehouse is `<folder>/lake`, unless `spark` says
-    otherwise; `http`: its status can be asked; `group`: of the consumers, else the topic's name.
+    `tables` is that section of the configuration. The warehouse is `<folder>/lake` unless `spark` names
+    another. `http` enables the status. `group` is the consumer group, by default the topic's name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     given = dict(spark or {})
@@ -178,9 +178,9 @@ def binlane(
 def peer(
     *, source: Path, folder: Path, mode: str = "replica", max_files: int = 50, options: Sequence[str] = ()
 ) -> Iterator[Side]:
-    """The Structured Streaming job; killed at the end. The same `folder` again: a restart.
+    """Run the Structured Streaming job, and kill it at the end. The same `folder` again is a restart.
 
-    Its tables are `<folder>/lake/shop/<table>`, as binlane's.
+    Its tables are in `<folder>/lake/shop/<table>`, like binlane's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     command = [
@@ -199,9 +199,9 @@ def peer(
 
 
 def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """A name of each -> the rule with it: by Spark, the default, and with `merge.without_spark`.
+    """Return name -> rule: commits by Spark (the default), and with `merge.without_spark`.
 
-    Commits by Spark are due after 10 s (merge.max_age), the others, which cost little, after 2 s.
+    Commits by Spark are due after 10 s (merge.max_age). The others cost little and are due after 2 s.
     """
     (handler,) = rule["handlers"]
     without = {**rule, "handlers": [{**handler, "merge": {"without_spark": True, "max_age": "2s"}}]}
@@ -209,13 +209,13 @@ def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def peer_batches(side: Side) -> list[dict[str, Any]]:
-    """What the peer said of its batches: batch, rows, began, seconds."""
+    """Return the peer's reports of its batches: batch, rows, began, seconds."""
     lines = [json.loads(line) for line in side.log.read_bytes().split(b"\n")[:-1]]
     return [line for line in lines if line["event"] == "batch"]
 
 
 def table_folders(folder: Path, tables: int) -> dict[int, Path]:
-    """Table -> its Delta folder, of either side."""
+    """Return table -> its Delta folder, for both sides."""
     return {table: folder / "lake" / DATABASE / table_name(table) for table in range(tables)}
 
 
@@ -223,7 +223,7 @@ def table_folders(folder: Path, tables: int) -> dict[int, Path]:
 def _child(
     command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, **files: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Also Java ends with it, however this ends: it leads a session of its own."""
+    """End Java with it in any case. The process leads its own session."""
     search = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     with child(command, environment={"PYTHONPATH": search, **(environment or {})}, **files) as process:
         try:

@@ -1,4 +1,4 @@
-"""The start of a worker: first record durable, ready, Spark up; with and without the archive of classes."""
+"""The start of a worker (first record durable, ready, Spark up), with and without the archive of classes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class _Start:
     spark: float
     merged: float
     java_cpu: float
-    """Of Spark's Java process until Spark is up."""
+    """CPU seconds of Spark's Java process until Spark is up."""
 
 
 def run(context: Context) -> Report:
-    """By turns with the archive and without, on a topic where 100 records wait."""
+    """Start in turns with and without the archive, on a topic of 100 records."""
     rounds = context.pick(3, 1)
     report = Report(
         "spark_start",
@@ -59,7 +59,7 @@ def run(context: Context) -> Report:
             "java_cpu": "Java's CPU until Spark is up, s",
         },
     )
-    # It is there after the first start of a Spark that has lived for a minute; here at once.
+    # A worker writes the archive a minute after Spark's first start. Here it is written at once.
     subprocess.run([sys.executable, "-m", "handlers.spark.training"], check=True)
     kinds: Mapping[str, dict[str, str]] = {"yes": {}, "no": {OPTIONS: "-Xshare:auto"}}
     found: dict[str, list[_Start]] = {kind: [] for kind in kinds}
@@ -80,13 +80,14 @@ def run(context: Context) -> Report:
         at_most(0.4, imported, "s", "CPU of importing the worker, without Spark"),
     ]
     report.notes.append(
-        f"The middle of {rounds} starts of each kind, by turns. Seconds from `binlane run`; 100 records wait."
+        f"Median of {rounds} starts of each kind, in turns. Seconds count from `binlane run`. The topic "
+        "contains 100 records."
     )
     return report
 
 
 def _start(context: Context, conf: Mapping[str, str]) -> _Start:
-    """Raises BenchmarkError when the worker ends before, or takes too long."""
+    """Raises BenchmarkError if the worker ends early or takes too long."""
     topic = TopicTarget(context.bootstrap, f"spark-start-{time.time_ns()}")
     write_backlog(Load(2), [topic], 100)
     with tempfile.TemporaryDirectory(prefix="binlane-start-") as temporary:

@@ -1,4 +1,4 @@
-"""DDL of the source under a steady load: how long the lanes are held, beside the same load without any."""
+"""Lane time of batches at a steady load, with and without DDL of the source."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["run"]
 _LOOK_SECONDS = 0.1
 _DRAINED_SECONDS = 300
 _ALIKE = 1.25
-"""Two runs that are alike differ by up to a quarter."""
+"""Two equal runs differ by up to a quarter."""
 _MORE = {b'"sqlType":{': b'"more":4,', b'"mysqlType":{': b'"more":"int",', b'"data":[{': b'"more":"1",'}
-"""What a record of a table that has the column has more, and where."""
+"""Additions to a record of a table that has the column: place -> text."""
 _LONGEST = 1.0
-"""Seconds that no batch takes, unless it waits for Spark."""
+"""Seconds. A batch takes longer only if it waits for Spark."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Pace:
     warm: float
     seconds: float
     every: float
-    """Seconds from one statement to the next, each of another table."""
+    """Seconds between two statements. Each statement is for another table."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class _Found:
 
 
 class _Altering:
-    """A target in which a table now and then gets, or loses, a column, that its rows then have."""
+    """A target that adds a column to a table, or drops it, from time to time. Rows follow."""
 
     tick = TopicTarget.tick
 
     def __init__(self, target: TopicTarget, tables: int, every: float) -> None:
-        """`every`: 0 is never."""
+        """`every`: seconds between statements; 0 means never."""
         self.statements = 0
         self._target = target
         self._every = every
@@ -106,7 +106,7 @@ class _Altering:
 
 
 def run(context: Context) -> Report:
-    """2,000 changes a second of 20 tables; in the second run a statement each second, too."""
+    """Write 2,000 changes/s of 20 tables. The second run has a statement each second as well."""
     pace = context.pick(_Pace(20, 2_000, 20, 60, 1), _Pace(2, 200, 2, 6, 1))
     report = Report(
         "spark_statements",
@@ -115,7 +115,7 @@ def run(context: Context) -> Report:
             "what": "Statements",
             "batches": "Batches",
             "busy": "Lanes busy, s",
-            "mean_ms": "of a batch, ms",
+            "mean_ms": "a batch, ms",
             "longest": "Longest batch seen, s",
         },
     )
@@ -134,14 +134,15 @@ def run(context: Context) -> Report:
             _ALIKE * plain.mean_ms,
             altered.mean_ms,
             "ms",
-            "a batch holds its lane as long",
+            f"lane time of a batch, {_ALIKE} times",
             "without statements",
         ),
         at_most(_LONGEST, altered.longest, "s", "with statements: the longest batch"),
     ]
     report.notes.append(
-        "ALTER TABLE ... ADD or DROP COLUMN, each of another table. Lanes busy: of 16, in those seconds; the "
-        "longest batch as seen ten times a second. All statements are followed in the end."
+        "Each statement is ALTER TABLE ... ADD or DROP COLUMN, each time of another table. Lanes busy: "
+        "busy time of all 16 lanes together. The longest batch is the longest one seen in ten looks a "
+        "second. In the end, every statement is applied."
     )
     return report
 
@@ -184,13 +185,13 @@ def _sleep(side: Side, feed: SteadyFeed, seconds: float) -> None:
 
 
 def _busy(side: Side) -> tuple[int, float]:
-    """Batches that were finished, and seconds that lanes were busy."""
+    """Return the finished batches, and the seconds that lanes were busy."""
     lanes = (side.status() or {})["lanes"]
     return sum(lane["batches"]["finished"] for lane in lanes), sum(lane["busy_seconds"] for lane in lanes)
 
 
 def _is_drained(side: Side) -> bool:
-    """Whether the worker has read all, and nothing waits for Spark: neither rows nor statements."""
+    """Return whether the worker has read everything, and no rows or statements wait for Spark."""
     status = side.status() or {}
     tables = [table for each in status["handlers"] for table in each["tables"]]
     return not any(table["waiting_rows"] or table["views_wait"] for table in tables) and all(
@@ -209,7 +210,7 @@ class _Looks:
         self._thread.start()
 
     def close(self) -> float:
-        """The longest batch that was seen, in seconds."""
+        """Stop, and return the longest batch seen, in seconds."""
         self._stopping.set()
         self._thread.join()
         return self._longest

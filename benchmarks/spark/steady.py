@@ -1,4 +1,4 @@
-"""A steady load, and how fresh what it changes is on either side."""
+"""A steady load, and the freshness of its changes on both sides."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ __all__ = ["Observed", "Pace", "Queries", "observe"]
 
 @dataclass(frozen=True)
 class Pace:
-    """Of a steady run."""
+    """Pace of a steady run."""
 
     rate: int
     """Changes a second."""
     warm: float
-    """Seconds before it is looked at: both sides have just started."""
+    """Seconds of warm-up, because both sides have just started."""
     seconds: float
-    """It is looked at."""
+    """Seconds of measurement."""
     tail: float
-    """Seconds at most until what was made until then is merged."""
+    """Seconds at most until all changes are merged."""
 
 
 @dataclass(frozen=True)
 class Observed:
     window: tuple[int, int]
-    """The first change that was looked at, and one beyond the last."""
+    """The first measured change, and one beyond the last."""
     end_ms: int
-    """When it was looked last."""
+    """Time of the last look."""
     cpu_seconds: float
-    """Of the side, while it was looked at."""
+    """CPU seconds of the side during the measurement."""
     rss_mib: float
     merged: bool
-    """Everything was, within the tail."""
+    """Everything was merged in time."""
 
 
 def observe(side: Side, feed: SteadyFeed, watch: Watch, pace: Pace) -> Observed:
     """Start the feed, wait, stop it, and wait for the rest.
 
-    Raises BenchmarkError when the side ends before.
+    Raises BenchmarkError if the side ends early.
     """
     feed.start()
     _sleep(side, feed, pace.warm)
@@ -75,13 +75,13 @@ def _sleep(side: Side, feed: SteadyFeed, seconds: float) -> None:
 @dataclass(frozen=True)
 class _Sample:
     seconds: float
-    """The query took."""
+    """Seconds of the query."""
     behind: float
-    """Seconds that the newest row it returned was old when it returned."""
+    """Age in seconds of the newest returned row when the query returned."""
 
 
 class Queries:
-    """A thread that queries one table after the other, every so many seconds."""
+    """A thread that queries one table after the other, every `every` seconds."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Queries:
         *,
         every: float,
     ) -> None:
-        """`source` makes of a table's folder what stands in a statement's FROM."""
+        """`source` turns a table's folder into the source in a statement's FROM."""
         self.samples: list[_Sample] = []
         self._asked = asked
         self._folders = list(folders.values())
@@ -105,7 +105,7 @@ class Queries:
         self._thread.start()
 
     def close(self) -> None:
-        """Raises what made the thread end."""
+        """Raises the error that ended the thread."""
         self._stopping.set()
         self._thread.join()
         if self._fault is not None:

@@ -1,4 +1,4 @@
-"""What a query costs through a view, with changes that wait, beside the same query on the merged table."""
+"""The cost of a query by a view while changes wait, compared with the merged table."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ _COLUMNS = {
     "ratio": "ratio",
     "view_cpu": "View CPU s",
     "table_cpu": "Table CPU s",
-    "cpu_ratio": "ratio of CPU",
+    "cpu_ratio": "CPU ratio",
 }
 
 
 def run(context: Context) -> Report:
-    """A table of some size, and one of a million rows."""
+    """Query a small table, and one of a million rows."""
     sizes = context.pick((20_000, 1_000_000), (1_000,))
     segments, changes = context.pick((40, 100), (3, 10))
     turns = context.pick(12, 1)
     report = Report(
-        "spark_views", f"Queries while {segments * changes:,} changes wait in {segments} segments", _COLUMNS
+        "spark_views",
+        f"Queries while {segments * changes:,} changes in {segments} segments wait for their merge",
+        _COLUMNS,
     )
     for rows in sizes:
         context.say(f"a table of {rows:,} rows")
@@ -48,14 +50,14 @@ def run(context: Context) -> Report:
                 peer = "the merged table"
                 report.goals.append(at_most(_MOST, ratio, "times", f"{name}, {rows:,} rows", peer))
     report.notes.append(
-        f"Both by turns in one warm process (local[2], 2 GiB), the quickest of {turns}, after {turns} to "
-        f"warm up. CPU is the whole Java process's."
+        "View and table take turns in one warm process (local[2], 2 GiB). The figures are the fastest of "
+        f"{turns} runs, after {turns} runs to warm up. CPU is the whole Java process's."
     )
     return report
 
 
 def _figures(rows: int, segments: int, changes: int, turns: int) -> dict[str, ViewFigures]:
-    """By query."""
+    """Return the figures by query."""
     with tempfile.TemporaryDirectory(prefix="binlane-views-") as folder:
         numbers = map(str, (rows, segments, changes, turns))
         command = [sys.executable, "-m", "benchmarks.spark.views_run", *numbers, folder]

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.spark.views_run ROWS SEGMENTS CHANGES TURNS FOLDER`: one table and its log, asked by
-turns through the view and without it, in a process with a Spark of its own.
+"""`python -m benchmarks.spark.views_run ROWS SEGMENTS CHANGES TURNS FOLDER`: one table and its log, queried
+in turns by the view and without it, in a process with its own Spark.
 
-Its last line of output are ViewFigures by query, as JSON.
+The last line of output has the ViewFigures by query, as JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUERIES: Mapping[str, str] = {
     "all columns": "SELECT count(*), sum(customer), sum(price), max(name), max(note), max(n) FROM {source}",
     "a row by its key": "SELECT * FROM {source} WHERE id = 77",
 }
-"""The first one is the goal's."""
+"""The goal is about the first query."""
 _SHAPE = Shape(
     pa.schema(
         {
@@ -52,7 +52,7 @@ _SHAPE = Shape(
 
 
 class ViewFigures(msgspec.Struct, frozen=True):
-    """Of one query, seconds: of the clock, and of the Java process's CPU."""
+    """Seconds of one query: elapsed, and CPU of the Java process."""
 
     view: float
     table: float
@@ -61,7 +61,7 @@ class ViewFigures(msgspec.Struct, frozen=True):
 
 
 def main(rows: int, segments: int, changes: int, turns: int, folder: Path) -> dict[str, ViewFigures]:
-    """Of each query the least of `turns`."""
+    """Return for each query the least of `turns`."""
     section = SparkSection.model_validate({"driver_memory": "2g", "ui": False, "warehouse": str(folder)})
     session = acquire(section, folder, "views").session
     try:
@@ -80,7 +80,7 @@ def main(rows: int, segments: int, changes: int, turns: int, folder: Path) -> di
 
 
 def _put(ref: TableRef, rows: int, segments: int, changes: int) -> None:
-    """Changes of keys all over the table, some of them new, some deleted."""
+    """Changes of keys from the whole table. Some rows are new, some deleted."""
     chosen = random.Random(7)
     schema = log_schema(_SHAPE, mode="replica", prefix="_")
     log = SegmentLog(LocalFiles(), ref.log_folder)

@@ -1,8 +1,8 @@
-"""When changes became visible in tables, seen from outside: by Delta's commits and by segments.
+"""Times at which changes became visible in tables, seen from outside: by commits and by segments.
 
-A commit and a segment say up to which offset their table is complete (binlane), a commit of the peer up to
-which change; offsets are the changes' numbers here. Files appear whole, under consecutive numbers, so that
-one look for the next number tells.
+binlane's commits and segments contain the offset up to which their table is complete. The peer's commits
+contain the change. Offsets equal the changes' numbers here. Files appear atomically under consecutive
+numbers, so it is enough to look for the next number.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LOOK_SECONDS = 0.2
 
 @dataclass
 class History:
-    """What one table showed, and when."""
+    """The changes that one table showed, with times."""
 
     upto: list[int] = field(default_factory=list)
     """Numbers of changes, ascending."""
     times_ms: list[int] = field(default_factory=list)
-    """Since when all changes up to that one are visible, milliseconds since 1970."""
+    """Times since which all changes up to that one are visible, in milliseconds since 1970."""
 
     @property
     def last(self) -> int:
@@ -38,7 +38,7 @@ class History:
         return self.upto[-1] if self.upto else -1
 
     def visible_at(self, number: int) -> int | None:
-        """When change `number` became visible; None if it did not."""
+        """Return the time at which change `number` became visible; None if it did not."""
         place = bisect_left(self.upto, number)
         return self.times_ms[place] if place < len(self.upto) else None
 
@@ -49,13 +49,13 @@ class History:
 
 
 def pending(folder: Path) -> Path:
-    """Where the segments of a Delta table in the warehouse's `<database>/<table>` are."""
+    """Return the folder of the segments of a Delta table in the warehouse's `<database>/<table>`."""
     database, table = folder.parts[-2:]
     return folder.parents[1] / "_binlane" / database / table / "pending"
 
 
 class _Files:
-    """Files under consecutive numbers, each seen once."""
+    """Files with consecutive numbers. Each is seen once."""
 
     def __init__(self, folder: Path, first: int, suffix: str) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class _Files:
         self._suffix = suffix
 
     def seen(self) -> list[tuple[Path, int]]:
-        """The new ones, and when each appeared: its inode's last change, which is its rename or link."""
+        """Yield the new files, and when each appeared: its inode's last change, by its rename or link."""
         found = []
         while True:
             path = self._folder / f"{self._next:020d}{self._suffix}"
@@ -79,11 +79,11 @@ class Watch:
 
     def __init__(self, folders: Mapping[int, Path]) -> None:
         self.merged = {table: History() for table in folders}
-        """By Delta's commits."""
+        """Times by Delta's commits."""
         self.durable = {table: History() for table in folders}
-        """By segments; empty for the peer."""
+        """Times by segments; empty for the peer."""
         self.merges = 0
-        """Commits that brought changes in."""
+        """Number of commits that contain changes."""
         self._commits = {t: _Files(folder / "_delta_log", 0, ".json") for t, folder in folders.items()}
         self._segments = {t: _Files(pending(folder), 1, ".parquet") for t, folder in folders.items()}
         self._stopping = threading.Event()
@@ -96,9 +96,9 @@ class Watch:
         self._thread.join()
 
     def missing(self, last: list[int], *, durable: bool = False) -> int:
-        """In how many tables the change `last[table]` is not visible yet.
+        """Return in how many tables the change `last[table]` is not visible yet.
 
-        Raises what made the thread end.
+        Raises the error that ended the thread.
         """
         if self._fault is not None:
             raise self._fault
@@ -106,11 +106,11 @@ class Watch:
         return sum(history.last < last[table] for table, history in histories.items())
 
     def showing(self, last: list[int], *, durable: bool = False) -> Callable[[], bool]:
-        """What tells whether all tables show their change `last[table]`."""
+        """Return a function that says whether all tables show their change `last[table]`."""
         return lambda: self.missing(last, durable=durable) == 0
 
     def complete_at(self, last: list[int], *, durable: bool = False) -> int:
-        """When all tables showed their change `last[table]`; milliseconds since 1970."""
+        """Return when all tables showed their change `last[table]`, in milliseconds since 1970."""
         histories = self.durable if durable else self.merged
         return max(history.visible_at(last[table]) or 0 for table, history in histories.items())
 

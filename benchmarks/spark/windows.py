@@ -1,4 +1,4 @@
-"""What a running worker did in a while, and the CPU that it took for that."""
+"""Work of a running worker in a period, and its CPU."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Moment", "Window", "look", "since"]
 
 @dataclass(frozen=True)
 class Window:
-    """What happened in a while."""
+    """Work of a period."""
 
     seconds: float
     changes: int
     batches: int
     cpu: float
-    """Seconds, of the worker without Java."""
+    """Seconds of the worker, without Java."""
     java: float
     """Seconds."""
 
@@ -37,7 +37,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Moment:
-    """What it had done by then."""
+    """Work until then."""
 
     time: float
     changes: int
@@ -47,7 +47,7 @@ class Moment:
 
 
 def look(side: Side) -> Moment:
-    """Of a worker with `http`."""
+    """Read the counters of a worker with `http`."""
     status = side.status() or {}
     batches = sum(lane["batches"]["finished"] for lane in status["lanes"])
     cpu = side.own_cpu_seconds()
@@ -55,8 +55,8 @@ def look(side: Side) -> Moment:
 
 
 def since(side: Side, before: Moment) -> Window:
-    """From an earlier look until now."""
-    # The CPU first: asking a worker with many tables takes some.
+    """Return the work from an earlier look until now."""
+    # CPU first, because the status of a worker with many tables takes some.
     now, cpu, all_cpu = time.monotonic(), side.own_cpu_seconds(), side.cpu_seconds()
     after = look(side)
     own = cpu - before.cpu

@@ -101,7 +101,6 @@ MEANINGS = "a mapping of what the records say to insert, update, delete, snapsho
         (f"json: {{{NAMES}, columns: [a]}}", [
             "json.columns: found a list; allowed: a mapping"
         ]),
-        (f"json: {{{NAMES}, exclude: ['']}}", ['json.exclude[0]: found ""; allowed: text that is not empty']),
         (f"json: {{{NAMES}, tables: [{{key: [id]}}]}}", ["json.tables[0].match: missing; required"]),
         (f"json: {{{NAMES}, tables: [{{match: orders}}]}}", [
             'json.tables[0].match: found "orders"; '
