@@ -42,7 +42,7 @@ class Tried(Protocol):
 
     @property
     def table(self) -> object:
-        """The same for all its shards."""
+        """Identifies its table; equal for all its shards."""
         ...
 
     @property
