@@ -1,5 +1,5 @@
-"""What changes are applied to: the interface of a handler (`api`), what all handlers share, and a folder
-for each target. Nothing here knows of the worker or of offsets."""
+"""Targets of changes: the handler interface (`api`), shared code, and one folder for each target. This
+package does not depend on the worker or on offsets."""
 
 from handlers.api import (
     Batch,

@@ -1,4 +1,4 @@
-"""What a handler is given and what it may answer: the public interface of `handlers`."""
+"""The public interface of `handlers`: what a handler receives, and how it answers."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ Positions = Mapping[tuple[str, int], tuple[int, int]]
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One row change, or one DDL statement, in source order.
 
-    A change of a row's primary key comes as two: a delete of the old key, then an insert of the new one.
-    `before` and `after` are whole rows (column -> value) as far as the source sends them; an insert has no
-    `before`, a delete no `after`, a DDL statement and a truncate neither. Both are the handler's own. Of a
-    truncate, `after` is what to set in all rows instead of removing them, where it is NULL: `sql` alone gets
-    such changes (`deletes: mark`). `types` maps each column to the source's own type text (`decimal(10,2)`,
-    `bigint unsigned`) where the source tells it, and is shared between changes: read it, never change it.
-    Times are milliseconds since 1970 in UTC.
+    A change of a row's primary key becomes two: a delete of the old key, then an insert of the new one.
+    `before` and `after` are rows (column -> value), as complete as the source sends them. An insert has no
+    `before`, a delete no `after`, a DDL statement and a truncate neither. The handler may modify both. A
+    truncate with an `after` sets these values in all rows where they are NULL, and removes no rows. Only
+    `sql` gets it (`deletes: mark`). `types` maps each column to the source's own type text (`decimal(10,2)`,
+    `bigint unsigned`), if the source sends it. Changes share it, so never modify it. Times are milliseconds
+    since 1970 in UTC.
 
-    What a change does not tell is said by the format that read it, never inferred from values or types:
+    The format that read the change reports what is missing, and never infers it from values or types:
 
-    - `lacks`: the columns of the table whose value after the change the source did not send. They are absent
-      from `after`, and a target keeps what it has. Empty: `after` is the whole row, and a target replaces
-      its row by it. None: `after` may lack columns, and the source does not say which. None of a delete:
-      `before` may lack columns likewise.
-    - `before_is_whole`: whether `before` holds the old value of every column. If not, it holds the key, and
-      perhaps other columns; a column that is absent was not sent.
-    - `moves_key`: this delete, or this insert, is half of an update that changed the row's key. If both are
-      in one record, the insert follows its delete (`handlers.rows.is_move`). What the insert `lacks` is in
-      the row of the old key."""
+    - `lacks`: the table's columns whose new value the source did not send. They are absent from `after`, and
+      a target keeps its values. Empty: `after` is the whole row, and replaces the target's row. None: `after`
+      (in a delete, `before`) may lack columns, and the source does not say which.
+    - `before_is_whole`: whether `before` contains the old value of every column. If not, it contains the key,
+      and perhaps other columns. The source did not send an absent column.
+    - `moves_key`: this delete or insert is half of an update that changed the row's key. If one record
+      contains both, the insert follows its delete (`handlers.rows.is_move`). The old key's row contains the
+      values that the insert `lacks`."""
 
     op: Operation
     before: Row | None
@@ -75,14 +74,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether `after` is all there is of the row; else a target keeps what `after` does not have."""
+        """Whether `after` is the whole row. If not, a target keeps the columns that `after` does not have."""
         return self.lacks == _NOTHING
 
     @property
     def key(self) -> Row | None:
-        """The primary-key columns of the row as it is after the change (before it, for a delete).
+        """The primary-key columns of the row after the change (before it, for a delete).
 
-        None where the table has no primary key, and for DDL."""
+        None if the table has no primary key, and for DDL."""
         row = self.after if self.after is not None else self.before
         if row is None or not self.key_columns:
             return None
@@ -90,7 +89,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class TraceHeaders(Protocol):
-    """Headers to be passed on, {name: value}."""
+    """Trace headers to pass on, {name: value}."""
 
     def of_batch(self) -> Mapping[str, str]: ...
     def of_record(self, topic: str, partition: int, offset: int) -> Mapping[str, str]: ...
@@ -114,7 +113,7 @@ class Batch:
     )
 
     traced_by: TraceHeaders
-    """What tells `trace_headers`; only there where the worker traces."""
+    """The source of `trace_headers`. Set only if the worker traces."""
 
     def __init__(
         self,
@@ -137,19 +136,19 @@ class Batch:
         self.changes = changes
         """In source order."""
         self.attempt = attempt
-        """From 1; counts how often these changes were given to this handler."""
+        """From 1: how many times this handler has received these changes."""
         self._positions = positions or {}
         self.records = len(self.changes) if records is None else records
-        """How many Kafka records the changes came in."""
+        """The number of Kafka records that contained the changes."""
         self.shard = shard
-        """With `order_by: row`, which share of the table's keys all its changes belong to (see
-        `handlers.sharding`); None for a batch of a whole table: everything before it is done then."""
+        """With `order_by: row`, the share of the table's keys that all its changes belong to (see
+        `handlers.sharding`). None for a batch of the whole table: everything before it is then finished."""
         self.topic_ids = topic_ids or {}
-        """Topic -> Kafka's id of it, as text: a topic that was made anew has another id, and its offsets have
-        nothing to do with those before. A topic whose id is not known is left out."""
+        """Topic -> Kafka's id of the topic, as text. A recreated topic has another id, and its offsets start
+        again. Topics whose ids are unknown are left out."""
         self.replay_of = replay_of
-        """(topic, partition, offset) at which the record stood that a replayed dead letter holds: its changes
-        have a place of their own. None for what comes from its topic."""
+        """The original (topic, partition, offset) of the record in a replayed dead letter. The changes have
+        positions of their own. None if the record comes from its topic."""
 
     @property
     def positions(self) -> Positions:
@@ -159,7 +158,7 @@ class Batch:
         return self._positions
 
     def part(self, first: int, end: int) -> Batch:
-        """The changes from `first` up to `end` as a batch of their own."""
+        """Return the changes from `first` up to `end` as a batch of their own."""
         part = copy(self)
         part.changes = changes = self.changes[first:end]
         part._positions = lambda: positions_of(changes)
@@ -168,14 +167,16 @@ class Batch:
 
     @property
     def is_traced(self) -> bool:
-        """Whether the worker traces, so that `trace_headers` may have something to tell."""
+        """Whether the worker traces. If not, `trace_headers` is always empty."""
         return hasattr(self, "traced_by")
 
     def trace_headers(self, change: Change | None = None) -> Mapping[str, str]:
-        """`traceparent` and `tracestate` (W3C Trace Context) to be passed on with what is made of the batch,
-        or of one of its changes; empty where the worker does not trace, or the change's record has none.
+        """Return `traceparent` and `tracestate` (W3C Trace Context) to pass on with data made from the batch,
+        or from one of its changes. Empty if the worker does not trace, or if the change's record has no
+        headers.
 
-        In `handle` the batch's span is OpenTelemetry's current one: what is instrumented goes on with it."""
+        In `handle`, the batch's span is OpenTelemetry's current span, so instrumented libraries continue it.
+        """
         if not self.is_traced:
             return {}
         if change is None:
@@ -187,7 +188,7 @@ class Batch:
 
 
 def positions_of(changes: Sequence[Change]) -> Positions:
-    """As `Batch.positions`, of changes in source order."""
+    """The same as `Batch.positions`, for changes in source order."""
     positions: dict[tuple[str, int], tuple[int, int]] = {}
     for change in changes:
         partition = (change.topic, change.partition)
@@ -204,50 +205,50 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     handler: str
     """The handler's own name, as metrics show it."""
     lane: int | None = None
-    """The lane it serves, for a handler with `per_lane = True`; else None."""
+    """The lane that this handler object serves, if `per_lane` is True. None if it serves all lanes."""
     lanes: int = 1
-    """How many batches may be in `handle` at once."""
+    """The most batches that may be in `handle` at the same time."""
     folder: Path
-    """The configuration file's folder: relative paths in options start here."""
+    """The configuration file's folder. Relative paths in options start here."""
     start_timeout: float = 300.0
-    """Seconds that `open` may take; past them it is given up (`start_timeout:` in the configuration)."""
+    """Seconds after which `open` is abandoned (`start_timeout:` in the configuration)."""
     stopping: Callable[[], bool] | None = None
-    """Given where a worker starts its handlers: whether it stops meanwhile, or later. `open` may then go on
-    in a thread of its own with what its target needs long for, as the Spark handler does; what fails is told
-    to `stop_worker`, and batches that wait for it are let go with TargetUnavailable when the worker stops.
-    None: `open` returns when all is done. Any thread; answers at once."""
+    """Whether the worker is stopping. Set if a worker starts the handler. `open` may then return and finish
+    slow preparations in its own thread, as the Spark handler does. It reports an error to `stop_worker`. If
+    the worker stops, batches that wait for the preparations raise TargetUnavailable. None: `open` returns
+    when all is ready. Any thread; returns at once."""
     spark: Mapping[str, Any] = {}
     """The `spark:` section of the configuration."""
     stop_worker: Callable[[BaseException], None] | None = None
-    """For a handler with threads of its own: tell the error without which it cannot go on (StopWorker, as
-    `handle` would raise it) and the worker drains and stops with exit code 1. Returns at once; any thread.
-    None where no worker runs that could be stopped."""
+    """For a handler with threads of its own: report the error after which it cannot continue (StopWorker, as
+    `handle` would raise it). The worker then drains and stops with exit code 1. Returns at once. Any thread.
+    None if no worker runs that could be stopped."""
     metrics: HandlerMetrics = NO_METRICS
     """Counts what happens outside of `handle`."""
     handles: Callable[[str], bool] | None = None
-    """Whether the records of a table ("database.table") come to this handler, by the rule that matches it: a
-    DDL statement may name other tables than its own. None: all do. Any thread."""
+    """Whether this handler gets the records of a table ("database.table"), by the rule that matches the
+    table. A DDL statement may name tables other than its own. None: it gets all tables. Any thread."""
     partitions: Callable[[], Collection[tuple[str, int]]] | None = None
-    """For a handler with threads of its own: the partitions (topic, number) whose records this worker has to
-    handle now. Any thread; answers at once. None where no worker runs (a command): then a handler is to see
-    to what it is handed, and to nothing else."""
+    """For a handler with threads of its own: the partitions (topic, number) whose records this worker must
+    handle now. Any thread; returns at once. None if no worker runs (a command): the handler then processes
+    the batches that it receives, and nothing else."""
 
 
 class Handler:
-    """Subclass this; the other keys of the configuration entry arrive as keyword arguments.
+    """The base class of handlers. The other keys of the configuration entry arrive as keyword arguments.
 
-    One object serves all lanes (so `handle` runs in several threads, each with another table), unless
-    `per_lane` is True: then each lane has its own. Batches of one table never run at the same time."""
+    One object serves all lanes, so `handle` runs in several threads, each with a different table. If
+    `per_lane` is True, each lane has its own object. Two batches of one table never run at the same time."""
 
     per_lane: ClassVar[bool] = False
     options_model: ClassVar[type[BaseModel] | None] = None
-    """A pydantic model of the options, if there is one: `binlane check` reports its errors key by key."""
+    """An optional pydantic model of the options. `binlane check` reports its errors key by key."""
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Options that name a function (`package.module:function`), with the names of what it is called with:
-    `binlane check` tells when there is no such function, or when it cannot be called so."""
+    """Options that name a function (`package.module:function`), with the names of its arguments. `binlane
+    check` reports a function that does not exist or does not accept these arguments."""
 
     close_timeout: float = 30.0
-    """Seconds that `close` may take. A worker that stops waits no longer, and ends with exit code 1."""
+    """Seconds that `close` may take. After that, a stopping worker ends with exit code 1."""
 
     def __init__(self, **options: Any) -> None:
         if options:
@@ -255,37 +256,36 @@ class Handler:
             raise TypeError(f"{type(self).__name__} takes no options, found: {found}")
 
     def open(self, context: HandlerContext) -> None:
-        """Called once, before the first batch. Raising stops the worker, and so does taking longer than
+        """Called once, before the first batch. The worker stops if it raises, or if it takes longer than
         `context.start_timeout`."""
 
     def handle(self, batch: Batch) -> None:
-        """Apply the batch. Returning means done; raising means retry (see `PartialFailure`)."""
+        """Apply the batch. Return: the batch is finished. Raise: it is retried (see `PartialFailure`)."""
         raise TypeError(f"{type(self).__name__} has no handle method")
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Called when partitions (topic, number) leave this worker, after their last batch: another worker is
-        about to have them. For a handler that works on behind `handle`: what it has to do for them is to end.
+        """Called when partitions (topic, number) are revoked from this worker, after their last batch. A
+        handler that continues to work behind `handle` must end this work: another worker gets the partitions.
 
-        The rebalance waits for it as long as `revoke_timeout` leaves (for partitions that were lost: not at
-        all), then goes on without it. It runs in a thread of its own, with batches of other partitions, and
-        such of these as did not end in time, in `handle` meanwhile; `close` waits for it. They may come back
-        later."""
+        The rebalance waits for `release` for the rest of `revoke_timeout`, then continues without it. It does
+        not wait for partitions that were lost. `release` runs in its own thread. Batches of other partitions,
+        and late batches of these, may run meanwhile. `close` waits for it. The partitions may be assigned
+        again."""
 
     def close(self) -> None:
-        """Called once, after the last batch, and before the worker leaves its group."""
+        """Called once, after the last batch and before the worker leaves its group."""
 
     def status(self) -> Mapping[str, Any] | None:
-        """What there is to tell besides what the worker knows itself: shown by `/api/status`, the status page
-        and `binlane status`. None: nothing.
+        """Return facts for `/api/status`, the status page and `binlane status`, or None if there are none.
 
-        Between `open` and `close`, from any thread, every second or so: answer at once, from memory (while
-        one call hangs there is no other, and what was told last is shown with an `error`). Plain values (str,
-        int, float, bool, None, lists, dicts). Keys that are shown with their meaning:
-        `spark`: {"master", "version", "ui", "up"}; `tables`: a list of {"table", "waiting_rows",
-        "waiting_bytes", "waiting_seconds", "views_wait", "merged_source_time_ms", "error"}, what was received
-        and is not in its table yet."""
+        Called between `open` and `close`, from any thread, about every second. Return at once, from memory.
+        While a call hangs, the worker makes no other one and shows the last answer with an `error`. Use plain
+        values (str, int, float, bool, None, lists, dicts). Some keys have a defined meaning. `spark`:
+        {"master", "version", "ui", "up"}. `tables`: a list of {"table", "waiting_rows", "waiting_bytes",
+        "waiting_seconds", "views_wait", "merged_source_time_ms", "error"}, for data that was received and is
+        not in its table yet."""
         return None
 
     def check(self, context: HandlerContext) -> None:
-        """Reach the target without changing it (`binlane check --connect`). Raise when it cannot be
-        reached."""
+        """Connect to the target without changing it (`binlane check --connect`). Raise an error if that
+        fails."""

@@ -1,14 +1,14 @@
-"""How a handler says that a batch is under way behind `handle`, where many are made durable together."""
+"""How a handler reports that a batch still runs behind `handle`, to be made durable with others."""
 
 from __future__ import annotations
 
 
 class AskAgain(Exception):
-    """Raised by a handler that has taken the batch and does not know yet whether it is done.
+    """Raised by a handler that accepted the batch but does not know yet whether it is finished.
 
-    The same batch is handed to it again after `seconds`, and what that call answers counts. It is no failure:
-    no attempt is used up, and the thread is free for other tables meanwhile. The batch may never come again:
-    its partition may leave, and the worker may end."""
+    The worker passes the same batch again after `seconds`, and the result of that call counts. This is not a
+    failure: it uses up no attempt, and the thread serves other tables meanwhile. The batch may never be
+    passed again, because its partition may be revoked or the worker may stop."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"it is known in {seconds:.3f} s")

@@ -1,4 +1,4 @@
-"""Dates and times beyond Python's calendar, as only PostgreSQL has them."""
+"""Dates and times outside Python's calendar. Only PostgreSQL has them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TEXT = re.compile(
 
 @total_ordering
 class BeyondCalendar:
-    """A date or time that `date` and `datetime` cannot hold: infinity, a year before 1 or after 9999.
+    """A date or time that `date` and `datetime` cannot represent: infinity, a year before 1 or after 9999.
 
-    It is no date, no time and no text, so nothing takes it for one by mistake. `str` gives it as PostgreSQL
-    writes it: `infinity`, `0044-03-15 BC`, `20000-01-01 12:00:00`, with a zone `20000-01-01 12:00:00+00`. It
-    compares with dates and times, and with others of its kind, as times in UTC. Immutable."""
+    It is neither a date, a time nor a text, so no code can confuse it with one. `str` formats it as
+    PostgreSQL does: `infinity`, `0044-03-15 BC`, `20000-01-01 12:00:00`, with a zone `20000-01-01
+    12:00:00+00`. It compares with dates, times and its own kind, as times in UTC. Immutable."""
 
     __slots__ = ("_order", "_text", "has_clock", "microsecond")
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError for a text of another form, and for a year from 1 to 9999 AD."""
+        """Raise ValueError if the text has another form, or if its year is between 1 and 9999 AD."""
         self._text = text
         self.has_clock = False
         """Whether it has a time of day other than midnight."""

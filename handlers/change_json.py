@@ -1,4 +1,4 @@
-"""Changes as JSON: what `files` writes and `log` shows. docs/formats.md has the table of values."""
+"""Changes as JSON: written by `files`, shown by `log`. docs/formats.md lists how each value is encoded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def line(change: Change, database: str, table: str) -> bytes:
-    """One change as a line of JSON with its line break. Raises TypeError as `json_value` does."""
+    """Encode one change as a line of JSON with its line break. Raises TypeError as `json_value` does."""
     return (
         _encode(
             {
@@ -44,7 +44,7 @@ def line(change: Change, database: str, table: str) -> bytes:
 
 
 def json_row(row: Row | None) -> Row | None:
-    """The row with values that JSON can hold, none of them changed in meaning."""
+    """Convert the row's values to values that JSON can represent, without loss of meaning."""
     if row is None:
         return None
     return {
@@ -53,7 +53,7 @@ def json_row(row: Row | None) -> Row | None:
 
 
 def json_value(value: Any) -> Any:
-    """One value. Raises TypeError for a type that has no agreed form."""
+    """Convert one value. Raises TypeError if its type has no defined JSON form."""
     if type(value) in _AS_THEY_ARE:
         return value
     for kind, encode in _ENCODERS.items():
@@ -63,7 +63,7 @@ def json_value(value: Any) -> Any:
 
 
 def duration_text(value: timedelta) -> str:
-    """As MySQL prints a TIME, and PostgreSQL reads an interval: `[-]HH:MM:SS[.ffffff]`, hours beyond 24.
+    """Format a duration as MySQL prints a TIME: `[-]HH:MM:SS[.ffffff]`. Hours may exceed 24.
 
     >>> duration_text(timedelta(hours=-838, minutes=-59, seconds=-59))
     '-838:59:59'
@@ -76,17 +76,17 @@ def duration_text(value: timedelta) -> str:
 
 
 def json_float(value: float) -> float | str:
-    """JSON has no other numbers than finite ones: the others are texts."""
+    """Return a finite number as it is, and any other as text, because JSON has only finite numbers."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
-# The first that fits: a datetime is a date, too.
+# The first match counts: a datetime is also a date.
 _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
     float: json_float,
-    # Text, for a reader that takes numbers for doubles would lose digits; never with an exponent.
+    # Text, because a reader that parses numbers as doubles would lose digits. Never with an exponent.
     Decimal: digits,
     (datetime, date, time): lambda value: value.isoformat(),
     timedelta: duration_text,
@@ -95,5 +95,5 @@ _ENCODERS: Mapping[type | tuple[type, ...], Callable[[Any], Any]] = {
     (set, frozenset): lambda value: sorted((json_value(item) for item in value), key=str),
     Mapping: lambda value: {str(key): json_value(item) for key, item in value.items()},
     (UUID, BeyondCalendar): str,
-    (str, int): lambda value: value,  # of a subclass
+    (str, int): lambda value: value,  # a subclass
 }

@@ -1,4 +1,4 @@
-"""What a handler raises to say more than that a batch failed."""
+"""Exceptions with which a handler reports more than that a batch failed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ OF_THE_DISK = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO}
     | {errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EMFILE, errno.ENFILE}
 )
-"""Numbers of errors that are about all files: full, gone, or read-only since it found an error."""
+"""Error numbers that concern all files: the disk is full, gone, or read-only after it found an error."""
 _MENDED_BY_HAND = 5.0
-"""Seconds between two looks at what only a person mends."""
+"""Seconds between two attempts if only a person can fix the cause."""
 
 
 class PartialFailure(Exception):
-    """Raised by a handler that applied only the first `done` changes of its batch: those count as done."""
+    """Raised by a handler that applied only the first `done` changes of its batch: those are finished."""
 
     def __init__(self, done: int, cause: BaseException | None = None) -> None:
         super().__init__(f"{done} changes done, then: {cause!r}")
@@ -25,16 +25,16 @@ class PartialFailure(Exception):
 
 
 def behind(done: int, cause: Exception) -> Exception:
-    """What to raise for `cause` when the first `done` changes are applied."""
+    """Return the exception to raise for `cause` when the first `done` changes are applied."""
     return PartialFailure(done, cause) if done else cause
 
 
 class Rejected(Exception):
-    """Raised by a handler for a change that no further attempt can make fit: it is never tried again.
+    """Raised by a handler for a change that cannot succeed. It is never retried.
 
-    `at` is its place in `batch.changes`; nothing of the batch was applied. Without `at` the batch is split
-    until the change that is rejected stands alone. Then the table's `on_failure` decides about it, and the
-    others go on. As the cause of a PartialFailure it means the change at `done`."""
+    `at` is the change's index in `batch.changes`. Nothing of the batch was applied. Without `at`, the batch
+    is split until the rejected change stands alone. The table's `on_failure` then decides about that change,
+    and the others continue. As the cause of a PartialFailure, it means the change at index `done`."""
 
     def __init__(self, reason: str, *, at: int | None = None) -> None:
         super().__init__(reason)
@@ -42,12 +42,11 @@ class Rejected(Exception):
 
 
 class TargetUnavailable(Exception):
-    """Raised by a handler whose target is down: nothing is wrong with the batch, and nothing of it was
-    applied.
+    """Raised by a handler if its target is down: the batch is valid, and nothing was applied.
 
-    The batch is tried again until the target is back, without using up its attempts; its table shows as
-    blocked meanwhile. `retry_after`: seconds that the target asked to wait, if it did. `others_go_on`: only
-    this table's batches wait, and the handler's other tables are handled as before."""
+    The batch is retried until the target is back, without using up its attempts. Its table shows as blocked
+    meanwhile. `retry_after`: the seconds that the target asked to wait, if any. `others_go_on`: only this
+    table's batches wait, and the handler's other tables continue."""
 
     def __init__(self, reason: str, *, retry_after: float | None = None, others_go_on: bool = False) -> None:
         super().__init__(reason)
@@ -56,12 +55,12 @@ class TargetUnavailable(Exception):
 
 
 class UnfitPlace(TargetUnavailable):
-    """Raised for a table that the target does not take as it is there: no change is to blame, and the table
-    waits until somebody has mended the target."""
+    """Raised if the target's table, as it is, cannot take any change. The table waits until a person has
+    corrected the target."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, retry_after=_MENDED_BY_HAND, others_go_on=True)
 
 
 class StopWorker(Exception):
-    """Raised by a handler whose means are gone for good (a dead JVM): the worker stops with exit code 1."""
+    """Raised by a handler that can never work again (its JVM died). The worker stops with exit code 1."""

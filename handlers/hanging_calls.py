@@ -1,4 +1,4 @@
-"""Calls that may hang: in a thread of their own, waited for so long and no longer."""
+"""Calls that may hang. Each runs in its own thread, and the caller waits for a limited time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOOK_SECONDS = 0.05
 
 
 class GivenUp(Exception):
-    """The worker stops, and does not wait for a call that is not done."""
+    """The worker is stopping and does not wait for an unfinished call."""
 
 
 class Bounded(Generic[Answer]):
-    """A call in a thread of its own, which is waited for so long and no longer."""
+    """A call in its own thread. The caller waits for a limited time."""
 
     def __init__(self, name: str, do: Callable[[], Answer]) -> None:
         self._do = do
@@ -30,16 +30,16 @@ class Bounded(Generic[Answer]):
         self._thread.start()
 
     def within(self, seconds: float) -> Answer:
-        """What it returns. Raises what it raises; TimeoutError, with the place where it is, when it is late:
-        then it goes on, and nobody waits for it."""
+        """Return the result, or raise the call's error. Raises TimeoutError, with the call's place in the
+        code, if it is late. The call then continues, and nobody waits for it."""
         self._thread.join(max(seconds, 0.0))
         if self._thread.is_alive():
             raise TimeoutError(f"not done within {seconds:.0f} s; it is at {self._place()}")
         return self._answer()
 
     def unless(self, stopped: Callable[[], bool], within: float = math.inf) -> Answer:
-        """What it returns. Raises what it raises; GivenUp, with the place where it is, once `stopped` says
-        so, and TimeoutError when it is late: then it goes on, and nobody waits for it."""
+        """Return the result, or raise the call's error. Raises GivenUp once `stopped` returns True, and
+        TimeoutError if late. Both name the place in the code. The call then continues unattended."""
         end = time.monotonic() + within
         while self._thread.is_alive():
             if stopped():
@@ -51,7 +51,7 @@ class Bounded(Generic[Answer]):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has returned, or raised."""
+        """Whether the call has returned or raised."""
         return not self._thread.is_alive()
 
     def _answer(self) -> Answer:
@@ -62,7 +62,7 @@ class Bounded(Generic[Answer]):
     def _run(self) -> None:
         try:
             self._answers.append(self._do())
-        except BaseException as error:  # raised again in the thread that waits
+        except BaseException as error:  # raised again in the waiting thread
             self._error = error
 
     def _place(self) -> str:

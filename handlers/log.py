@@ -1,4 +1,4 @@
-"""The `log` handler: changes in the worker's own log, for a first look and for development."""
+"""The `log` handler: writes changes to the worker's own log, for a first look and for development."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogHandler(Handler):
         self._log = self._log.bind(handler=context.handler)
 
     def handle(self, batch: Batch) -> None:
-        """Raises Rejected for a value without a form in JSON."""
+        """Log the batch. Raises Rejected for a value without a JSON form."""
         if not logging.getLogger("handlers.log").isEnabledFor(self._level):
             return
         if self._options.each == "batch":

@@ -1,4 +1,4 @@
-"""Loggers of the worker, its handlers and its offset stores: events with fields, where the worker logs to."""
+"""Loggers of the worker, its handlers and its offset stores. They write events with fields."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import structlog
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger whose events carry `name`: `get_logger(__name__).info("partitions_assigned", count=6)`."""
+    """Return a logger whose events carry `name`: `get_logger(__name__).info("example", count=6)`."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger

@@ -1,4 +1,4 @@
-"""How a handler counts what it does outside of `handle`, without knowing who exposes it."""
+"""How a handler counts work outside of `handle`, without knowing who exposes the metrics."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class HandlerMetrics(Protocol):
-    """What `HandlerContext.metrics` offers. Any thread may call it.
+    """The interface of `HandlerContext.metrics`. Any thread may call it.
 
-    `metric` is a name that the worker defines (worker/observing/metric_definitions.py), as Prometheus shows
-    it; the labels are all of its labels. Raises KeyError for a metric that is not defined. Values that stand
-    rather than happen (rows that wait) belong into `Handler.status`, which is read at each scrape."""
+    `metric` is a name defined in worker/observing/metric_definitions.py, as Prometheus shows it. Pass all
+    labels of the metric. Raises KeyError for an undefined metric. Gauges (such as waiting rows) belong in
+    `Handler.status` instead, which is read at each scrape."""
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -20,7 +20,7 @@ class HandlerMetrics(Protocol):
 
 
 class _NoMetrics:
-    """Where nobody scrapes: tests, and commands that open a handler for a moment."""
+    """Used if nobody scrapes: in tests, and in commands that open a handler briefly."""
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What the types of a change say besides: PostgreSQL's own names, and that they are all that there is."""
+"""Extra facts in a change's types: PostgreSQL's own type names, and whether they list every column."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import NamedTuple, Self
 
 
 class SourceColumn(NamedTuple):
-    """A column of the source, under the rules of its table."""
+    """A column of the source, and what its table's column rules do with it."""
 
     to: str | None
-    """The name under which it leaves; None: it does not."""
+    """The name in the target; None if the rules exclude the column."""
     type: str
-    """In full, as `full` gives it; before the rules. Empty for one that does not leave."""
+    """The type before the rules, as `full` writes it. Empty for an excluded column."""
 
 
 class NativeTypes(dict[str, str]):
-    """`Change.types` as plain texts, which can be encoded and pickled, with PostgreSQL's own names beside."""
+    """`Change.types` as plain texts, which can be encoded and pickled, and PostgreSQL's names (`native`)."""
 
     __slots__ = ("native",)
 
     native: Mapping[str, str]
-    """Column -> what `NativeType` says besides, of those that have it."""
+    """Column -> `NativeType.native`, for each column that has one."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
-        """`types`: in full."""
+        """`types`: column -> type, with a `NativeType` where one is known."""
         super().__init__({name: str(text) for name, text in types.items()})
         self.native = {name: text.native for name, text in types.items() if isinstance(text, NativeType)}
 
 
 class SchemaTypes(NativeTypes):
-    """Those that name all columns of the source's table, as a record's own schema does, where no DDL record
-    ever tells that they change."""
+    """Types that list all columns of the source's table, as a record's own schema does. Used if no DDL
+    records report that they change."""
 
     __slots__ = ("columns",)
 
     columns: Mapping[str, SourceColumn]
-    """By the source's names, also those that do not leave."""
+    """By the source's names, including excluded columns."""
 
     def __init__(self, types: Mapping[str, str], columns: Mapping[str, SourceColumn] | None = None) -> None:
         super().__init__(types)
@@ -48,13 +48,13 @@ class SchemaTypes(NativeTypes):
 
 
 def in_full(types: Mapping[str, str]) -> dict[str, str]:
-    """The types of a change, each a `NativeType` where it is one."""
+    """Return a change's types, with a `NativeType` for each column that has one."""
     native = types.native if isinstance(types, NativeTypes) else {}
     return {name: NativeType(text, native[name]) if name in native else text for name, text in types.items()}
 
 
 def full(text: str) -> str:
-    """A type text with what `NativeType` says besides; `read_full` takes it apart."""
+    """Append the native name of a `NativeType` to its text. `read_full` reverses this."""
     return f"{text}\n{text.native}" if isinstance(text, NativeType) else str(text)
 
 
@@ -64,15 +64,15 @@ def read_full(text: str) -> str:
 
 
 class NativeType(str):
-    """A type text in the spelling of `Change.types`, for whoever knows no other, and in PostgreSQL's words.
+    """A type in the spelling of `Change.types`, with PostgreSQL's own name in `native`.
 
-    A text, so that it goes wherever a column's type goes, through rules that rename the column; but never in
-    `Change.types` itself, as nothing encodes it (`NativeTypes`)."""
+    It is a text, so it passes through all code that handles types, such as rules that rename a column. It
+    must never be in `Change.types` itself, because nothing encodes it (see `NativeTypes`)."""
 
     __slots__ = ("native",)
 
     native: str
-    """`jsonb`, `inet[]`, `bit varying(9)`: as docs/handlers/sql.md lists them."""
+    """`jsonb`, `inet[]`, `bit varying(9)`: docs/handlers/sql.md lists them."""
 
     def __new__(cls, text: str, native: str) -> Self:
         made = super().__new__(cls, text)

@@ -1,4 +1,4 @@
-"""What is to be done when the process ends, also where it ends itself without Python's own end."""
+"""Callbacks for the end of the process, also if it calls `os._exit`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _end = _End()
 
 
 def at_process_end(do: Callable[[], None]) -> Callable[[], None]:
-    """`do` is called once, when the process ends in order; what is returned takes that back. Any thread.
+    """Call `do` once when the process ends in order. The returned function cancels this. Any thread.
 
-    Raises RuntimeError when the process ends already."""
+    Raises RuntimeError if the process is already ending."""
     return _end.add(do)
 
 
 @atexit.register
 def process_ends() -> None:
-    """To be called before `os._exit`, which leaves out what Python does at its end."""
+    """Run the callbacks. Call this before `os._exit`, which skips Python's own exit handlers."""
     _end.come()

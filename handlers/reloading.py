@@ -1,5 +1,4 @@
-"""A table of a target that is built again beside the one that is there: what the worker asks of it, and how
-its end may turn out."""
+"""How a worker rebuilds a target's table beside the existing one: the interface, and its errors."""
 
 from __future__ import annotations
 
@@ -12,24 +11,24 @@ from handlers.progress.marks import Partition, Place
 
 
 class Refused(Exception):
-    """Why the table cannot be loaded again, in one sentence."""
+    """Why the table cannot be reloaded, in one sentence."""
 
 
 class Differs(Refused):
-    """The table that is there has other columns than the new one; a worker may be about to change it."""
+    """The existing table's columns are not those of the new one. A worker may be about to change it."""
 
 
 class Hindered(Refused):
-    """Another transaction was in the way; the same again may do."""
+    """Another transaction was in the way. The same call may succeed later."""
 
 
 class Behind(Exception):
-    """A worker has applied more than the new table has."""
+    """A worker has applied more than the new table contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows that were replaced, and those that took their place."""
+    """The number of rows that were replaced, and of the rows that replaced them."""
 
     before: int
     after: int
@@ -39,39 +38,39 @@ CatchUp = Callable[[Mapping[Partition, Place]], Mapping[Partition, int]]
 
 
 class TableReload(Protocol):
-    """One table, between `begin` and `end`. One thread."""
+    """The reload of one table, between `begin` and `end`. One thread."""
 
     at_once: ClassVar[int]
-    """Changes that `apply` is best given at once."""
+    """The best number of changes for each call of `apply`."""
 
     def begin(self) -> None:
-        """Connect, and remove what a reload has left that was killed. Raises Refused."""
+        """Connect, and remove what a killed reload left behind. Raises Refused."""
 
     def marks(self) -> Mapping[Partition, Place]:
-        """How far the table is applied, at least. Raises Refused."""
+        """Return how far the table is applied, at least. Raises Refused."""
 
     def apply(self, batch: Batch) -> None:
-        """Put changes into the new table. Raises as a handler does."""
+        """Apply changes to the new table. Raises as a handler does."""
 
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
-        """Put the new rows in the place of the old ones, and move the table's marks to where these stand.
+        """Replace the old rows by the new ones, and move the table's marks to match the new rows.
 
-        `read`: for all partitions of the table's topics, the next offset: the changes of all before it were
-        given to `apply`. `catch_up`: called with the table's marks where they are beyond that; has `apply`
-        take more, and returns `read` anew. Raises Behind, Differs, Hindered and Refused; then nothing has
-        changed, if it does not say otherwise."""
+        `read`: the next offset of each partition of the table's topics. All earlier changes were given to
+        `apply`. `catch_up`: called with the table's marks if they are beyond `read`. It applies more changes
+        and returns the new `read`. Raises Behind, Differs, Hindered and Refused. Unless the error says
+        otherwise, nothing has changed."""
 
     def end(self) -> str:
-        """Remove the new table, and disconnect. Never raises; what is left behind is told, empty: nothing."""
+        """Remove the new table and disconnect. Never raises. Returns what is left behind; empty: nothing."""
 
 
 def is_behind(read: Mapping[Partition, int], marks: Mapping[Partition, Place]) -> bool:
-    """Whether something is applied that was not read. `read`: next offsets."""
+    """Whether the table contains changes that were not read. `read`: next offsets."""
     return any(each not in read or place[0] >= read[each] for each, place in marks.items())
 
 
 def told_apart(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """The first three differences of columns (name -> type); empty: there are none."""
+    """Describe the first three differences of columns (name -> type). Empty if there are none."""
     names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
     return "; ".join(
         f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"

@@ -1,4 +1,4 @@
-"""Rows of changes: which are told whole, which two are one, and which columns of them are chosen."""
+"""Rows of changes: is a row complete, which two changes are one update, which columns are kept."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NESTED = frozenset((list, dict))
 
 
 class ValueUntold(ValueError):
-    """A row comes under a new key, and without some of its values."""
+    """A row appears under a new key without some of its values."""
 
 
 def check_told(change: Change, *, moves: bool = False) -> None:
-    """Raise ValueUntold for a new row that lacks values: they are in the row under its old key, which the
-    target has perhaps removed. `moves`: an update whose row gets another key in the target."""
+    """Raise ValueUntold for a new row that lacks values: the target may have removed the old row, which has
+    them. `moves`: treat `change` as an update that changes the row's key in the target."""
     if (moves or change.op in ("insert", "snapshot")) and not change.is_whole:
         which = "any column" if change.lacks is None else ", ".join(sorted(change.lacks))
         raise ValueUntold(
@@ -39,7 +39,7 @@ def check_all_told(changes: Sequence[Change]) -> None:
 
 
 def is_move(gone: Change, made: Change | None = None) -> bool:
-    """Whether the two, one after the other, are one update that changed a row's key. `gone` is a delete, or
+    """Whether these two consecutive changes are one update that changed a row's key. `gone` is a delete, or
     an update that changes nothing if the old row is to stay."""
     return (
         made is not None
@@ -52,15 +52,15 @@ def is_move(gone: Change, made: Change | None = None) -> bool:
 
 
 def borders(changes: Sequence[Change], first: int, end: int) -> list[int]:
-    """The only places at which the changes from `first` up to `end` may be parted, with both of these: halves
-    of a row that moves to another key are applied or set aside together."""
+    """Return all places at which the changes from `first` up to `end` may be split, including both ends. The
+    two halves of a key change are applied or set aside together."""
     inner = [at for at in range(first + 1, end) if not is_move(changes[at - 1], changes[at])]
     return [first, *inner, end]
 
 
 def with_own_rows(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The same changes with copies of their rows, arrays and maps in them too: who changes those changes
-    nobody else's."""
+    """Return the same changes with deep copies of their rows, so that a handler can modify them without
+    affecting others."""
     return tuple(
         msgspec.structs.replace(change, before=_own(change.before), after=_own(change.after))
         for change in changes
@@ -88,7 +88,7 @@ class ColumnChoice(BaseModel):
         return self
 
     def chooser(self) -> Callable[[Row], Row]:
-        """What makes the chosen row of a whole one."""
+        """Return the function that keeps only the chosen columns of a row."""
         kept: Collection[str] | None = None if self.columns is None else frozenset(self.columns)
         left_out = frozenset(self.exclude)
         if kept is None and not left_out:

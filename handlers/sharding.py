@@ -1,8 +1,8 @@
-"""Which share of its table's keys a change belongs to, with `order_by: row`.
+"""The shard that a change belongs to, with `order_by: row`.
 
-Changes of one row are always of one shard, whichever process, host or version of Python looks at them: a
-target may keep its marks by shard. The hash is CRC-32 of the key's values as text, since it is fast, is the
-same everywhere and spreads keys with a stride (ids that end in zeros) as evenly as others."""
+Changes of one row always have the same shard, on every process, host and Python version, because a target may
+store its marks by shard. The hash is CRC-32 of the key's values as text. It is fast and the same everywhere,
+and it spreads keys with a stride (ids that end in zeros) as evenly as others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from handlers.api import Change
 from handlers.beyond_calendar import BeyondCalendar
 
 SHARDS = 64
-"""Of each table. Four for each of 16 lanes: enough to keep them busy although keys differ in their load, and
-few enough that a batch of a shard is worth its call."""
+"""Shards of each table: four for each of 16 lanes. That keeps the lanes busy even if the load differs between
+keys, and each shard's batches stay large enough to be worth a call."""
 
 
 def shard_of(change: Change) -> int | None:
-    """From 0 to SHARDS - 1; None for what concerns the whole table.
+    """Return a number from 0 to SHARDS - 1, or None for a change that concerns the whole table.
 
-    Keys that a database may hold to be the same key are of one shard: texts that differ only in case, accents
-    or spaces at the end (as in MySQL's usual collations), numbers that differ only in zeros at the end. All
-    rows of a table without a primary key are of shard 0. DDL and truncate have no shard, nor has a row that
-    does not carry its whole key: it might be any row."""
+    Keys that a database may consider equal have the same shard. Such texts differ only in case, accents or
+    trailing spaces (MySQL's usual collations), such numbers only in trailing zeros. All rows of a table
+    without a primary key have shard 0. DDL, truncate and a row without its whole key have none: it may be any
+    row."""
     columns = change.key_columns
     row = change.after if change.after is not None else change.before
     if row is None:
@@ -45,7 +45,7 @@ def shard_of(change: Change) -> int | None:
 
 
 def _text(value: Any) -> bytes:
-    """Equal for equal values, the same everywhere."""
+    """Return the same text for equal values, everywhere."""
     write = _WRITERS.get(type(value))
     return repr(value).encode("utf-8", "backslashreplace") if write is None else write(value)
 
@@ -57,14 +57,14 @@ def _of_int(value: int) -> bytes:
 def _of_decimal(value: Decimal) -> bytes:
     if not value.is_finite():
         return str(value).encode()
-    # The digits without the zeros at their end, and where the point is: no precision of a context cuts them.
+    # Digits without trailing zeros, and the exponent: no decimal context can round them.
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     kept = text.rstrip("0")
     if not kept:
         return b"0"
     power = int(exponent) + len(text) - len(kept)
-    if 0 <= power <= 64:  # as the whole number that it is
+    if 0 <= power <= 64:  # written as an integer
         return f"{'-' * sign}{kept}{'0' * power}".encode()
     return f"{'-' * sign}{kept}e{power}".encode()
 
@@ -83,7 +83,7 @@ def _of_str(value: str) -> bytes:
 
 
 def _of_bytes(value: bytes) -> bytes:
-    return value.rstrip(b"\0")  # binary(n) is filled up with them
+    return value.rstrip(b"\0")  # binary(n) is padded with zero bytes
 
 
 _WRITERS: dict[type, Callable[[Any], bytes]] = {

@@ -31,24 +31,22 @@ def make_batch(
     shard: int | None = None,
     topic_id: str | None = None,
 ) -> Batch:
-    """A batch as the worker would make it of these changes.
+    """Make a batch of these changes as the worker would.
 
-    Each of `changes` is a row, which was inserted, or a change: a dict of `before`, `after` or `sql`, with
-    `op` where it is not plain from them (`snapshot`, `truncate`) and any other field of Change. Every change
-    is a record of its own, at `offset` and the offsets after it, unless it says otherwise. An update's
-    `after` gets what `before` alone has; unless it says so, it lacks those of `types` that it does not have.
+    Each entry of `changes` is an inserted row or a change. A change has `before`, `after` or `sql`, `op` if
+    these do not imply it (`snapshot`, `truncate`), and any other field of Change. Each is its own record, at
+    `offset` and the offsets after it, unless it has an `offset`. An update's `after` is completed from
+    `before`. It lacks the other columns of `types`, unless it sets `lacks`.
 
     >>> batch = make_batch("shop.orders", [{"id": 1}, {"before": {"id": 1}, "after": None}], key="id")
+
     >>> [(change.op, change.key, change.offset) for change in batch.changes]
     [('insert', {'id': 1}, 0), ('delete', {'id': 1}, 1)]
 
-    Args:
-        table: "database.table".
-        key: the primary-key column, or columns; None: the table has none.
-        types: column -> the source's type, where the handler looks at it.
-        topic_id: Kafka's id of the topic; None: it is not known.
-
-    Raises ValueError: `table` has no dot."""
+    - `table`: "database.table". Raises ValueError if it has no dot.
+    - `key`: the primary-key column or columns; None if the table has none.
+    - `types`: column -> the source's type, if the handler reads it.
+    - `topic_id`: Kafka's id of the topic; None if it is unknown."""
     database, dot, name = table.partition(".")
     if not dot:
         raise ValueError(f"table {table!r} is no database.table")
@@ -92,10 +90,10 @@ def make_batch(
 
 @contextmanager
 def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Iterator[AnyHandler]:
-    """The handler, opened as the worker opens it, and closed at the end.
+    """Open the handler as the worker does, and close it at the end.
 
-    `folder` is what relative paths of its options start from; `context`: other fields of HandlerContext. What
-    a thread of the handler tells `stop_worker` is raised when the block is left."""
+    Relative paths in its options start from `folder`. `context`: other fields of HandlerContext. An error
+    that a thread of the handler passes to `stop_worker` is raised at the end of the block."""
     told: list[BaseException] = []
     names = {
         "worker": "test",

@@ -1,5 +1,5 @@
-"""Which offsets of a partition are finished (`tracker`), where that is remembered (`stores`), and where a
-partition begins again (`restore`). Nothing here knows of the worker or of handlers."""
+"""Which offsets of a partition are finished (`tracker`), where that is stored (`stores`), and where a
+partition restarts (`restore`). This package does not depend on the worker or on handlers."""
 
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 

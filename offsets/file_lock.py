@@ -1,4 +1,4 @@
-"""A lock between processes, on a file that stays."""
+"""A lock between processes, on a permanent file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _AGAIN_SECONDS = 0.002
 
 
 class LockHeld(Exception):
-    """Another process has had the lock all the time. The text says which file, and how to find that."""
+    """Another process has held the lock all the time. The text names the file and how to find the holder."""
 
 
 @contextlib.contextmanager
 def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Have the lock on this file, which is made if need be, and wait for it that long.
+    """Lock this file, made if it does not exist, and wait up to `seconds` for the lock.
 
-    The system takes it back from a process that ends.
+    The system releases the lock if the process ends.
 
-    Raises LockHeld, and OSError where there can be no such file."""
+    Raises LockHeld, and OSError if the file cannot be made."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + seconds

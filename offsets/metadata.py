@@ -2,15 +2,15 @@
 
 `binlane2:<payload bytes>:<CRC-32 of base offset and payload, 8 hex digits>:<payload in base 85>`
 
-The payload begins with a stamp of four bytes, which makes each commit unlike any other; the length of the
-topic's id, one byte, and the id in ASCII; a varint (7 bits a byte, the lowest first): one more than the
-number of partitions that the topic had when the group began to read it, 0 if that is not known. Then the
-finished ranges: one byte that tells how the rest is packed (0 as it is, 1 deflated, without a header), and
-for each range two varints: its distance from the end of the range before it (of the first one: from the base
-offset), less one, and its length, less one. Both are at least one before that. Version 1 has the ranges only.
+The payload starts with a stamp of four bytes, which makes each commit unique. Then come the length of the
+topic's id, one byte, and the id in ASCII. Then a varint (7 bits a byte, lowest first): one more than how many
+partitions the topic had when the group began, 0 if unknown. Then the finished ranges: one byte for their
+packing (0: plain, 1: deflated, without a header), and two varints for each range. The first is its distance,
+less one, from the end of the previous range (for the first: from the base offset). The second is its length,
+less one. Both are at least one before that. Version 1 has only the ranges.
 
-Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`), of which confluent-kafka uses one for a closing
-zero byte: 4,095 characters are taken, 4,096 are refused.
+Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`). confluent-kafka uses one of them for a closing
+zero byte. So 4,095 characters are accepted, and 4,096 are rejected.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from itertools import accumulate
 from offsets.types import Checkpoint, OffsetRange
 
 DEFAULT_LIMIT = 4000
-"""Characters; below Kafka's limit, so that a broker with a slightly smaller one takes it too."""
+"""Characters. Below Kafka's limit, so that a broker with a slightly lower limit accepts it too."""
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _TEXT = re.compile(r"binlane([12]):([1-9][0-9]{0,8}):([0-9a-f]{8}):([!-~]+)")
 _STAMP_BYTES = 4
 _FIRST_STEP = 1024
-# Beyond this even ranges of the most regular kind are dropped: finding out how many fit costs time.
+# Beyond this, even the most regular ranges are dropped: finding out how many fit takes time.
 _MOST_RANGES = 65_536
 _LARGEST_OFFSET = 2**63 - 1
 
 
 def encode(checkpoint: Checkpoint, stamp: int = 0, limit: int = DEFAULT_LIMIT) -> str:
-    """The text of a checkpoint, at most `limit` characters long: with the lowest of its ranges that fit
-    (within 1 %). An empty text when not even the rest fits.
+    """Encode a checkpoint in at most `limit` characters, with as many of its lowest ranges as fit (to 1 %).
+    Returns an empty text if even the rest does not fit.
 
-    `stamp`: any number below 2**32. Costs about 0.3 ms for 1,000 ranges, 5 ms when ranges must be left out.
+    `stamp`: any number below 2**32. Costs about 0.3 ms for 1,000 ranges, 5 ms if ranges must be left out.
 
-    Raises ValueError: the ranges are not as they must be."""
+    Raises ValueError: the ranges are invalid."""
     base_offset, ahead = checkpoint.offset, checkpoint.ahead
     topic_id = (checkpoint.topic_id or "").encode("ascii")
     began = 0 if checkpoint.began_with is None else checkpoint.began_with + 1
@@ -60,16 +60,16 @@ def encode(checkpoint: Checkpoint, stamp: int = 0, limit: int = DEFAULT_LIMIT) -
         if step == most:
             return candidate
         fitting, text = step, candidate
-        # A little beyond what the size so far foretells, so that the next step is mostly the last.
+        # Slightly more than the size so far predicts, so the next step is usually the last.
         step = min(max(2 * step, step * limit * 9 // (len(candidate) * 8)), most)
     return text
 
 
 def decode(text: str, base_offset: int) -> Checkpoint | None:
-    """The checkpoint that `encode` wrote for this base offset, as far as it fitted; one with nothing but the
-    offset for an empty text.
+    """Decode the checkpoint that `encode` wrote for this base offset, as far as it fitted. For an empty text:
+    a checkpoint with only the offset.
 
-    None for anything else: a text of another program, a damaged one, one of another base offset.
+    None for anything else: another program's text, a damaged text, or one for another base offset.
     """
     if not text:
         return Checkpoint(base_offset)
@@ -78,7 +78,7 @@ def decode(text: str, base_offset: int) -> Checkpoint | None:
         return None
     try:
         payload = base64.b85decode(found[4])
-        # More than one text can stand for the same bytes; only the one that encode writes is ours.
+        # Several texts can decode to the same bytes. Only the text that encode writes is valid.
         if len(payload) != int(found[2]) or base64.b85encode(payload).decode("ascii") != found[4]:
             return None
         if _checksum(payload, base_offset) != int(found[3], 16):
@@ -91,9 +91,9 @@ def decode(text: str, base_offset: int) -> Checkpoint | None:
 
 
 def _head(payload: bytes) -> tuple[str | None, int | None, bytes]:
-    """The topic's id, the number of partitions that the group began with, and the bytes of the ranges.
+    """Return the topic's id, the number of partitions that the group began with, and the bytes of the ranges.
 
-    Raises ValueError for bytes that are too few."""
+    Raises ValueError if there are too few bytes."""
     if len(payload) <= _STAMP_BYTES:
         raise ValueError("no head")
     place = _STAMP_BYTES + 1 + payload[_STAMP_BYTES]
@@ -116,9 +116,9 @@ def _fit(
     text: str,
     guess: int,
 ) -> str:
-    """Between `fitting` ranges, which give `text`, and all in `packed`, which are too many: what fits.
+    """Return the text with the most ranges that fit. `fitting` of them (`text`) fit, all in `packed` do not.
 
-    `ends[n]` is where the varints of the first n ranges end. Ends the search within 1 % of the limit.
+    `ends[n]` is the end of the varints of the first n ranges. Stops within 1 % of the limit.
     """
     too_many = len(ends) - 1
     near = limit - limit // 100
@@ -135,7 +135,7 @@ def _fit(
 
 
 def _text(head: bytes, packed: bytes, base_offset: int) -> str:
-    # Work finished in random order gives numbers without repeated sequences: the search for those makes
+    # Work finished in random order gives numbers without repeated sequences. The search for those makes
     # deflate 25 % larger and ten times slower than its Huffman code alone. Regular patterns suit run lengths.
     huffman = _deflate(packed, zlib.Z_HUFFMAN_ONLY)
     runs = _deflate(packed, zlib.Z_RLE)
@@ -154,7 +154,7 @@ def _checksum(payload: bytes, base_offset: int) -> int:
 
 
 def _varints(ahead: Sequence[OffsetRange], base_offset: int) -> tuple[bytes, Sequence[int]]:
-    """The varints of the ranges, and where those of the first 0, 1, 2 ... ranges end."""
+    """Return the varints of the ranges, and the ends of the first 0, 1, 2 ... ranges in them."""
     values: list[int] = []
     previous = base_offset
     for first, end in ahead:
@@ -183,7 +183,7 @@ def _varint(value: int) -> bytes:
 
 
 def _values(packed: bytes) -> list[int]:
-    """The numbers of these varints. Raises ValueError when the last one is torn."""
+    """Decode these varints. Raises ValueError if the last one is torn."""
     values: list[int] = []
     value = shift = 0
     for byte in packed:
@@ -199,7 +199,7 @@ def _values(packed: bytes) -> list[int]:
 
 
 def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
-    """Raises ValueError for bytes that are no whole number of ranges."""
+    """Decode the ranges. Raises ValueError for bytes that are no whole number of ranges."""
     values = _values(packed)
     if len(values) % 2:
         raise ValueError("half a range")

@@ -1,4 +1,4 @@
-"""Where a start begins: one rule, and a sentence that says why."""
+"""Where a start begins: one rule, and a sentence that explains the choice."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Source = Literal["force", "file", "sql", "kafka", "initial", "new topic"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin one partition, and what beyond that is finished already."""
+    """Where to start one partition, and what is already finished beyond that."""
 
     offset: StartOffset
-    """An offset is the next one to read; a time means the first record at or after it."""
+    """An offset is the next one to read. A time means the first record at or after it."""
     ahead: tuple[OffsetRange, ...]
     source: Source
     reason: str
     """A sentence for people."""
     earlier: Checkpoint | None = None
-    """What was known of an earlier topic of the same name, whose offsets mean nothing any more."""
+    """The checkpoint of an earlier topic with this name, whose offsets no longer mean anything."""
     began_with: int | None = None
-    """As in `Checkpoint`."""
+    """The same as in `Checkpoint`."""
     topic_id: str | None = None
-    """That of the topic whose offset this is, as far as it is told or remembered."""
+    """The id of the topic whose offset this is, as far as known or stored."""
 
 
 def needs_the_rest_of(
     partitions: Iterable[TopicPartition], initial: Initial, *stores: Mapping[TopicPartition, object]
 ) -> set[str]:
-    """The topics of which all partitions must be looked at, not only these: a partition that no store knows
-    begins at `initial` only where the group knows none of its topic."""
+    """Return the topics whose other partitions must also be looked up. A partition that no store knows starts
+    at `initial` only if the group knows no partition of its topic."""
     if initial == "earliest" or isinstance(initial, Mapping):
         return set()
     return {each.topic for each in partitions if not any(each in store for store in stores)}
@@ -56,9 +56,9 @@ def choose_starts(
     counts: Mapping[str, int],
     windows: Mapping[str, Found] | None = None,
 ) -> dict[TopicPartition, Start]:
-    """`choose_start` for each. The stores tell of other partitions of their topics, too, where that counts
-    (see `needs_the_rest_of`); `counts`: how many partitions a topic has, as far as it is known. `windows`:
-    those of the map of finished offsets that the file names, as far as they can be used."""
+    """Choose the start of each partition (see `choose_start`). The stores also contain other partitions of
+    the topics if these matter (see `needs_the_rest_of`). `counts`: the topics' known numbers of partitions.
+    `windows`: the usable windows of the map of finished offsets that the file names."""
     known: dict[str, list[Checkpoint]] = {}
     for place, entry in file.items():
         known.setdefault(place.topic, []).append(entry.checkpoint)
@@ -98,35 +98,35 @@ def choose_start(
     began_with: int | None = None,
     window: Found | None = None,
 ) -> Start:
-    """The first of these that holds:
+    """Choose the first of these that applies:
 
-    1. `force`: begin at `initial`, whatever is remembered.
-    2. The local file, if Kafka still holds exactly the commit that this file last knew there: its own, or the
-       one that it began from (the last commit did not arrive); or none at all. A commit without metadata is
-       like any other at its offset, and tells nothing. What the map of finished offsets remembers beyond the
-       file counts with it, unless all that speaks for the file is that Kafka's commit says the same: another
-       worker's may, that went on from there.
-    3. Kafka's committed offset: somebody moved it, or another worker went on from there. What the file says
-       is finished ahead may have been repeated since, and must come again with the rest.
-    4. The beginning: the topic was made anew since, or this partition was added to one that the group reads.
+    1. `force`: start at `initial`, whatever is stored.
+    2. The local file, if Kafka has exactly the commit that this file last knew, or none. That commit is the
+       file's own, or the one that it started from (the last commit did not arrive). A commit without
+       metadata equals any other at its offset, and proves nothing. The map of finished offsets counts too,
+       beyond the file. It does not count if Kafka's commit merely has the same content as the file: another
+       worker may have committed it, and continued from there.
+    3. Kafka's committed offset: it was moved, or another worker continued from there. What the file lists as
+       finished ahead may have been repeated since, and must be repeated with the rest.
+    4. The topic's start: it was recreated, or this partition was added to a topic that the group reads.
     5. `initial`.
 
-    What was remembered of another topic, by Kafka's ids of both, is left out. `topic_id`: that of today,
-    None: it cannot be told. `began_with`: as the function of that name gives it for the topic.
+    Stored positions of another topic, according to Kafka's ids of both, are ignored. `topic_id`: the present
+    id, or None if unknown. `began_with`: the result of that function for the topic.
     """
     if force:
         return _at_initial(partition, initial, "force", "checkpoint.force is set")
     earlier = None
     if file is not None and _differ(file.topic_id, topic_id):
         earlier = file.checkpoint
-        # Where the brokers take no metadata, a commit does not tell its topic: it is known by this file.
+        # If the brokers accept no metadata, a commit does not name its topic. It is identified by this file.
         if kafka is not None and kafka.mark == file.acknowledged:
             kafka = None
         file = None
     if kafka is not None and _differ(kafka.checkpoint.topic_id, topic_id):
         earlier, kafka = earlier or kafka.checkpoint, None
     if file is not None and kafka is not None and _differ(file.topic_id, kafka.checkpoint.topic_id):
-        # Which one is today's cannot be told; but Kafka drops its offsets with a topic.
+        # It is unknown which one is the present topic's. But Kafka drops its offsets with a topic.
         earlier, file = file.checkpoint, None
     if file is not None:
         start = _from_file(file, kafka, window)
@@ -144,8 +144,8 @@ def choose_start(
 
 
 def began_with(known: Iterable[Checkpoint], topic_id: str | None) -> int | None:
-    """How many partitions a topic had when the group began to read it, told by what is remembered of any of
-    them. None: the group never read it. Partitions from that number on were added later."""
+    """Return how many partitions a topic had when the group began to read it, according to any stored
+    checkpoint. None: the group never read it. Partitions from that number on were added later."""
     numbers = [
         0 if each.began_with is None or _differ(each.topic_id, topic_id) else each.began_with
         for each in known
@@ -185,7 +185,7 @@ def _from_file(file: FileEntry, kafka: Committed | None, window: Found | None) -
 
 
 def _with(window: Found | None, file: FileEntry, reason: str) -> Start:
-    """Where the file says, and what the window of the map knows to be finished since."""
+    """Return the file's position, plus what the window of the map has as finished since."""
     if window is None:
         return Start(file.offset, file.ahead, "file", reason)
     (_, offset), *ahead = covered(file.offset, file.ahead, window.ranges)

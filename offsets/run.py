@@ -17,15 +17,15 @@ _UNFINISHED, _FINISHED = UNFINISHED, FINISHED
 _OPEN, _DONE = bytes((_UNFINISHED,)), bytes((_FINISHED,))
 _STRETCHES = re.compile(re.escape(_DONE) + b"+|" + re.escape(_OPEN) + b"+")
 _range = cast("Callable[[tuple[int, int]], OffsetRange]", partial(tuple.__new__, OffsetRange))
-"""As `OffsetRange._make`, without a call of Python for each."""
-# A run with gaps holds a flag for each offset of its span while that is at most so many times its records.
+"""Like `OffsetRange._make`, without a Python call for each."""
+# A run with gaps has a flag for each offset of its span, if the span is at most this many times its records.
 _DENSE_SPAN = 16
-# A run is kept as its unfinished offsets, which take about so many bytes each, as soon as that is a third of
-# what its flags take.
+# A run is stored as its unfinished offsets, which take about this many bytes each, once that is a third of
+# its flags' size.
 _SPARSE_BYTES = 41
 _WORTH_IT = 3 * _SPARSE_BYTES
 _FEW = 4
-"""So many unfinished offsets of a run, and its ranges are remembered from look to look."""
+"""With at most this many unfinished offsets, a run's ranges are cached between looks."""
 
 _numbers = itertools.count()
 
@@ -33,13 +33,13 @@ Record = TypeVar("Record")
 
 
 class _Flags(NamedTuple):
-    """Which offsets of a run are finished. Replaced as a whole, never taken apart."""
+    """Which offsets of a run are finished. Replaced as a whole, never modified in parts."""
 
     flags: bytearray | memoryview
-    """Of the process, or a place in the map of finished offsets."""
+    """In the process's memory, or a place in the map of finished offsets."""
     first: int
     sparse: tuple[int, ...] | None
-    """The offsets of the flags; None: `first` and those that follow it."""
+    """The offsets of the flags. None: `first` and the offsets after it."""
 
     def finished(self, offset: int) -> bool:
         if self.sparse is None:
@@ -57,17 +57,17 @@ class _Flags(NamedTuple):
 
 
 class Run:
-    """Offsets that were fetched together, ascending. It covers all offsets from `start` up to `end`.
+    """Offsets that were fetched together, ascending. The run covers all offsets from `start` up to `end`.
 
-    `start` is where the run before it ended: what lies between and never came counts as finished.
+    `start` is the end of the previous run. Offsets in between that never arrived count as finished.
 
-    Flags are flipped by any thread and without a lock; one thread at a time looks, and replaces the flags of
-    a run that is nearly finished by fewer. No flip is lost by it: who flipped looks afterwards whether these
-    are still the run's flags, and flips again if not; who replaced them looks afterwards what was flipped in
-    the old ones meanwhile. Whichever comes first, one of both sees the other's.
+    Any thread flips flags, without a lock. One thread at a time looks at them, and replaces the flags of a
+    nearly finished run by fewer ones. No flip is lost. A thread that flipped then checks whether these are
+    still the run's flags, and flips again if not. A thread that replaced them then checks what was flipped in
+    the old ones meanwhile. Whichever comes first, one of them sees the other's change.
 
-    With a window the flags are in the map of finished offsets, which outlives the process; with none, or
-    where it takes no more, in this process.
+    With a window, the flags are in the map of finished offsets, which outlives the process. Otherwise, or if
+    the map accepts no more, they are in this process.
     """
 
     __slots__ = ("_flags", "_ranges", "before", "end", "number", "start")
@@ -75,12 +75,12 @@ class Run:
     def __init__(self, start: int, offsets: Sequence[int], window: Window | None = None) -> None:
         first, last, count = offsets[0], offsets[-1], len(offsets)
         self.number = next(_numbers)
-        """By when it was made, among those of all partitions."""
+        """The order in which runs were made, among those of all partitions."""
         self.before = 0
-        """How many offsets its tracker knew when it was made."""
+        """How many offsets its tracker knew when the run was made."""
         self.start = start
         self.end = last + 1
-        self._ranges: tuple[int, list[OffsetRange]] | None = None  # what was found of so few unfinished ones
+        self._ranges: tuple[int, list[OffsetRange]] | None = None  # cached, with the unfinished count
         span = last + 1 - first
         sparse = None
         if span == count:
@@ -95,17 +95,17 @@ class Run:
         self._flags = self._kept(_Flags(flags, first, sparse), window)
 
     def finish(self, offsets: Sequence[int]) -> None:
-        """Mark offsets of this run as finished; again does no harm. Any thread. 0.05 us an offset."""
+        """Mark offsets of this run as finished. Repeating it is harmless. Any thread. 0.05 us an offset."""
         while not self._flip(offsets):
             pass
 
     def finish_records(self, records: Sequence[Record], offset_of: Callable[[Record], int]) -> None:
-        """The same for what has these offsets."""
+        """The same, for records with these offsets."""
         while not self._flip(map(offset_of, records)):
             pass
 
     def _flip(self, offsets: Iterable[int]) -> bool:
-        """False: the flags were replaced meanwhile, and all must be flipped again."""
+        """Set the flags. Returns False if they were replaced meanwhile, and all must be set again."""
         known = self._flags
         flags, first, sparse = known
         if sparse is None:
@@ -114,19 +114,19 @@ class Run:
         else:
             for offset in offsets:
                 place = bisect_left(sparse, offset)
-                if place < len(sparse) and sparse[place] == offset:  # else it was finished before
+                if place < len(sparse) and sparse[place] == offset:  # otherwise it was finished before
                     flags[place] = _FINISHED
         return self._flags is known
 
     def _kept(self, flags: _Flags, window: Window | None) -> _Flags:
-        """The same flags in the window's part of the map, if it takes them."""
+        """Store the flags in the window's part of the map, if it accepts them. Returns the flags to use."""
         if window is None:
             return flags
         place = window.keep(self.start, self.end, flags.first, flags.sparse, bytes(flags.flags))
         return flags if place is None else flags._replace(flags=place)
 
     def move(self, window: Window) -> None:
-        """Have the flags in the last segment of the map. The looking thread's; nobody else's."""
+        """Move the flags to the last segment of the map. Only the looking thread calls this."""
         known = self._flags
         before = bytes(known.flags)
         new = self._kept(known._replace(flags=bytearray(before)), window)
@@ -138,7 +138,7 @@ class Run:
                     new.flags[place] = _FINISHED
 
     def shrink(self, window: Window | None = None) -> None:
-        """Keep the unfinished offsets alone if they are few. The looking thread's; nobody else's.
+        """Keep only the unfinished offsets if they are few. Only the looking thread calls this.
 
         1 us for 16,000 flags."""
         known = self._flags
@@ -152,7 +152,7 @@ class Run:
         new = self._kept(_Flags(bytearray(_OPEN) * len(left), left[0], left), window)
         fewer = new.flags
         self._flags = new
-        # From the last to the first, as a tracker goes through its runs: an earlier one is seen later.
+        # From the last to the first, like a tracker goes through its runs: an earlier one is seen later.
         for place in reversed(range(len(left))):
             if known.finished(left[place]):  # since `left` was made
                 fewer[place] = _FINISHED
@@ -185,17 +185,17 @@ class Run:
         return first + place if sparse is None else sparse[place]
 
     def finished_ranges(self) -> Sequence[OffsetRange]:
-        """Ranges without an unfinished offset, ascending and apart; together with the unfinished offsets they
-        make up `start` to `end`. 0.2 us a range."""
+        """Return ranges without an unfinished offset, ascending and separate. With the unfinished offsets,
+        they cover `start` to `end`. 0.2 us a range."""
         flags, first, sparse = self._flags
         if sparse is not None:
             return self._between(flags, sparse)
-        # A copy: a flag that flips between two matches would make them touch.
+        # A copy, because a flag that flips between two matches would make them touch.
         copy = bytes(flags)
         bounds = list(itertools.accumulate(map(len, _STRETCHES.findall(copy)), initial=first))
         if copy[0] == _FINISHED:
-            bounds[0] = self.start  # what lies before the run belongs to its first range
-        elif first > self.start:  # or is one of its own
+            bounds[0] = self.start  # offsets before the run's first belong to its first range
+        elif first > self.start:  # or are a separate range
             bounds.insert(0, self.start)
         else:
             del bounds[0]
@@ -205,7 +205,7 @@ class Run:
         copy = bytes(flags)
         count = copy.count(_OPEN)
         known = self._ranges
-        if known is not None and known[0] == count:  # flags are flipped one way only
+        if known is not None and known[0] == count:  # flags are flipped in only one direction
             return known[1]
         ranges, begin = [], self.start
         for place, offset in enumerate(offsets):

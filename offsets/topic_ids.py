@@ -1,4 +1,4 @@
-"""Kafka's ids of topics: by them a topic made anew is told from the one of its name before it."""
+"""Kafka's ids of topics. They distinguish a recreated topic from the earlier one with its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 _log = structlog.get_logger(__name__)
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The id that a broker without ids gives (before Kafka 2.8)."""
+"""The id that a broker without ids returns (before Kafka 2.8)."""
 _BEAT_SECONDS = 0.5
 _SILENT_SECONDS = 0.2
 _MOST_IDS = 16
@@ -23,20 +23,20 @@ _MOST_TOPICS = 10_000
 
 
 class TopicIds:
-    """Asks the brokers; an answer costs a millisecond or two, and nobody needs to wait for it.
+    """Asks the brokers. An answer takes a millisecond or two, and nobody must wait for it.
 
-    Kafka's ids do not come again: a broker that still tells a former one has not heard of the newer yet."""
+    Kafka never reuses an id: a broker that reports a former id has not heard of the newer one yet."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
-        self._known: dict[str, deque[str]] = {}  # the last ids of each topic; the newest is the last one
-        self._silent = False  # the last answer did not come: nobody waits as long again
+        self._known: dict[str, deque[str]] = {}  # the last ids of each topic, the newest last
+        self._silent = False  # the last answer was missing: the next wait is short
         self._pending: dict[str, concurrent.futures.Future[Any]] = {}
 
     def now(
         self, topics: Iterable[str], seconds: float, alive: Callable[[], object] = lambda: None
     ) -> dict[str, str]:
-        """The ids of today. A topic is left out that the brokers do not tell of within so many seconds.
+        """Return the present ids. Topics that the brokers do not report within `seconds` are left out.
 
         `alive` is called while it waits."""
         wanted = sorted(set(topics))
@@ -48,7 +48,7 @@ class TopicIds:
             try:
                 told = self._answer(futures[topic], end, alive)
                 self._silent = False
-                self._pending.pop(topic, None)  # asked before: it tells nothing newer
+                self._pending.pop(topic, None)  # asked before: it reports nothing newer
                 found[topic] = self._learn(topic, told)
             except (KafkaException, KeyError, concurrent.futures.TimeoutError) as error:
                 if isinstance(error, concurrent.futures.TimeoutError):
@@ -64,26 +64,26 @@ class TopicIds:
         return {topic: each for topic, each in found.items() if each is not None}
 
     def look(self, topics: Iterable[str], seconds: float) -> None:
-        """Ask, for `seen` to tell what came. Does not wait."""
-        self._admin.poll(0)  # what the client has logged, and its tokens that run out
+        """Ask for the ids, so that `seen` can return them later. Does not wait."""
+        self._admin.poll(0)  # for the client's logs, and its tokens that expire
         self._collect(tuple(self._pending))
         for topic, future in self._ask(sorted(set(topics)), seconds).items():
             self._pending[topic] = future
 
     def seen(self, topic: str) -> str | None:
-        """The newest id that the brokers have told, whoever asked."""
+        """Return the newest id that the brokers have reported to anyone."""
         self._collect((topic,))
         ids = self._known.get(topic)
         return ids[-1] if ids else None
 
     def former(self, topic: str, topic_id: str) -> None:
-        """The topic had this id before the one that it has now, by what is remembered of it."""
+        """Add an id that the topic had before its present one, according to a stored checkpoint."""
         ids = self._known.get(topic)
         if ids and topic_id not in ids and len(ids) < _MOST_IDS:
             ids.appendleft(topic_id)
 
     def _collect(self, topics: Iterable[str]) -> None:
-        """What has come since of what nobody waited for."""
+        """Collect answers that nobody waited for."""
         for topic in topics:
             future = self._pending.get(topic)
             if future is not None and future.done():
@@ -95,13 +95,13 @@ class TopicIds:
                     self._silent = False
 
     def _learn(self, topic: str, told: str | None) -> str | None:
-        """The topic's id, now that a broker has told this one."""
+        """Return the topic's id, now that a broker has reported this one."""
         if told is None:
             return None
         ids = self._known.pop(topic, None) or deque(maxlen=_MOST_IDS)
         if told not in ids:
             ids.append(told)
-        self._known[topic] = ids  # told of last: the others go first
+        self._known[topic] = ids  # most recently reported: the others are removed first
         if len(self._known) > _MOST_TOPICS:
             del self._known[next(iter(self._known))]
         return ids[-1]

@@ -1,9 +1,8 @@
 """Which fetched offsets of a partition are finished, and how far a commit may go.
 
-Workers only flip a flag in a run of offsets that were fetched together; one thread moves the mark (the design
-of Decaton's OutOfOrderCommitControl). Only what was fetched is tracked, so transaction markers, aborted
-records and compacted offsets, which never come, do not hold the commit back (as in Parallel Consumer's
-PartitionState).
+Workers only flip a flag in a run of offsets that were fetched together. One thread advances the position (the
+design of Decaton's OutOfOrderCommitControl). Only fetched offsets are tracked. So transaction markers,
+aborted records and compacted offsets do not delay the commit (as in Parallel Consumer's PartitionState).
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ from offsets.types import Checkpoint, Mark, OffsetRange
 
 
 class OffsetTracker:
-    """The offsets of one partition during one assignment; a new assignment (epoch) gets a tracker of its own.
+    """The offsets of one partition during one assignment. A new assignment (epoch) gets its own tracker.
 
     >>> tracker = OffsetTracker()
     >>> run = tracker.register([10, 11, 12, 14])
     >>> run.finish([10, 12])
+
     >>> tracker.checkpoint()[:2]
     (11, (OffsetRange(first=12, end=14),))
     >>> run.finish([11, 14])
@@ -40,17 +40,17 @@ class OffsetTracker:
         restored: Iterable[OffsetRange] = (),
         finished_map: FinishedMap | None = None,
     ) -> None:
-        """`start`: the offset that fetching begins at, None when only the broker knows it (earliest, latest).
+        """`start`: the offset at which fetching starts, None if only the broker knows it (earliest, latest).
 
-        `restored`: ranges beyond it that an earlier worker finished. `finished_map`: where the flags are to
-        live, so that they outlive the process."""
-        # Guards the structure below; flags inside a run are flipped without it.
+        `restored`: ranges beyond it that an earlier worker finished. `finished_map`: the map for the flags,
+        which outlives the process."""
+        # Guards the structure below. Flags inside a run are flipped without it.
         self._lock = threading.Lock()
-        self._open: SortedDict = SortedDict()  # run.start -> Run with unfinished offsets, as last looked at
+        self._open: SortedDict = SortedDict()  # run.start -> Run with unfinished offsets, at the last look
         self._done: SortedDict = SortedDict()  # first -> end of finished ranges above the lowest open run
-        # Ascending and apart; replaced, never changed.
+        # Ascending and separate. Replaced, never modified.
         self._restored = _joined([r] for r in sorted(restored) if start is None or r.end > start)
-        self._high = start  # where the next fetched offset is expected; None before the first
+        self._high = start  # the next offset to expect; None before the first
         self._fresh = max([r.end for r in self._restored], default=-1)
         self._registered = 0  # offsets so far
         self._passed: int | None = None  # start of a run: those before it are complete
@@ -59,30 +59,30 @@ class OffsetTracker:
 
     @property
     def next_offset(self) -> int | None:
-        """The offset after the highest one fetched, or known not to come."""
+        """The offset after the highest one that was fetched, or is known not to exist."""
         return self._high
 
     @property
     def fresh_from(self) -> int:
-        """From this offset on nothing was fetched or restored: `register` takes everything."""
+        """From this offset on, nothing was fetched or restored: `register` accepts everything."""
         high = self._high
         return max(self._fresh, -1 if high is None else high)
 
     def unknown(self, offsets: Sequence[int]) -> list[int]:
-        """Those of the ascending offsets that were neither fetched in this assignment nor finished before it.
+        """Return the ascending `offsets` that were not fetched in this assignment or finished before it.
 
         O(log ranges) each."""
         high, restored = -1 if self._high is None else self._high, self._restored
         ends = [r.end for r in restored]
         found = []
         for offset in offsets:
-            place = bisect_right(ends, offset)  # the first range that could hold it
+            place = bisect_right(ends, offset)  # the first range that could contain it
             if offset >= high and (place == len(restored) or offset < restored[place].first):
                 found.append(offset)
         return found
 
     def register(self, offsets: Sequence[int]) -> Run:
-        """Note that these offsets, ascending and `unknown`, were fetched. One thread. 0.03 us an offset."""
+        """Record that these offsets, ascending and `unknown`, were fetched. One thread. 0.03 us an offset."""
         with self._lock:
             start = offsets[0] if self._high is None else self._high
             if offsets[0] < start:
@@ -97,7 +97,7 @@ class OffsetTracker:
             return run
 
     def reach(self, offset: int) -> None:
-        """Note that nothing more lies below `offset`: the partition's end, or known ones fetched again."""
+        """Record that nothing more exists below `offset`: the partition's end, or refetched known offsets."""
         with self._lock:
             if self._high is None:
                 self._high = offset
@@ -106,7 +106,7 @@ class OffsetTracker:
                 self._high = offset
 
     def finish(self, offsets: Iterable[int]) -> None:
-        """Mark fetched offsets as finished, whichever runs hold them; ignore others. O(log runs) each."""
+        """Mark fetched offsets as finished, in any run; ignore others. O(log runs) each."""
         with self._lock:
             for offset in offsets:
                 place = self._open.bisect_right(offset) - 1
@@ -116,10 +116,10 @@ class OffsetTracker:
                         run.finish((offset,))
 
     def checkpoint(self) -> Checkpoint | None:
-        """What may be committed now: everything below the first unfinished offset, and the ranges beyond it.
+        """Return what may be committed: everything below the first unfinished offset, and ranges beyond.
 
-        An offset that finished after a lower one is in it only together with that. None before anything is
-        known. O(runs that were open at the last call + ranges)."""
+        It contains an offset that finished after a lower one only together with that one. None before
+        anything is known. O(runs that were open at the last call + ranges)."""
         return checkpoints([self])[0]
 
     @property
@@ -129,7 +129,7 @@ class OffsetTracker:
 
     @property
     def head(self) -> int | None:
-        """The first fetched offset that is not finished; None: there is none. O(runs completed since)."""
+        """The first fetched offset that is not finished, or None. O(runs completed since)."""
         with self._lock:
             head = self._head()
             return None if head is None else head[0]
@@ -141,9 +141,9 @@ class OffsetTracker:
             return place >= 0 and bool(self._open.peekitem(place)[1].is_unfinished(offset))
 
     def ahead(self, enough: int) -> int:
-        """How many offsets were fetched together with the first unfinished one, and since; 0: there is none.
+        """Return how many offsets were fetched with the first unfinished one and since; 0: all finished.
 
-        Anything below `enough` may be told for any other number below it: that costs O(1)."""
+        If the result is below `enough`, it may be too high, and costs O(1)."""
         with self._lock:
             if not self._open:
                 return 0
@@ -154,8 +154,8 @@ class OffsetTracker:
             return 0 if head is None else self._registered - head[1]
 
     def _head(self) -> tuple[int, int] | None:
-        """The first unfinished offset, and how many offsets were fetched before its run."""
-        for start in self._open.irange(self._passed):  # runs before that are complete, and stay so
+        """Return the first unfinished offset, and how many offsets were fetched before its run."""
+        for start in self._open.irange(self._passed):  # earlier runs are complete, and stay so
             run = self._open[start]
             first = run.first_unfinished()
             self._passed = start
@@ -165,24 +165,24 @@ class OffsetTracker:
 
     @property
     def window(self) -> str | None:
-        """The window of the map that goes on from this tracker's checkpoints; None: there is none now."""
+        """The window of the map that continues from this tracker's checkpoints, or None."""
         window = self._window
         return None if window is None or window.ended else window.name
 
     def sending(self, mark: Mark) -> None:
-        """This commit of a checkpoint is about to be sent to Kafka."""
+        """Record a mark: this commit of a checkpoint will now be sent to Kafka."""
         if self._window is not None:
             self._window.note(mark)
 
     def end(self) -> None:
-        """Nothing of this assignment is to be remembered any more but its last checkpoint."""
+        """End the assignment: only its last checkpoint counts from now on."""
         with self._lock:
             self._map = None
             if self._window is not None:
                 self._window.end()
 
     def _move(self) -> None:
-        """Have what is unfinished in the last segment of the map, in a window of it."""
+        """Move the unfinished offsets to the last segment of the map, in one of its windows."""
         if self._map is None:
             return
         if self._window is None or self._window.ended:
@@ -198,13 +198,13 @@ class OffsetTracker:
         if position is None:
             return None
         ahead = self._ahead(position, looked)
-        # It was finished since the look at it, or an earlier worker finished what comes next.
+        # It finished since the look, or an earlier worker finished what comes next.
         if ahead and ahead[0].first <= position:
             position = ahead.pop(0).end
         return Checkpoint(position, tuple(ahead))
 
     def _settle(self) -> int | None:
-        """Fold complete runs away, and shrink what is nearly complete; the offset to commit."""
+        """Remove complete runs, and shrink nearly complete ones. Returns the offset to commit."""
         for run in self._open.values():
             run.shrink(self._window)
         for start in [start for start, run in self._open.items() if run.complete]:
@@ -221,7 +221,7 @@ class OffsetTracker:
         return position
 
     def _add_done(self, first: int, end: int) -> None:
-        """Add a finished range, joined with its neighbours, so that a long stretch costs one entry."""
+        """Add a finished range, joined with its neighbours, so that a long stretch is one entry."""
         place = self._done.bisect_left(first)
         if place > 0:
             before, before_end = self._done.peekitem(place - 1)
@@ -232,7 +232,7 @@ class OffsetTracker:
         self._done[first] = end if after_end is None else after_end
 
     def _ahead(self, position: int, looked: Mapping[Run, Sequence[OffsetRange]]) -> list[OffsetRange]:
-        """Finished ranges beyond the position, ascending and joined. `looked`: those of its open runs."""
+        """Return finished ranges beyond the position, ascending and joined. `looked`: those of open runs."""
         pieces: list[Sequence[OffsetRange]] = [[OffsetRange(first, end)] for first, end in self._done.items()]
         pieces += [ranges for run in self._open.values() if (ranges := looked[run])]
         pieces += [[restored] for restored in self._restored]
@@ -242,13 +242,13 @@ class OffsetTracker:
 
 
 def checkpoints(trackers: Sequence[OffsetTracker], *, move: bool = False) -> list[Checkpoint | None]:
-    """What may be committed of each partition now (see `OffsetTracker.checkpoint`).
+    """Return what may be committed of each partition now (see `OffsetTracker.checkpoint`).
 
-    `move`: and have what is unfinished in the last segment of the map (see `FinishedMap.turn`).
+    `move`: also move the unfinished offsets to the last segment of the map (see `FinishedMap.turn`).
 
-    An offset that finished after one registered before it, in whichever partition, is in it only together
-    with that: of tables whose statements come in a partition of their own, too."""
-    with ExitStack() as locks:  # nobody else takes two of them
+    An offset that finished after an earlier registered one, in any partition, is included only together with
+    that one. This matters for tables whose statements arrive in another partition."""
+    with ExitStack() as locks:  # no other thread locks two of them
         for tracker in trackers:
             locks.enter_context(tracker._lock)
         positions = [tracker._settle() for tracker in trackers]
@@ -256,14 +256,14 @@ def checkpoints(trackers: Sequence[OffsetTracker], *, move: bool = False) -> lis
             for tracker in trackers:
                 tracker._move()
         runs = [run for tracker in trackers for run in tracker._open.values()]
-        # From the last to the first: what finished in order is never seen without what came before it.
+        # From the last to the first: offsets that finished in order are never seen without the earlier ones.
         runs.sort(key=attrgetter("number"), reverse=True)
         looked = {run: run.finished_ranges() for run in runs}
         return [t._checkpoint(position, looked) for t, position in zip(trackers, positions, strict=True)]
 
 
 def _joined(pieces: Iterable[Sequence[OffsetRange]]) -> list[OffsetRange]:
-    """The ranges of pieces that ascend by their first; only the ends of two pieces can touch."""
+    """Join the ranges of pieces that ascend by their first. Only the ends of two pieces can touch."""
     joined: list[OffsetRange] = []
     for ranges in pieces:
         if joined and ranges[0].first <= joined[-1].end:

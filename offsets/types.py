@@ -1,4 +1,4 @@
-"""The words of this package. Offsets are Kafka's: a committed offset is the next one to read."""
+"""The terms of this package. Offsets are Kafka's: a committed offset is the next one to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OffsetRange(NamedTuple):
 
 
 def count_of(ranges: Iterable[OffsetRange]) -> int:
-    """How many offsets they hold."""
+    """Return how many offsets the ranges contain."""
     return sum(end - first for first, end in ranges)
 
 
@@ -30,33 +30,33 @@ class Checkpoint(NamedTuple):
     """What is finished of one partition.
 
     Every offset below `offset` is finished, and so are the `ahead` ranges beyond it (ascending, not touching
-    each other, each beginning after `offset`).
+    each other, each starting after `offset`).
     """
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()
     topic_id: str | None = None
-    """Kafka's id of the topic whose offsets these are, as text; None: it is not known."""
+    """Kafka's id of the topic whose offsets these are, as text; None if it is unknown."""
     began_with: int | None = None
-    """How many partitions the topic had when the group began to read it (0: it was made anew since); None: it
-    is not known."""
+    """How many partitions the topic had when the group began to read it (0: it was recreated since); None if
+    unknown."""
 
 
 class Mark(NamedTuple):
-    """By which a commit in Kafka is told from any other."""
+    """Identifies a commit in Kafka."""
 
     offset: int
     checksum: int | None
-    """CRC-32 of the commit's metadata; None, as older files have it, is like no commit."""
+    """CRC-32 of the commit's metadata. None, as in older files, equals no commit."""
 
     @property
     def is_bare(self) -> bool:
-        """Whether the commit has no metadata: then it is like any other at its offset."""
+        """Whether the commit has no metadata: it then equals any other at its offset."""
         return self.checksum == 0
 
 
 class Committed(NamedTuple):
-    """What Kafka holds of one partition of the group."""
+    """Kafka's commit of one partition for the group."""
 
     checkpoint: Checkpoint
     mark: Mark

@@ -1,4 +1,4 @@
-"""The map of finished offsets: files of the checkpoint folder that outlive the process that writes them."""
+"""The map of finished offsets: files in the checkpoint folder that outlive the process that writes them."""
 
 from offsets.finished.map import FinishedMap, Window
 from offsets.finished.reading import Found, covered, read, remove_unnamed

@@ -1,12 +1,12 @@
-"""The bytes of a map of finished offsets: segments of records, each of which tells whether it is whole.
+"""The bytes of a map of finished offsets: segments of records, with checksums.
 
-A segment begins with its header. The number `used` tells where its last record ends; it is written when a
-record is complete, so that a process that is killed leaves no half of one. A byte behind it says that the
-whole map was given up.
+A segment starts with its header. The number `used` is the end of its last record. It is written after the
+record is complete, so a killed process leaves no partial record. A byte behind it marks the whole map as
+given up.
 
-A record is a header and, for a run, one flag an offset; for a run with wide gaps the offsets stand before
-their flags. A window has a record in each segment where it has runs: a byte that tells whether it was ended,
-and the last commits that were sent for it. No valid flag or state is zero: what a disk lost is told by that.
+A record is a header. A run's record continues with one flag per offset. With wide gaps, the offsets precede
+the flags. A window has a record in each segment with its runs. It shows whether the window was ended, and the
+last commits sent for it. Valid flags and states are never zero, so lost pages are detected.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ UNFINISHED, FINISHED = 1, 2
 LIVE, ENDED = 1, 2
 GIVEN_UP = 2
 MOST_MARKS = 4
-"""So many of its last commits a window remembers."""
+"""The number of last commits that a window stores."""
 
 _MAGIC = b"binlane1"
 _HEAD = struct.Struct("<8s16sQQQ")  # magic, boot id, writer, number, size
 _CHECKSUM = struct.Struct("<I")
 USED_WORD = 7
-"""Which 64-bit word of the segment `used` is: one that the processor writes at once."""
+"""Index of the 64-bit word of the segment that contains `used`. The processor writes a word at once."""
 GIVEN_UP_AT = 64
 FIRST_RECORD = 72
 
 _RECORD = struct.Struct("<IQqqqQ")  # kind, window, start, end, first, count
 _RECORD_HEAD = 48
-_MARK = struct.Struct("<qII")  # offset, checksum, 1 where there is one
+_MARK = struct.Struct("<qII")  # offset, checksum, 1 if the slot is used
 _DENSE, _SPARSE, _WINDOW = 1, 2, 3
 _MARKS_AT = 8  # in a window's body, behind its state
 _WINDOW_BODY = _MARKS_AT + MOST_MARKS * _MARK.size
@@ -48,14 +48,14 @@ _FLAGS = bytes((UNFINISHED, FINISHED))
 
 
 class Torn(ValueError):
-    """The bytes are not what was written, or what was written cannot be trusted."""
+    """The bytes differ from what was written, or what was written cannot be trusted."""
 
 
 class Head(NamedTuple):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     boot: bytes
-    """By which one run of the operating system is told from another, 16 bytes."""
+    """The id of one run of the operating system, 16 bytes."""
     writer: int
     number: int
     """Its place among the writer's segments."""
@@ -64,14 +64,14 @@ class Head(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """Offsets that were fetched together. All from `start` up to `end` are finished but those flagged so."""
+    """Offsets that were fetched together. All from `start` up to `end` are finished, except those flagged."""
 
     window: int
     start: int
     end: int
     first: int
     sparse: tuple[int, ...] | None
-    """The offsets of the flags; None: `first` and those that follow it."""
+    """The offsets of the flags. None: `first` and the offsets after it."""
     flags: bytes
 
 
@@ -82,7 +82,7 @@ class WindowRecord(NamedTuple):
 
 
 def boot_id() -> bytes | None:
-    """Of this run of the operating system; None where it does not tell."""
+    """Return the id of this run of the operating system, or None if it has none."""
     try:
         return uuid.UUID(_BOOT_ID.read_text().strip()).bytes
     except (OSError, ValueError):
@@ -90,13 +90,13 @@ def boot_id() -> bytes | None:
 
 
 def segment_head(head: Head) -> bytes:
-    """The first bytes of a segment, before any record."""
+    """Return the first bytes of a segment, before any record."""
     packed = _HEAD.pack(_MAGIC, head.boot, head.writer, head.number, head.size)
     return packed + _CHECKSUM.pack(zlib.crc32(packed))
 
 
 def run_bytes(record: RunRecord) -> tuple[bytes, int]:
-    """The record, padded to whole words, and where its flags begin in it."""
+    """Return the record, padded to whole words, and the place of its flags."""
     window, start, end, first, sparse, flags = record
     kind, offsets = _DENSE, b""
     if sparse is not None:
@@ -106,26 +106,26 @@ def run_bytes(record: RunRecord) -> tuple[bytes, int]:
 
 
 def window_bytes(window: int, marks: tuple[Mark, ...]) -> tuple[bytes, int]:
-    """The record of a window that lives, and where its state stands in it."""
+    """Return the record of a live window, and the place of its state."""
     slots = b"".join(mark_bytes(mark) for mark in marks).ljust(MOST_MARKS * _MARK.size, b"\0")
     body = bytes((LIVE,)).ljust(_MARKS_AT, b"\0") + slots
     return _head((_WINDOW, window, 0, 0, 0, len(body))) + body, _RECORD_HEAD
 
 
 def mark_bytes(mark: Mark) -> bytes:
-    """As it stands in a window's record."""
+    """Return the mark's bytes in a window's record."""
     return _MARK.pack(mark.offset, mark.checksum or 0, 1)
 
 
 def mark_place(slot: int) -> int:
-    """Where a window's record has this mark, behind its state."""
+    """Return the place of this mark in a window's record, behind its state."""
     return _MARKS_AT + slot * _MARK.size
 
 
 def records(data: bytes, writer: int, number: int, boot: bytes) -> Iterator[RunRecord | WindowRecord]:
-    """What a segment holds.
+    """Yield the records of a segment.
 
-    Raises Torn: it is cut, damaged, of another run of the operating system, or was given up."""
+    Raises Torn if it is cut off, damaged, given up, or from another run of the operating system."""
     packed = data[: _HEAD.size]
     if len(data) < FIRST_RECORD or packed[: len(_MAGIC)] != _MAGIC:
         raise Torn("it has no header")
@@ -150,7 +150,7 @@ def records(data: bytes, writer: int, number: int, boot: bytes) -> Iterator[RunR
 
 
 def _record(data: bytes, place: int, used: int) -> tuple[RunRecord | WindowRecord, int]:
-    """The record at this place, and where the next one is."""
+    """Return the record at this place, and the place of the next one."""
     body = place + _RECORD_HEAD
     if body > used:
         raise Torn("a record is cut off")

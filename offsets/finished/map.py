@@ -1,16 +1,16 @@
-"""Where the flags of finished offsets live, so that they outlive the process: files mapped into memory.
+"""The map of finished offsets: flags in memory-mapped files, which outlive the process.
 
-A flag is written as ever, one byte an offset, but into a page that the operating system keeps when the
-process is killed. Whoever comes next takes what is flagged there together with the last checkpoint, which
-names the window that goes on from it (`offsets.restore`).
+A flag is one byte per offset, in a page that the operating system keeps if the process is killed. The next
+process uses these flags together with the last checkpoint, which names the window that continues from it
+(`offsets.restore`).
 
-Nothing is moved or overwritten. Runs are added to the last segment; now and then (`turn`) a new one is begun,
-what is still unfinished is copied into it, and once a checkpoint taken after that is in the local file, the
-segments before are removed. Until then both count, and what either calls finished is finished: so there is no
-moment in which a kill loses a flag.
+Nothing is moved or overwritten. Runs are appended to the last segment. From time to time (`turn`) a new
+segment is started, and the unfinished offsets are copied into it. The earlier segments are removed once a
+later checkpoint is in the local file. Until then both count, and an offset is finished if either says so. So
+a kill loses no flag at any moment.
 
-What cannot be written (no room, no rights) ends the whole map: a part of it would call later changes finished
-and earlier ones not. Checkpoints go on, and the map begins anew as soon as it can.
+If something cannot be written (no room, no rights), the whole map ends: a part would mark later changes as
+finished and earlier ones not. Checkpoints continue, and a new map starts as soon as possible.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ class Window:
         self._places: dict[int, memoryview] = {}  # segment's number -> its record there, behind its head
         self._slot = len(marks) % MOST_MARKS
         self.marks = marks
-        """The last commits that were sent for it; none of another worker is like one of them."""
+        """The last commits that were sent for it. No other worker's commit equals one of them."""
         self.ended = False
 
     @property
     def name(self) -> str:
-        """By which a checkpoint says what goes on from it: the writer, the window, and the first segment that
-        is needed for it."""
+        """The name by which a checkpoint refers to the window: the writer, the window, and the first segment
+        that is needed."""
         return f"{writer_text(self._writer.id)}:{self._number}:{self._map.first_needed()}"
 
     def keep(
         self, start: int, end: int, first: int, sparse: tuple[int, ...] | None, flags: bytes
     ) -> memoryview | None:
-        """A place for these flags of a run (see `RunRecord`), which has them; from now on it counts.
+        """Store these flags of a run (see `RunRecord`). From now on they count. Returns their place.
 
         None: the map has been given up, or the window ended."""
         with self._map.lock:
@@ -81,7 +81,7 @@ class Window:
                 return None
 
     def stay(self) -> None:
-        """Be known in the last segment, too, though nothing of it is unfinished."""
+        """Add the window to the last segment, even if it has no unfinished offsets."""
         with self._map.lock:
             if self.ended:
                 return
@@ -91,7 +91,7 @@ class Window:
                 self._map.give_up(error)
 
     def note(self, mark: Mark) -> None:
-        """A commit that is about to be sent. Cannot fail."""
+        """Store a commit that will now be sent. Cannot fail."""
         with self._map.lock:
             if mark.is_bare or self.ended:
                 return
@@ -102,7 +102,7 @@ class Window:
                 record[place : place + len(packed)] = packed
 
     def end(self) -> None:
-        """What is flagged from now on counts no more, nor does what was. Cannot fail."""
+        """End the window: none of its flags count any more. Cannot fail."""
         with self._map.lock:
             self.ended = True
             for record in self._places.values():
@@ -113,13 +113,13 @@ class Window:
         return segment in self._places
 
     def bytes_for(self) -> bytes:
-        """Its record as of now."""
-        # Its marks take the slots from the first on; the next one takes that of the oldest.
+        """Return its present record."""
+        # Its marks take the slots from the first on. The next mark replaces the oldest.
         self._slot = len(self.marks) % MOST_MARKS
         return window_bytes(self._number, self.marks)[0]
 
     def placed(self, segment: int, record: memoryview) -> None:
-        """It has this record in the segment."""
+        """Remember the window's record in the segment."""
         self._places[segment] = record[window_bytes(self._number, ())[1] :]
 
     def left(self, segment: int) -> None:
@@ -137,26 +137,27 @@ class FinishedMap:
         segment_bytes: int = SEGMENT_BYTES,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """Touches nothing yet; the first window makes the first file.
+        """Touches no file: the first window makes it.
 
-        `most_bytes`: what its files may take; beyond that it is given up until they are fewer."""
+        `most_bytes`: the most bytes of its files. Beyond that it is given up until they are fewer."""
         self._directory = directory
         self._group = group
         self._segment_bytes = segment_bytes
         self._most_bytes = most_bytes
         self.lock = threading.RLock()
-        """Guards the structure of the map and its windows; flags are written without it."""
+        """Guards the structure of the map and its windows. Flags are written without it."""
         self._writer: Writer | None = None
         self._windows = 0
         self._may_begin = True
-        self._never = False  # the system does not tell what a map needs
-        self._told = False  # that it is given up
-        self._refused = False  # a tracker has no window, and is to get one
-        self._turned: int | None = None  # the segment from which on everything unfinished will be
-        self._moved = False  # it is
+        self._never = False  # the system lacks what a map needs
+        self._told = False  # logged that the map is given up
+        self._refused = False  # a tracker without a window needs one
+        self._turned: int | None = None  # the first segment that will have everything unfinished
+        self._moved = False  # it has everything
 
     def window(self, marks: tuple[Mark, ...] = ()) -> Window | None:
-        """For a new tracker. None: the map is given up for now, and flags stay in the process's memory.
+        """Return a window for a new tracker. None: the map is given up, and flags stay in the process's
+        memory.
 
         `marks`: commits that were sent before for the same assignment."""
         with self.lock:
@@ -170,9 +171,8 @@ class FinishedMap:
             return window
 
     def turn(self) -> bool:
-        """Before all trackers are looked at for a checkpoint: whether they are to move their runs, as what
-        stands in earlier segments will be removed. To be called before it is asked which trackers there
-        are."""
+        """Return whether all trackers must move their runs, because earlier segments will be removed. Called
+        before a checkpoint of all trackers, and before the list of trackers is read."""
         with self.lock:
             if self._turned is None:
                 writer = self._writer
@@ -191,13 +191,13 @@ class FinishedMap:
             return not self._moved
 
     def moved(self) -> None:
-        """All trackers have moved what is unfinished."""
+        """All trackers have moved their unfinished offsets."""
         with self.lock:
             self._moved = self._turned is not None
             self._refused = self._refused and self._writer is None
 
     def saved(self) -> None:
-        """The checkpoint of all trackers, taken since, is in the local file."""
+        """The local file has the checkpoint of all trackers that was taken since."""
         with self.lock:
             self._may_begin = True
             if self._turned is None or not self._moved:
@@ -207,14 +207,14 @@ class FinishedMap:
             self._turned, self._moved = None, False
 
     def give_up(self, error: OSError) -> None:
-        """What is in the map does not count any more; flags go on in the process's memory."""
+        """The map no longer counts. Flags continue in the process's memory."""
         with self.lock:
             writer, self._writer = self._writer, None
             self._may_begin, self._refused = False, True
             self._turned, self._moved = None, False
             if writer is not None:
                 last = writer.segments.pop(writer.last)
-                last.give_up()  # at once for all: a part of them would be worse than none
+                last.give_up()  # one byte ends the whole map: a part would be worse than none
                 for window in list(writer.windows):
                     window.end()
                 for segment in (*writer.segments.values(), last):
@@ -231,14 +231,14 @@ class FinishedMap:
             )
 
     def first_needed(self) -> int:
-        """The segment from which on all must be there for a checkpoint that is taken now."""
+        """Return the first segment that a checkpoint taken now needs."""
         with self.lock:
             if self._turned is not None and self._moved:
                 return self._turned
             return min(self._writer.segments) if self._writer is not None else 0
 
     def close(self, names: Iterable[str]) -> None:
-        """The worker ends: remove the files, unless checkpoints name a window of them."""
+        """The worker ends: remove the files, unless checkpoints name one of its windows."""
         with self.lock:
             writer, self._writer = self._writer, None
             self._may_begin = False

@@ -1,4 +1,4 @@
-"""What a worker that was killed left in its map of finished offsets."""
+"""Reading the map of finished offsets that a killed worker left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FINISHED_FLAGS = re.compile(bytes((FINISHED,)) + b"+")
 
 
 class _Name(NamedTuple):
-    """What a checkpoint has of its window."""
+    """A window's name in a checkpoint."""
 
     text: str
     window: int
@@ -32,20 +32,20 @@ class _Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a window told when its worker ended."""
+    """The content of a window when its worker ended."""
 
     ranges: tuple[OffsetRange, ...]
-    """Finished offsets, ascending and apart: beyond what its checkpoint says, or some of that again."""
+    """Finished offsets, ascending and separate. They lie beyond the checkpoint, or overlap it."""
     marks: frozenset[Mark]
-    """Commits that were sent for it. None of another worker is like one of them."""
+    """Commits that were sent for it. No other worker's commit equals one of them."""
 
 
 def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict[str, Found]:
-    """What the windows of these names hold, each of a worker that lives no more.
+    """Read the windows with these names, if their worker is dead.
 
-    One is left out whose worker lives, or whose map cannot be used: cut, damaged, given up, or written before
-    the machine was started anew, as a power loss may leave some pages older than others. That is logged, a
-    line for each map. `remove`: and its files are removed, so that nobody comes to use them later.
+    Omits a window if its worker is alive or its map cannot be used: cut off, damaged, or given up. Also if
+    the machine restarted since, because a power loss may leave some pages older than others. Logs one line
+    for each unusable map. `remove`: also removes its files, so nobody uses them later.
     """
     found: dict[str, Found] = {}
     wanted: dict[int, list[_Name]] = {}
@@ -70,15 +70,15 @@ def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict
                 hint="the start is at the last checkpoint: what finished since comes again",
             )
             if remove:
-                # The last one tells that all were given up, and a gap before it is seen.
+                # The last file marks all as given up, and a gap before it is detected.
                 _remove(files[number] for number in sorted(files))
     return found
 
 
 def remove_unnamed(directory: Path, group: str, names: Iterable[str]) -> None:
-    """Remove the group's maps of dead workers, but those of which its checkpoints name a window."""
+    """Remove the group's maps of dead workers, unless its checkpoints name one of their windows."""
     with contextlib.suppress(OSError):
-        # Of workers that were killed while they made a file.
+        # files that workers were making when they were killed
         _remove(path for path in unfinished_files(directory, group) if not is_locked(path))
         needed = {name.split(":")[0] for name in names}
         for writer, files in segments_of(directory, group).items():
@@ -87,8 +87,8 @@ def remove_unnamed(directory: Path, group: str, names: Iterable[str]) -> None:
 
 
 def covered(offset: int, ahead: Iterable[OffsetRange], more: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """All of that joined, ascending and apart: up to `offset`, and the ranges. The first begins with what is
-    below `offset`."""
+    """Join everything below `offset` and all the ranges, ascending and separate. The first range is the one
+    from below `offset`."""
     joined: list[OffsetRange] = []
     for first, end in sorted([OffsetRange(-1, offset), *ahead, *more]):
         if joined and first <= joined[-1].end:
@@ -100,7 +100,7 @@ def covered(offset: int, ahead: Iterable[OffsetRange], more: Iterable[OffsetRang
 
 
 def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[str, Found]:
-    """Raises Torn, OSError."""
+    """Return the windows with these names, if they were not ended. Raises Torn, OSError."""
     if not files:
         raise Torn("its files are gone")
     windows = _windows(writer, files)
@@ -115,7 +115,7 @@ def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[
 
 
 def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
-    """Those that were not ended. Raises Torn, OSError."""
+    """Return the windows that were not ended. Raises Torn, OSError."""
     boot = boot_id()
     if boot is None:
         raise Torn("this system does not tell when it was started")
@@ -142,7 +142,7 @@ def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
 
 
 def _finished(run: RunRecord) -> list[OffsetRange]:
-    """All from its start to its end but what is flagged as unfinished."""
+    """Return everything from its start to its end, except what is flagged as unfinished."""
     found = [OffsetRange(run.start, run.end)]
     if run.sparse is None:
         flagged = run.first + len(run.flags)

@@ -15,17 +15,17 @@ _SUFFIX, _NEW = ".map", ".new"
 
 
 class Segment:
-    """A file of a fixed size, mapped into memory: what is written there stays when the process is killed.
+    """A file of fixed size, mapped into memory. Its content survives if the process is killed.
 
-    The file keeps a lock as long as it is mapped, so that nobody takes it for that of a dead worker; it may
-    be removed meanwhile. Nothing in it is ever used again for something else: a thread that is late with a
-    flag finds its own place.
+    The file stays locked as long as it is mapped, so nobody considers its worker dead. It may be removed
+    meanwhile. No place in it is ever reused: a thread that writes a flag late still writes to its own place.
     """
 
     def __init__(self, path: Path, head: Head) -> None:
-        """Make the file, with all its blocks: writing to a mapped page that finds no room ends a process.
+        """Make the file with all its blocks, because writing to a mapped page without disk room kills the
+        process.
 
-        Raises OSError: there is no room, or the folder or its file system does not take it."""
+        Raises OSError: there is no room, or the folder or file system rejects it."""
         self.path = path
         self.size = head.size
         temporary = path.with_suffix(_NEW)
@@ -45,34 +45,34 @@ class Segment:
                 temporary.unlink()
             raise
         finally:
-            os.close(descriptor)  # the mapping has one of its own, and with it the lock
+            os.close(descriptor)  # the mapping has its own descriptor, and with it the lock
 
     @property
     def left(self) -> int:
-        """Bytes that records may still take."""
+        """Bytes that are free for records."""
         return self.size - self._used
 
     def add(self, record: bytes) -> memoryview:
-        """Add a record of whole words, for which there is room. Returns its place, for its flags."""
+        """Add a record of whole words, for which there must be room. Returns its place, for its flags."""
         begin = self._used
         end = begin + len(record)
         self._view[begin:end] = record
         self._used = end
-        self._words[USED_WORD] = end  # at once: from now on it counts, and it is complete
+        self._words[USED_WORD] = end  # one write: from now on the record counts, and it is complete
         return self._view[begin:end]
 
     def give_up(self) -> None:
-        """What stands here, and in all segments of the same writer, is not to be used. Cannot fail."""
+        """Mark this and all segments of the same writer as unusable. Cannot fail."""
         self._view[GIVEN_UP_AT] = GIVEN_UP
 
     def remove(self) -> None:
-        """Remove the file; who holds a place in it may go on writing there."""
+        """Remove the file. Threads with a place in it may continue to write there."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
 
 def writer_text(writer: int) -> str:
-    """The writer's number as names of files and windows have it."""
+    """Format the writer's number as in the names of files and windows."""
     return f"{writer:016x}"
 
 
@@ -81,7 +81,7 @@ def segment_path(directory: Path, group: str, writer: int, number: int) -> Path:
 
 
 def segments_of(directory: Path, group: str | None = None) -> dict[int, dict[int, Path]]:
-    """{writer: {number: file}} of the group's maps in the folder, by default of all; one that does not exist
+    """Find the group's maps in the folder (None: all groups'), as {writer: {number: file}}. A missing folder
     has none.
 
     Raises OSError: the folder cannot be read."""
@@ -96,17 +96,17 @@ def segments_of(directory: Path, group: str | None = None) -> dict[int, dict[int
 
 
 def unfinished_files(directory: Path, group: str) -> list[Path]:
-    """Those of the group that are being made, or were when their worker was killed."""
+    """Return the group's files that are being made, or were when their worker was killed."""
     return list(directory.glob(f"finished-{_tag(group)}-*{_NEW}"))
 
 
 def _tag(group: str) -> str:
-    """What its files are known by: several groups may use one folder."""
+    """Identifies the group's files, because several groups may use one folder."""
     return f"{zlib.crc32(group.encode()):08x}"
 
 
 def is_locked(path: Path) -> bool:
-    """Whether the worker that writes it lives.
+    """Whether the worker that writes the file is alive.
 
     Raises OSError: it cannot be opened."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

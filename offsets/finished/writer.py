@@ -1,4 +1,4 @@
-"""The segments of one map of finished offsets, and what is added to them."""
+"""Adding records to the segments of one map of finished offsets."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Placed(Protocol):
 
 
 class Writer:
-    """The segments of one map, from its first to the moment when it is given up."""
+    """The segments of one map, from its first segment until it is given up."""
 
     def __init__(
         self, path: Callable[[int, int], Path], boot: bytes, segment_bytes: int, most_bytes: int
     ) -> None:
-        """Raises OSError."""
+        """Start the first segment. Raises OSError."""
         self.id = secrets.randbits(63)
         self.segments: dict[int, Segment] = {}
         self.windows: set[Placed] = set()
@@ -37,11 +37,11 @@ class Writer:
         self._segment_bytes = segment_bytes
         self._most_bytes = most_bytes
         self.last = 0
-        """The number of the segment that is written."""
+        """The number of the segment being written."""
         self.begin()
 
     def begin(self, needed: int = 0) -> None:
-        """Go on in a new segment, with room for so many bytes. Raises OSError."""
+        """Continue in a new segment, with room for `needed` bytes. Raises OSError."""
         size = max(self._segment_bytes, FIRST_RECORD + needed + -needed % 8)
         if size + sum(each.size for each in self.segments.values()) > self._most_bytes:
             raise OSError(errno.EFBIG, f"it takes more than {self._most_bytes >> 20} MiB")
@@ -52,14 +52,14 @@ class Writer:
         self.last = number
 
     def add_run(self, window: Placed, record: RunRecord) -> memoryview:
-        """Raises OSError."""
+        """Add a run to the last segment, and return the place of its flags. Raises OSError."""
         data, flags_at = run_bytes(record)
         self.add_window(window, len(data))
         return self.segments[self.last].add(data)[flags_at : flags_at + len(record.flags)]
 
     def add_window(self, window: Placed, needed: int) -> None:
-        """Have the window's record in the last segment, and room for so many bytes behind it. Raises
-        OSError."""
+        """Add the window's record to the last segment if it lacks it, with room for `needed` more bytes.
+        Raises OSError."""
         last = self.segments[self.last]
         own = window.bytes_for() if not window.record_in(self.last) else b""
         if last.left < len(own) + needed:

@@ -1,4 +1,4 @@
-"""Where each partition was at which time: units of one size in files, appended at every checkpoint."""
+"""Each partition's positions over time: units of one size in files, appended at every checkpoint."""
 
 from offsets.journal.journal import Journal, JournalError
 from offsets.journal.unit import Entry, Found, Unit

@@ -1,13 +1,12 @@
-"""How the units of one partition hang together, though others' lie between them.
+"""How the units of one partition are linked, with other partitions' units between them.
 
-A unit with a source time points to its parent: the nearest earlier one whose offset is not beyond its own.
-So from the newest one back, offsets (and, but for what the source itself has out of order, times) only fall,
-also where the position was set back in between: what lies beyond the new position is then on a branch that
-the chain of parents passes by. The branch that had got furthest is remembered until the new one has overtaken
-it.
+A unit with a source time points to its parent: the nearest earlier unit whose offset is not beyond its own.
+So from the newest unit back, offsets only fall. Times do too, except where the source itself is out of order.
+This remains true if the position is set back: units beyond the new position are on another branch, which the
+chain of parents avoids. The furthest branch is remembered until the new one overtakes it.
 
-Each unit also has a jump to an earlier one, as in Myers' random-access stack: their lengths are such that
-O(log n) steps find any place of the chain. Nothing that is written is ever changed.
+Each unit also has a jump to an earlier one, as in Myers' random-access stack. The lengths of the jumps are
+such that O(log n) steps find any place in the chain. Written units never change.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ class Ways(NamedTuple):
     """How units are found."""
 
     read: Callable[[int], Unit | None]
-    """By number; None: it is not there any more."""
+    """By number. None: the unit no longer exists."""
     parent_of: Callable[[Unit], Unit | None]
-    """What takes the place of a parent that cannot be read; None: nothing is left before this one."""
+    """The replacement of an unreadable parent. None: nothing earlier is left."""
 
 
 class State(NamedTuple):
-    """What is known of one partition, enough to append its next unit. Never changed, only replaced."""
+    """What is known of one partition, enough to append its next unit. Never modified, only replaced."""
 
     last: Unit
-    """What was written last."""
+    """The last written unit."""
     topic_id: int = 0
     present: Unit | None = None
-    """The last one with a source time: the head of its chain."""
+    """The last unit with a source time: the head of its chain."""
     furthest: Unit | None = None
-    """The head of a branch that had got further, until `present` gets there."""
+    """The head of a branch that reached further, until `present` gets there."""
     jumps: tuple[tuple[int, int], ...] | None = None
-    """(number, depth) of `present`, of its jump, of that one's jump ...; None: to be read."""
+    """(number, depth) of `present`, of its jump, of that unit's jump ... None: not read yet."""
 
 
 def extended(state: State | None, unit: Unit, ways: Ways) -> tuple[Unit, State]:
-    """A new unit with its place in the chain, and what is known then.
+    """Return a new unit with its place in the chain, and the state after it.
 
-    O(log n) reads where the position was set back, and for the first one after a start; else none."""
+    O(log n) reads if the position was set back, and for the first unit after a start. Otherwise none."""
     if state is None:
         return unit, State(unit, unit.topic_id, unit if unit.source_ms is not None else None)
     unit = unit._replace(previous=state.last.number)
-    if unit.topic_id and state.topic_id and unit.topic_id != state.topic_id:  # another topic of that name
+    if unit.topic_id and state.topic_id and unit.topic_id != state.topic_id:  # another topic with this name
         state = State(state.last, unit.topic_id)
     topic_id = unit.topic_id or state.topic_id
     unit = unit._replace(topic_id=topic_id)
@@ -72,7 +71,7 @@ def extended(state: State | None, unit: Unit, ways: Ways) -> tuple[Unit, State]:
 
 
 def noted(state: State | None, unit: Unit) -> State:
-    """What is known after a unit that was read from a file, in the order of their numbers."""
+    """Return the state after a unit read from a file, in the order of unit numbers."""
     if unit.flags & CARRIED:
         if state is None:
             state = State(unit, unit.topic_id)
@@ -97,7 +96,7 @@ def noted(state: State | None, unit: Unit) -> State:
 
 
 def carried(state: State, number: int) -> tuple[list[Unit], State]:
-    """Copies of a partition's heads, from this number on, and what is known with these in their place."""
+    """Copy a partition's heads, numbered from `number` on. Returns the copies and the state with them."""
     heads: dict[int, int] = {}
     for head, flag in ((state.last, LAST), (state.present, PRESENT), (state.furthest, FURTHEST)):
         if head is not None:
@@ -109,15 +108,15 @@ def carried(state: State, number: int) -> tuple[list[Unit], State]:
         flags = found[original].flags & MOVED | CARRIED | heads[original]
         copies.append(found[original]._replace(number=number + len(copies), flags=flags))
         now = noted(now, copies[-1])
-    assert now is not None  # there always is a last one
+    assert now is not None  # there is always a last one
     return copies, now._replace(topic_id=state.topic_id)
 
 
 def walk(head: Unit, beyond: Callable[[Unit], bool], ways: Ways) -> tuple[Unit | None, Unit]:
-    """From a head that is beyond back to (the first one that is not, the one after it); None: all are that
-    are left.
+    """Walk from a head that is beyond to (the first unit that is not beyond, the unit after it). None: all
+    remaining units are beyond.
 
-    O(log n) reads; where `beyond` is not the same for all behind one, it still holds of the two."""
+    O(log n) reads. If `beyond` changes more than once along the chain, the result is one of these places."""
     unit = head
     while True:
         jump = None if unit.jump is None or unit.jump == unit.parent else ways.read(unit.jump)

@@ -1,4 +1,4 @@
-"""What is in a journal's folder: its files, where they end, and what they tell of each partition."""
+"""The files in a journal's folder, where they end, and each partition's state."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _log = structlog.get_logger(__name__)
 
 
 class Contents:
-    """One process's view of the folder. Not for several threads. Raises OSError, NewerUnit."""
+    """One process's view of the folder. One thread at a time. Raises OSError, NewerUnit."""
 
     def __init__(self, folder: Path) -> None:
         self.files = UnitFiles(folder)
         self.states: dict[int, State] = {}
         """By the partition's key."""
         self.complete = False
-        """Whether the last file has all its copies: whatever else is in it came after them."""
+        """Whether the last file has all its copies: everything else in it was written after them."""
         self.ways = Ways(self.files.read, self._parent_of)
         self._end: int | None = None  # None: not opened
 
     @property
     def end(self) -> int:
         """The number of the next unit."""
-        assert self._end is not None  # opened by who asks
+        assert self._end is not None  # opened by the caller
         return self._end
 
     def look(self) -> None:
-        """Open it as a reader does, who cuts and locks nothing, unless it is open already."""
+        """Open it as a reader, which cuts and locks nothing, unless it is already open."""
         if self._end is None:
             self._end = self._open()
 
     def catch_up(self) -> None:
-        """See what others have appended or begun, and cut off what is torn at the end. For who is alone."""
+        """Read what other processes have written, and cut off a torn end. The caller must hold the lock."""
         firsts = self.files.firsts
         if self._end is None or not firsts or self._is_shorter(firsts[-1], self._end):
             self._end = self._open()
@@ -57,16 +57,16 @@ class Contents:
             self.complete = False
 
     def write(self, first: int, data: list[bytes], states: Mapping[int, State]) -> None:
-        """Append these units to the file with this first one; then this is known of their partitions."""
+        """Append these units to the file with this first unit, and adopt the states of their partitions."""
         self.files.write(first, self.end, b"".join(data))
         self._end = self.end + len(data)
         self.complete = True
         self.states |= states
 
     def before(self, unit: Unit, missing: int | None, *, timed: bool = False) -> Unit | None:
-        """The nearest unit of the same partition that is left where the way back from one leads to what was
-        cut off or damaged; None where that was removed with its file. `timed`: one that may be a parent.
-        Reads a file or two."""
+        """Find the nearest earlier unit of the same partition if `missing`, on the way back, was cut off or
+        damaged. Returns None if its file was removed. `timed`: the unit must be a possible parent. Reads a
+        file or two."""
         firsts = self.files.firsts
         if missing is None or not firsts or missing < firsts[0]:
             return None
@@ -82,17 +82,17 @@ class Contents:
         return None
 
     def close(self) -> None:
-        """Let go of the files, and forget what is known."""
+        """Close the files and forget all states."""
         self.files.close()
         self.states = {}
         self._end = None
 
     def _is_shorter(self, last: int, end: int) -> bool:
-        """Whether somebody has removed or cut what was there."""
+        """Whether another process removed or cut the file."""
         return self.files.is_gone(last) or last + self.files.size(last) / SIZE < end
 
     def _open(self) -> int:
-        """Read the last file, and those before it of which it may not have all copies; where it ends."""
+        """Read the last file, and earlier ones if it may lack copies. Returns where it ends."""
         self.files.look()
         self.states = {}
         firsts = self.files.firsts

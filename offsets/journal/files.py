@@ -1,4 +1,4 @@
-"""The journal's files: units by their number, each file named by the number of its first."""
+"""The journal's files: units by number. Each file is named after its first unit's number."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _BLOCK_UNITS = 1024
 
 
 class UnitFiles:
-    """A folder of files. Numbers only grow; what was removed, cut off or damaged is read as None.
+    """A folder of files. Numbers only grow. What was removed, cut off or damaged is read as None.
 
-    One process at a time appends; any may read meanwhile. Not for several threads. Raises OSError.
+    One process at a time appends. Any process may read meanwhile. One thread at a time. Raises OSError.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.reads = 0
-        """How many units were read one by one."""
+        """The number of units that were read one by one."""
         self._firsts: list[int] = []  # ascending: the names
-        self._open: OrderedDict[int, int] = OrderedDict()  # first -> descriptor, the last used one last
+        self._open: OrderedDict[int, int] = OrderedDict()  # first -> descriptor, last used one last
 
     def look(self) -> None:
-        """See which files there are; O(files)."""
+        """Find the existing files; O(files)."""
         self.close()
         try:
             names = [path.stem for path in self.folder.iterdir() if path.suffix == _SUFFIX]
@@ -48,20 +48,20 @@ class UnitFiles:
         return tuple(self._firsts)
 
     def path(self, first: int) -> Path:
-        """Where the file with this first unit is."""
+        """Return the path of the file with this first unit."""
         return self.folder / f"{first:0{_DIGITS}d}{_SUFFIX}"
 
     def end(self, first: int) -> int:
-        """One more than the number of the last whole unit of a file."""
+        """Return one more than the number of a file's last whole unit."""
         return first + self.size(first) // SIZE
 
     def size(self, first: int) -> int:
-        """Bytes of a file; 0 when it is gone."""
+        """Return the bytes of a file, 0 if it is gone."""
         descriptor = self._descriptor(first)
         return 0 if descriptor is None else os.fstat(descriptor).st_size
 
     def is_gone(self, first: int) -> bool:
-        """Whether somebody removed the file, or moved it or its folder away."""
+        """Whether another process removed the file, or moved it or its folder away."""
         descriptor = self._descriptor(first)
         if descriptor is None:
             return True
@@ -71,7 +71,7 @@ class UnitFiles:
             return True
 
     def read(self, number: int) -> Unit | None:
-        """One unit; None: it is not there."""
+        """Read one unit. None: it does not exist."""
         place = bisect_right(self._firsts, number) - 1
         if place < 0:
             return None
@@ -83,7 +83,7 @@ class UnitFiles:
         return unpacked(os.pread(descriptor, SIZE, (number - first) * SIZE), number)
 
     def scan(self, first: int, number: int | None = None) -> Iterator[Unit]:
-        """The sound units of a file from this number on, ascending."""
+        """Yield the valid units of a file from this number on, ascending."""
         number = first if number is None else number
         end = self.end(first)
         while number < end and (descriptor := self._descriptor(first)) is not None:
@@ -95,7 +95,7 @@ class UnitFiles:
             number += _BLOCK_UNITS
 
     def cut(self, first: int) -> int:
-        """Cut off what is torn or damaged at the end of a file; how many bytes that were."""
+        """Cut off a torn or damaged end of a file. Returns the number of cut bytes."""
         descriptor = self._descriptor(first)
         if descriptor is None:
             return 0
@@ -108,8 +108,8 @@ class UnitFiles:
         return size - whole * SIZE
 
     def write(self, first: int, number: int, data: bytes) -> None:
-        """Put whole units into a file, made if need be, from this number on. When it fails, the file is left
-        as long as it was."""
+        """Write whole units into a file from this number on, and make the file if needed. On failure, the
+        file keeps its length."""
         is_new = first not in self._firsts
         descriptor = self._descriptor(first, make=is_new)
         if descriptor is None:
@@ -131,7 +131,7 @@ class UnitFiles:
             self._firsts.append(first)
 
     def flush(self, first: int, *, made: bool = False) -> None:
-        """Have a file on the disk; `made`: its name, too."""
+        """Flush a file to the disk. `made`: also its name."""
         descriptor = self._descriptor(first)
         if descriptor is not None:
             os.fdatasync(descriptor)
@@ -139,20 +139,20 @@ class UnitFiles:
             flush_directory(self.folder)
 
     def remove(self, first: int) -> None:
-        """Remove a file, which may be gone already."""
+        """Remove a file, which may already be gone."""
         self._forget(first)
         self.path(first).unlink(missing_ok=True)
         self._firsts.remove(first)
 
     def add(self, first: int) -> bool:
-        """Know of a file that another process has begun; False: there is none."""
+        """Add a file that another process has started. False: it does not exist."""
         if not self.path(first).exists():
             return False
         self._firsts.append(first)
         return True
 
     def close(self) -> None:
-        """Let go of what is open; it is opened again when it is needed."""
+        """Close the open files. They are reopened when needed."""
         while self._open:
             os.close(self._open.popitem()[1])
 

@@ -1,4 +1,4 @@
-"""The journal of one folder: appended by whoever works there, searched by time."""
+"""The journal of one folder: appended by all workers that use it, searched by time."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ class JournalError(Exception):
 
 @dataclass(eq=False)
 class Journal:
-    """The units of one group in `folder`, which groups and processes may share: each append takes its turn by
-    a lock on `journal.lock`, and sees first what others have appended. Readers wait for nobody.
+    """The units of one group in `folder`, which groups and processes may share. Each append locks
+    `journal.lock` and first reads what others have appended. Readers never wait.
 
-    A new file begins with copies of each partition's last unit, so that files before it can be removed and a
-    start has to read only the last one.
+    A new file starts with copies of each partition's last unit, so earlier files can be removed, and a start
+    reads only the last file.
     """
 
     folder: Path
     group: str
     _: KW_ONLY
     flush: float | None = None
-    """Seconds from one flush to the disk to the next, 0 at each append; None: the system decides."""
+    """Seconds between flushes to the disk, 0 at each append; None: the system decides."""
     max_age: float | None = None
-    """Seconds; older files are removed."""
+    """Seconds. Older files are removed."""
     max_bytes: int | None = None
-    """Of all files; beyond it the oldest are removed."""
+    """Of all files. Beyond it, the oldest are removed."""
     units_per_file: int = UNITS_PER_FILE
     lock_wait: float = 0.05
     """Seconds to wait for another process that appends."""
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        """Touches nothing yet."""
+        """Touches no file."""
         self._lock = threading.Lock()  # guards all below
         self._contents = Contents(self.folder)
         self._flushed = self.clock()
@@ -57,13 +57,13 @@ class Journal:
 
     @property
     def reads(self) -> int:
-        """How many units were read one by one since it was made."""
+        """The number of units that were read one by one since this object was made."""
         return self._contents.files.reads
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Write these down, all or nothing. About 0.05 ms, and 0.02 ms an entry.
+        """Append these, all or nothing. About 0.05 ms, and 0.02 ms per entry.
 
-        Raises JournalError: they were not written, or not flushed; the next append tries anew."""
+        Raises JournalError: they were not written, or not flushed. The next append tries again."""
         entries = list(entries)
         with self._guarded("write"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -76,10 +76,10 @@ class Journal:
                     self._clean(now)
 
     def search(self, partition: TopicPartition, source_ms: int, topic_id: str | None = None) -> Found:
-        """The units around a time of the source, of the topic with this id (None: whichever it was).
+        """Find the units around a source time, for the topic with this id (None: any id).
 
-        Where the position was set back, the branch that it is on now counts; for a time that this has not got
-        to again, the one that had got furthest. O(log n) reads after the first call, which reads one file.
+        After the position was set back, its present branch counts. For a time that this branch has not
+        reached again, the furthest branch counts. O(log n) reads after the first call, which reads one file.
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
@@ -101,7 +101,7 @@ class Journal:
             return Found(max(lower, key=lambda each: each.offset, default=None), upper)
 
     def history(self, partition: TopicPartition, limit: int) -> list[Unit]:
-        """The partition's last units, the newest first, whatever its topic's id was.
+        """Return the partition's last units, newest first, for any id of its topic.
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
@@ -117,7 +117,7 @@ class Journal:
             return found
 
     def units(self) -> Iterator[Unit]:
-        """All that are there, of all groups, in the order of their numbers; copies included.
+        """Yield all existing units of all groups by number, including copies.
 
         Raises JournalError: it cannot be read."""
         with self._guarded("read"):
@@ -129,7 +129,7 @@ class Journal:
             yield from found
 
     def close(self) -> None:
-        """Flush what was written, and let go of the files."""
+        """Flush what was written, and close the files."""
         with self._lock:
             files = self._contents.files
             with contextlib.suppress(OSError):
@@ -167,20 +167,20 @@ class Journal:
             self._flushed = self.clock()
 
     def _worth_carrying(self) -> list[tuple[int, State]]:
-        """The partitions to be found without the files before: not those of which nothing came for long, and
-        of so many that they would fill the file only those that moved last."""
+        """Return the partitions to copy into a new file. Leaves out those without units for long. If they
+        would fill the file, only the most recently moved ones."""
         oldest = 0.0 if self.max_age is None else (self.clock() - self.max_age) * 1000
         found = [each for each in self._contents.states.items() if each[1].last.written_ms >= oldest]
         found.sort(key=lambda each: each[1].last.written_ms)
-        return found[-(self.units_per_file // 6) :]  # three copies each at most: half of the file
+        return found[-(self.units_per_file // 6) :]  # at most three copies each: half of the file
 
     def _clean(self, now: float) -> None:
-        """Remove what is too old or too much, but never the last file."""
+        """Remove files that are too old or too many, but never the last file."""
         files = self._contents.files
         firsts = files.firsts[:-1]
-        too_old = 0  # how many files
+        too_old = 0  # the number of files
         if self.max_age is not None:
-            # From the newest back: a clock that was ahead once must not keep what is before such a file.
+            # From the newest back: a clock that was once ahead must not protect the files before that one.
             than = (now - self.max_age) * 1000
             too_old = next((n for n in range(len(firsts), 0, -1) if self._is_older(firsts[n - 1], than)), 0)
         total = sum(files.size(first) for first in files.firsts)
@@ -191,8 +191,8 @@ class Journal:
             files.remove(first)
 
     def _is_older(self, first: int, than: float) -> bool:
-        """Whether the last sound unit of a file was written before then, in ms; with none, the next file's
-        time tells."""
+        """Whether a file's last valid unit was written before `than`, in ms. Without such a unit, the next
+        file's time decides."""
         files = self._contents.files
         for number in range(files.end(first) - 1, first - 1, -1):
             unit = files.read(number)
@@ -218,5 +218,5 @@ class Journal:
 
 
 def _time(unit: Unit) -> int:
-    assert unit.source_ms is not None  # only those with a source time have a place in a chain
+    assert unit.source_ms is not None  # only units with a source time have a place in a chain
     return unit.source_ms

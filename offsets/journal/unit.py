@@ -1,4 +1,4 @@
-"""One unit of the journal, as bytes and as fields: 64 bytes, whatever it tells of."""
+"""One unit of the journal, as bytes and as fields. Every unit has 64 bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from offsets.types import TopicPartition
 
 _VERSION = 1
-# Checksum of the rest; topic's id; partition's key; offset; source time; written time; how many units back
-# the previous, the parent and the jump are (0: there is none); depth; partition; flags; version.
+# Checksum of the rest; topic's id; partition's key; offset; source time; written time; distances in units
+# back to the previous unit, the parent and the jump (0: none); depth; partition; flags; version.
 _LAYOUT = struct.Struct("<IIQqqqIIIIIBBxx")
 SIZE = _LAYOUT.size
 _AFTER_CHECKSUM = 4
@@ -21,45 +21,45 @@ _FARTHEST = 2**32 - 1
 MOVED = 1
 """Flag: `binlane checkpoint` moved the position here."""
 CARRIED = 2
-"""Flag: a copy at the beginning of a file: who rests is found without the files before."""
+"""Flag: a copy at the start of a file, for partitions whose units are in earlier files."""
 LAST, PRESENT, FURTHEST = 4, 8, 16
 """Flags of a copy: which of the partition's heads it is (see chains.State)."""
 
 
 class Entry(NamedTuple):
-    """What is appended: a partition of which everything below `offset` is finished."""
+    """An entry to append: a partition in which everything below `offset` is finished."""
 
     partition: TopicPartition
     offset: int
     source_ms: int | None = None
-    """No record below `offset` happened later than this in its source, in milliseconds since 1970; None: that
-    is not known."""
+    """No record below `offset` has a later source time, in milliseconds since 1970. None: the time is
+    unknown."""
     topic_id: str | None = None
     moved: bool = False
     """True: a command moved the position here."""
 
 
 class Unit(NamedTuple):
-    """What was appended, in the order of `number`. Times are milliseconds since 1970."""
+    """An appended entry, in the order of `number`. Times are milliseconds since 1970."""
 
     number: int
     key: int
-    """Which group and partition, see `key_of`."""
+    """The group and partition, see `key_of`."""
     partition: int
     topic_id: int
-    """A checksum of Kafka's id of the topic; 0: it was not known."""
+    """A checksum of Kafka's id of the topic; 0: it was unknown."""
     offset: int
     source_ms: int | None
     written_ms: int
     flags: int = 0
     previous: int | None = None
-    """The number of the partition's unit that was written before this one."""
+    """The number of the partition's previous unit."""
     parent: int | None = None
-    """The number of the nearest one with a source time that was not beyond this offset."""
+    """The number of the nearest earlier unit with a source time and no higher offset."""
     jump: int | None = None
-    """An earlier parent of parents; such that O(log n) of them lead to any (see chains)."""
+    """An earlier ancestor. O(log n) jumps and parents lead to any unit (see chains)."""
     depth: int = 0
-    """How many parents lead to the first one."""
+    """The number of parents up to the first unit."""
 
     @property
     def moved(self) -> bool:
@@ -79,8 +79,8 @@ class Unit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The units around a time of the source: everything below `lower.offset` happened before it, and that
-    holds of no unit from `upper` on. Both None: nothing is known of the partition's times."""
+    """The units around a source time. Everything below `lower.offset` happened before it; this is true for no
+    unit from `upper` on. Both None: none of the partition's times are known."""
 
     lower: Unit | None
     upper: Unit | None
@@ -91,7 +91,7 @@ class NewerUnit(Exception):
 
 
 def unpacked(data: bytes, number: int) -> Unit | None:
-    """The unit of these bytes at this place; None: they are torn, changed, or of another place.
+    """Decode the unit at this place. None: the bytes are torn, changed, or from another place.
 
     Raises NewerUnit."""
     if len(data) < SIZE:
@@ -108,16 +108,16 @@ def unpacked(data: bytes, number: int) -> Unit | None:
 
 
 def _checksum(rest: bytes, number: int) -> int:
-    # With the place in it, so that what was left of another file is not taken for this one's.
+    # Includes the place, so remains of another file do not look like this file's units.
     return zlib.crc32(rest, number & 0xFFFFFFFF)
 
 
 def key_of(group: str, partition: TopicPartition) -> int:
-    """64 bits that stand for a partition of a group: names have no fixed size."""
+    """Return 64 bits that identify a partition of a group, because names have no fixed size."""
     text = f"{group}\0{partition.topic}\0{partition.partition}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def topic_of(topic_id: str | None) -> int:
-    """32 bits that stand for Kafka's id of a topic; 0 for none."""
+    """Return 32 bits that identify Kafka's id of a topic; 0 for none."""
     return 0 if topic_id is None else zlib.crc32(topic_id.encode()) or 1

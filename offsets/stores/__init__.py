@@ -1,4 +1,4 @@
-"""Where checkpoints are remembered: a local file, a database, Kafka's group."""
+"""Where checkpoints are stored: a local file, a database, Kafka's group."""
 
 from offsets.stores.file import FileStore
 from offsets.stores.file_format import FileEntry

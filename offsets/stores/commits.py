@@ -1,4 +1,4 @@
-"""Checkpoints as Kafka's commits: their texts, what tells one from another, and what a broker refuses."""
+"""Checkpoints as Kafka's commits: their texts, their identification, and brokers' errors."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 _log = structlog.get_logger(__name__)
 
-# The broker appends all offsets of one request to __consumer_offsets as one batch, and refuses the request
-# when that is over the topic's max.message.bytes (1,048,588 by default).
+# The broker appends all offsets of one request to __consumer_offsets as one batch. It rejects the request if
+# the batch exceeds the topic's max.message.bytes (1,048,588 by default).
 _MOST_METADATA = 700_000
-_OWN_FIELDS = 150  # of each offset in that batch, besides the metadata: its key, time stamps, lengths
-_LEAST_METADATA = 100  # characters; with fewer hardly a topic's id would fit
+_OWN_FIELDS = 150  # bytes of each offset in that batch besides the metadata: its key, timestamps, lengths
+_LEAST_METADATA = 100  # characters; a topic's id would hardly fit into fewer
 
 
 class MetadataTooLarge(CheckpointError):
-    """The broker's `offset.metadata.max.bytes` is below what a commit brought."""
+    """The broker's `offset.metadata.max.bytes` is lower than the commit needs."""
 
 
 class GroupMovedOn(CheckpointError):
-    """The group has begun its next round of assignments, of which the worker is told in one of its polls."""
+    """The group has started its next assignment round. One of the worker's polls will report it."""
 
 
 class PartlyRefused(CheckpointError):
-    """Kafka took the commit of some partitions, and refused it of the others, which the text names."""
+    """Kafka accepted the commit of some partitions, and rejected that of the others, which the text names."""
 
     def __init__(self, text: str, taken: Mapping[TopicPartition, Mark]) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ _KINDS: Mapping[int, type[CheckpointError]] = {
 
 
 class CommitTexts:
-    """Makes checkpoints into commits, with as much metadata as the brokers take."""
+    """Converts checkpoints to commits, with as much metadata as the brokers accept."""
 
     def __init__(self) -> None:
         self._limit = metadata.DEFAULT_LIMIT
@@ -56,7 +56,7 @@ class CommitTexts:
     def offsets_of(
         self, checkpoints: Mapping[TopicPartition, Checkpoint]
     ) -> list[confluent_kafka.TopicPartition]:
-        """The checkpoints as one commit, whose metadata no other commit has."""
+        """Return the checkpoints as one commit. No other commit has the same metadata."""
         share = _MOST_METADATA // len(checkpoints) - _OWN_FIELDS
         limit = max(0, min(self._limit, share))
         offsets = []
@@ -70,7 +70,7 @@ class CommitTexts:
         return offsets
 
     def shrink(self, refused: Iterable[confluent_kafka.TopicPartition]) -> bool:
-        """Write half as much from now on as in this commit, which was too large. False: it had no text."""
+        """From now on, write half as much as in this commit, which was too large. False: it had no text."""
         longest = max((len(each.metadata or "") for each in refused), default=0)
         if not longest:
             return False
@@ -91,17 +91,17 @@ def commit_now(
     texts: CommitTexts,
     sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None,
 ) -> dict[TopicPartition, Mark]:
-    """One commit for all partitions, with less metadata if the broker takes no more. Blocks until Kafka
-    answers. Returns what tells it from any other commit; `sending` is told that before.
+    """Commit all partitions at once, with less metadata if the broker accepts no more. Blocks until Kafka
+    answers. Returns the commit's marks. `sending` is called with them first.
 
-    Raises CheckpointError: Kafka refused it."""
+    Raises CheckpointError: Kafka rejected it."""
     while True:
         offsets = texts.offsets_of(checkpoints)
         sending(marks_of(offsets))
         try:
             failure = failure_of(consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:
-            # librdkafka does not say which of them it was.
+            # librdkafka does not report which partition it was.
             places = _listed([f"{each.topic}[{each.partition}]" for each in offsets], ", ")
             failure = refusal(error.args[0], f" of {places}")
         if failure is None:
@@ -111,7 +111,7 @@ def commit_now(
 
 
 def marks_of(offsets: Iterable[confluent_kafka.TopicPartition]) -> dict[TopicPartition, Mark]:
-    """What tells this commit from any other."""
+    """Return the marks that identify this commit."""
     return {
         TopicPartition(each.topic, each.partition): _mark(each.offset, each.metadata or "")
         for each in offsets
@@ -119,7 +119,7 @@ def marks_of(offsets: Iterable[confluent_kafka.TopicPartition]) -> dict[TopicPar
 
 
 def committed_of(found: confluent_kafka.TopicPartition) -> Committed:
-    """What Kafka answered. Metadata that binlane did not write counts as nothing finished ahead."""
+    """Convert Kafka's answer. Metadata that binlane did not write counts as nothing finished ahead."""
     try:
         text = found.metadata or ""
     except UnicodeDecodeError:  # another program's
@@ -133,20 +133,20 @@ def _mark(offset: int, text: str) -> Mark:
 
 
 def refusal(error: object, of: str = "") -> CheckpointError:
-    """The error of a commit that Kafka refuses as a whole, with librdkafka's words."""
+    """Return the error of a commit that Kafka rejects as a whole, with librdkafka's text."""
     told = error.str() if isinstance(error, KafkaError) else str(error)
     return _kind(error)(f"Kafka refused the commit{of}: {told}")
 
 
 def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointError | None:
-    """What Kafka's answer to a commit refuses, if anything."""
+    """Return the error in Kafka's answer to a commit, if any."""
     answers = list(answers)
     refused = [(each, each.error) for each in answers if each.error is not None]
     if not refused:
         return None
     texts = [f"{each.topic}[{each.partition}]: {error.str()}" for each, error in refused]
     kinds = {_kind(error) for _, error in refused}
-    # Less metadata mends its own fault only. The commit is sent again then, and the others are told by that.
+    # Less metadata fixes only its own error. The commit is then sent again, which shows the others.
     too_large = MetadataTooLarge in kinds
     kind = MetadataTooLarge if too_large else kinds.pop() if len(kinds) == 1 else CheckpointError
     text = f"Kafka refused the commit of {_listed(texts, '; ')}"
@@ -159,6 +159,6 @@ def _kind(error: object) -> type[CheckpointError]:
 
 
 def _listed(texts: list[str], separator: str) -> str:
-    """The first three, and how many more there are."""
+    """List the first three, and the number of the others."""
     more = f" and {len(texts) - 3} more partitions" if len(texts) > 3 else ""
     return separator.join(texts[:3]) + more

@@ -1,4 +1,4 @@
-"""A group's checkpoints from one store to another."""
+"""Copying a group's checkpoints from one store to another."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def copied(
     *,
     replace: bool = False,
 ) -> str:
-    """Save what one store knows of the group into the other; a sentence that says what was done.
+    """Save one store's checkpoints of the group into the other. Returns a sentence about what was done.
 
-    `partitions`: those that Kafka is asked for; of others all that they know is copied. `replace`: also what
-    the other store has otherwise. What is finished ahead comes with it, in Kafka as far as it fits.
+    `partitions`: those to look up in Kafka; other stores are copied whole. `replace`: also overwrite
+    different positions in the other store. Finished ranges are copied too, into Kafka as far as they fit.
 
-    Raises CheckpointError: a store cannot be used, the source is empty, or the other one says otherwise;
-    nothing was copied.
+    Raises CheckpointError: a store cannot be used, the source is empty, or the other store has different
+    positions. Nothing was copied.
     """
     found = _entries(source, partitions)
     if not found:

@@ -34,10 +34,10 @@ _ADVICE = {
 class FileStore:
     """One group's part of `directory/checkpoint.json`.
 
-    A write goes to a temporary file that is flushed to the disk and then takes the file's name; the file
-    before it stays as `checkpoint.json.previous`. Writers take turns through a lock on `checkpoint.lock`.
-    A damaged file gives way to the previous one; without that it counts as absent, so that Kafka's own
-    memory decides. Both are logged as errors and listed in `warnings`.
+    A write goes to a temporary file, which is flushed to the disk and then renamed. The previous file remains
+    as `checkpoint.json.previous`. Writers take turns with a lock on `checkpoint.lock`. If the file is
+    damaged, the previous one is used. Without a valid one, the file counts as absent, and Kafka's own commits
+    decide. Both are logged as errors and listed in `warnings`.
     """
 
     name = "file"
@@ -46,10 +46,10 @@ class FileStore:
     def __init__(
         self, directory: Path, group_id: str, *, identity: str | None = None, lock_wait: float = 5.0
     ) -> None:
-        """Touches nothing yet; the folder is made by the first `save`, or `open`.
+        """Touches no file. The first `save` or `open` makes the folder.
 
-        `identity`: what no other process with this group and folder may have at the same time.
-        `lock_wait`: seconds to wait for another process that is writing.
+        `identity`: no other process with this group and folder may have it at the same time. `lock_wait`:
+        seconds to wait for another process that is writing.
         """
         self._identity = identity
         self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
@@ -67,8 +67,8 @@ class FileStore:
         return str(self.path)
 
     def open(self) -> None:
-        """As `OwnStore.open`. A folder in which there can be no lock can have no file of checkpoints either:
-        the first `save` tells."""
+        """The same as `OwnStore.open`. A folder that cannot contain a lock cannot contain checkpoints either:
+        the first `save` reports that."""
         if self._identity_lock is None:
             return
         try:
@@ -80,14 +80,14 @@ class FileStore:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found damaged since the store was made, each fault once."""
+        """Damage that was found since the store was made, each once."""
         return tuple(self._warnings)
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
         return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """As `load`, with what Kafka had acknowledged.
+        """The same as `load`, with the commits that Kafka had acknowledged.
 
         Raises CheckpointError: the file cannot be read, or a newer version of binlane wrote it."""
         with self._lock:
@@ -104,15 +104,15 @@ class FileStore:
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
         windows: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """As `CheckpointStore.save`: all or nothing, on the disk when it returns.
+        """The same as `CheckpointStore.save`: all or nothing, on the disk when it returns.
 
-        `windows`: those of the map of finished offsets that go on from these checkpoints.
-        `acknowledged`: what Kafka holds, as far as this writer knows. Each save replaces it, for what another
-        writer of the same partition knew says nothing of this one's checkpoint: partitions move, and a
-        worker that has lost one may still write.
+        `windows`: the windows of the map of finished offsets that continue from these checkpoints.
+        `acknowledged`: Kafka's commits, as far as this writer knows. Each save replaces them, because another
+        writer's knowledge proves nothing about this one's checkpoint: partitions move, and a worker that lost
+        one may still write.
 
-        Costs about 20 ms for 100 partitions with 1,000 ranges each, besides the disk's own time. A save that
-        says nothing new writes nothing.
+        Costs about 20 ms for 100 partitions with 1,000 ranges each, plus the disk's own time. A save without
+        changes writes nothing.
         """
         marks, windows = acknowledged or {}, windows or {}
 
@@ -128,7 +128,7 @@ class FileStore:
         self._update(apply)
 
     def close(self) -> None:
-        """Let another have the identity."""
+        """Release the identity for other processes."""
         if self._identity_lock is not None:
             self._identity_lock.release()
 
@@ -147,10 +147,10 @@ class FileStore:
                 raise self._failure("write", error) from error
 
     def _read(self) -> tuple[Document, bool]:
-        """The content, and whether the file itself is sound (False: absent or damaged)."""
+        """Return the content, and whether the file itself is valid (False: absent or damaged)."""
         try:
             with self.path.open("rb") as file:
-                # It holds the checksum of the rest: the same line means the same content.
+                # It contains the checksum of the rest, so the same line means the same content.
                 first_line = file.readline()
                 if self._cached is not None and self._cached[0] == first_line:
                     return self._cached[1], True
@@ -178,7 +178,7 @@ class FileStore:
             self._warn(damage, "there is no sound previous copy: Kafka's committed offsets decide")
             return Document({}, {})
         self._warn(damage, "used the previous copy")
-        # Of the map of finished offsets, what went on from there need not be whole any more.
+        # Windows of the map of finished offsets that continue from there may no longer be complete.
         entries = {
             each: msgspec.structs.replace(entry, window=None) for each, entry in document.entries.items()
         }
@@ -206,7 +206,7 @@ class FileStore:
         self._cached = (data[: data.find(b"\n") + 1], document)
 
     def _keep(self, copy: Path) -> None:
-        """Give the present file a second name: it has its own until the new file takes that."""
+        """Give the present file a second name. It keeps its own until the new file takes that."""
         spare = self.path.with_name("checkpoint.json.spare")
         spare.unlink(missing_ok=True)
         try:
@@ -223,7 +223,7 @@ class FileStore:
 
 
 def reason_of(error: OSError) -> str:
-    """What went wrong with the folder, and what to do about it."""
+    """Return what went wrong with the folder, and what to do about it."""
     return f"{error.strerror or error}; {_ADVICE.get(error.errno or 0, 'check the folder and its disk')}"
 
 
@@ -235,7 +235,7 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Have the names of its files on the disk."""
+    """Flush the names of its files to the disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

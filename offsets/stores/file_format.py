@@ -1,11 +1,11 @@
 """The checkpoint file as bytes.
 
 Line one: `{"binlane_checkpoint": VERSION, "bytes": N, "sha256": "..."}` about the rest. The rest is one JSON
-object: group -> topic -> partition -> [offset, [[first, end], ...], [offset, checksum] of the commit that
-Kafka acknowledged or null, the topic's id or null, how many partitions the group began with or null, the
-window of the map of finished offsets that goes on from there or null]. The last is not in files of before.
+object: group -> topic -> partition -> a list of six. Offset. [[first, end], ...]. [offset, checksum] of the
+commit that Kafka acknowledged, or null. The topic's id, or null. The partitions that the group began with, or
+null. The window of the map of finished offsets that continues here, or null; not in old files.
 
-Version 1 ends with the acknowledged offset or null. It is read, and written anew as version 2.
+Version 1 ends with the acknowledged offset or null. It is read, and rewritten as version 2.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ VERSION = 2
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the file holds of one partition."""
+    """The file's content about one partition."""
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()
     acknowledged: Mark | None = None
-    """What Kafka held, as the writer of this entry knew it; None: nothing yet."""
+    """Kafka's commit, as the writer of this entry knew it; None: none yet."""
     topic_id: str | None = None
     began_with: int | None = None
     window: str | None = None
-    """The window of the map of finished offsets that goes on from here."""
+    """The window of the map of finished offsets that continues from here."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, acknowledged: Mark | None, window: str | None = None) -> FileEntry:
-        """What is to be known of a partition from this checkpoint on."""
+        """Make the entry of a partition for this checkpoint."""
         offset, ahead, topic_id, began_with = checkpoint
         return cls(offset, ahead, acknowledged, topic_id, began_with, window)
 
@@ -43,7 +43,7 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _OldEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a file of version 1 holds of one partition."""
+    """A partition's entry in a file of version 1."""
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()
@@ -65,7 +65,7 @@ class Document(msgspec.Struct):
 
 
 class DamagedFile(ValueError):
-    """The bytes are not what was written."""
+    """The bytes differ from what was written."""
 
 
 class NewerFile(ValueError):
@@ -92,7 +92,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(document: Document, group: str) -> bytes:
-    """The file that holds `document`, whose entries are those of `group`."""
+    """Encode the file with `document`, whose entries belong to `group`."""
     topics: _Topics = {}
     for partition, entry in document.entries.items():
         topics.setdefault(partition.topic, {})[partition.partition] = entry
@@ -103,7 +103,7 @@ def encode(document: Document, group: str) -> bytes:
 
 
 def decode(data: bytes, group: str) -> Document:
-    """The content of a file, with the entries of `group`.
+    """Decode a file, with the entries of `group`.
 
     Raises DamagedFile: torn, changed, or no checkpoint file at all; NewerFile: this version of binlane must
     not touch it.
@@ -136,7 +136,7 @@ def decode(data: bytes, group: str) -> Document:
 
 
 def _renewed(old: msgspec.Raw) -> msgspec.Raw:
-    """A group of version 1 as this version writes it."""
+    """Convert a group of version 1 to this version's form."""
     topics = {
         topic: {number: entry.now() for number, entry in partitions.items()}
         for topic, partitions in _old_topics.decode(old).items()

@@ -1,4 +1,4 @@
-"""That one worker of an identity writes a store: locks that end with the process that has them."""
+"""Locks that let only one worker with an identity write to a store. They end with their process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from offsets.stores.interface import StoreAway
 
 
 def number_of(group: str, identity: str) -> int:
-    """64 bits, with a sign, that stand for the identity within its group."""
+    """Return 64 bits, signed, that identify the identity within its group."""
     digest = hashlib.blake2b(f"{group}\0{identity}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def held_by_another(place: str, identity: str, group: str) -> StoreAway:
-    """The error of a store whose identity another process has."""
+    """Return the error of a store whose identity another process has."""
     return StoreAway(
         f"another worker with group.instance.id {identity} of group {group} uses {place}: end it, or give "
         "each worker an id of its own"
@@ -25,7 +25,7 @@ def held_by_another(place: str, identity: str, group: str) -> StoreAway:
 
 
 class FileLock:
-    """A lock on a file of its own in a folder, which the system takes back when the process ends."""
+    """A lock on its own file in a folder. The system releases it when the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class FileLock:
         return cls(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")
 
     def take(self) -> bool:
-        """False: another process has it. Raises OSError."""
+        """Take the lock. Returns False if another process has it. Raises OSError."""
         if self._descriptor is not None:
             return True
         self._path.parent.mkdir(parents=True, exist_ok=True)

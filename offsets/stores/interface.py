@@ -1,4 +1,4 @@
-"""What a checkpoint store must do."""
+"""The interface of checkpoint stores."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ class CheckpointError(Exception):
 
 
 class StoreAway(CheckpointError):
-    """The store does not answer, or is held by another; the same again may do."""
+    """The store does not answer, or another process has it. The same call may succeed later."""
 
 
 class CheckpointStore(Protocol):
-    """Remembers what is finished of each partition. Safe to use from several threads."""
+    """Stores what is finished of each partition. Safe to use from several threads."""
 
     @property
     def name(self) -> str:
         """`file`, `sql` or `kafka`: the metrics' label `store`."""
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """What the store knows of these partitions; one that it does not know is left out.
+        """Return the checkpoints of these partitions. Partitions that the store does not know are left out.
 
         Raises CheckpointError: the store cannot be read."""
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
-        """Replace what is remembered of these partitions; other partitions stay as they are.
+        """Replace the checkpoints of these partitions. Other partitions stay as they are.
 
-        On return it is as durable as this store can make it. All or nothing, as far as the store can.
+        On return, they are as durable as this store can make them. All or nothing, as far as the store can.
 
-        Raises CheckpointError: it is not known to be saved. What was remembered before still counts."""
+        Raises CheckpointError: they are not known to be saved. The previous checkpoints still count."""
 
     def close(self) -> None:
-        """Let go of threads and files. May be called twice."""
+        """Release threads and files. May be called twice."""
 
 
 class OwnStore(CheckpointStore, Protocol):
-    """A group's store beside Kafka, which also remembers what Kafka has acknowledged."""
+    """A group's store beside Kafka, which also stores what Kafka has acknowledged."""
 
     @property
     def title(self) -> str:
-        """What it is, for people: `local file`, `database`."""
+        """Its kind, for people: `local file`, `database`."""
 
     @property
     def place(self) -> str:
@@ -53,20 +53,20 @@ class OwnStore(CheckpointStore, Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was found damaged since the store was made, each fault once."""
+        """Damage that was found since the store was made, each once."""
 
     def open(self) -> None:
-        """Be the only one with its identity, until `close` or the process's end; nothing where it has none.
+        """Become the only process with its identity, if it has one, until `close` or the process's end.
 
         Raises StoreAway: another one has it, or the store cannot be reached; CheckpointError: the store
         cannot be used.
         """
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """As `load`, with what Kafka had acknowledged. Raises CheckpointError."""
+        """The same as `load`, with the commits that Kafka had acknowledged. Raises CheckpointError."""
 
     def entries(self) -> dict[TopicPartition, FileEntry]:
-        """All of the group. Raises CheckpointError."""
+        """Return all entries of the group. Raises CheckpointError."""
 
     def save(
         self,
@@ -74,5 +74,5 @@ class OwnStore(CheckpointStore, Protocol):
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
         windows: Mapping[TopicPartition, str] | None = None,
     ) -> object:
-        """As `CheckpointStore.save`. `acknowledged`: what Kafka holds, as far as this writer knows.
-        `windows`: those of the map of finished offsets that go on from these checkpoints."""
+        """The same as `CheckpointStore.save`. `acknowledged`: Kafka's commits, as far as this writer knows.
+        `windows`: the windows of the map of finished offsets that continue from these checkpoints."""

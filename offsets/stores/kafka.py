@@ -1,4 +1,4 @@
-"""Checkpoints as Kafka's own committed offsets, with what is finished ahead in the commit's metadata."""
+"""Checkpoints as Kafka's own committed offsets, with finished ranges in the commits' metadata."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COORDINATOR_BUSY = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-"""A group's coordinator is starting or moving. librdkafka passes these on when nothing but time is needed."""
+"""A group's coordinator is starting or moving. librdkafka passes these errors on, but only time is needed."""
 _AGAIN_SECONDS = 0.1
 
 
 class KafkaStore:
-    """Commits through a consumer that nobody polls: a commit blocks while the group's coordinator is away, so
-    a thread of its own makes it. confluent-kafka lets one thread at a time into a consumer: nobody else may
-    use it while the store is `alive`. A polled consumer has `PolledKafkaStore`.
+    """Commits through a consumer that nobody polls. A separate thread commits, because a commit blocks while
+    the group's coordinator is away. confluent-kafka admits one thread at a time to a consumer. So nobody else
+    may use it while the store is `alive`. For a polled consumer, use `PolledKafkaStore`.
     """
 
     name = "kafka"
@@ -38,25 +38,25 @@ class KafkaStore:
         self._consumer = consumer
         self._deadline = deadline
         self._texts = CommitTexts()
-        self._turn = threading.Lock()  # held while Kafka is asked
+        self._turn = threading.Lock()  # held during a request to Kafka
         self._thread = threading.Thread()  # of the last commit
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """As `CheckpointStore.load`; fails at once while a commit that was given up is still under way."""
+        """The same as `CheckpointStore.load`. Fails at once while an abandoned commit still runs."""
         return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
 
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As `load`, with what tells each commit from any other."""
+        """The same as `load`, with each commit's mark."""
         with self._turn:
             self._refuse_second()
             return load_committed(self._consumer, partitions, self._deadline)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """As `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker takes no
-        more. Returns what tells it from any other commit.
+        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
+        accepts no more. Returns the commit's marks.
 
-        Raises CheckpointError: Kafka refused it, or has not answered within the deadline. Then the request is
-        still under way: until its answer comes, every further save fails at once.
+        Raises CheckpointError: Kafka rejected it, or has not answered within the deadline. In the second case
+        the request is still in progress. Until its answer arrives, every other save fails at once.
         """
         if not checkpoints:
             return {}
@@ -84,7 +84,7 @@ class KafkaStore:
         return answer
 
     def close(self) -> None:
-        """Wait for a commit that is under way, for the deadline at most."""
+        """Wait for a commit in progress, up to the deadline."""
         if self.alive:
             self._thread.join(self._deadline)
 
@@ -103,9 +103,9 @@ class KafkaStore:
 def load_committed(
     consumer: Consumer, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Committed]:
-    """The group's committed offsets. Metadata that binlane did not write counts as nothing finished ahead.
+    """Return the group's committed offsets. Metadata that binlane did not write counts as nothing ahead.
 
-    Raises CheckpointError: Kafka did not tell within `deadline` seconds."""
+    Raises CheckpointError: Kafka did not answer within `deadline` seconds."""
     wanted = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
     if not wanted:
         return {}

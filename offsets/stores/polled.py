@@ -1,8 +1,8 @@
 """The Kafka store of a consumer that another thread polls.
 
-confluent-kafka lets one thread at a time into a consumer, and a thread that polls without a pause leaves
-hardly a gap: a commit from elsewhere would wait for ever. So the polling thread sends the commits between
-its polls (`serve`), and its polls bring the answers (`answered`, the consumer's `on_commit`).
+confluent-kafka admits one thread at a time to a consumer, and a thread that polls without pauses leaves
+hardly a gap. A commit from another thread would wait forever. So the polling thread sends the commits between
+its polls (`serve`), and its polls return the answers (`answered`, the consumer's `on_commit`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from offsets.types import Checkpoint, Committed, Mark, TopicPartition
 
 
 class CommitInterrupted(CheckpointError):
-    """A rebalance came in between; nothing is wrong, and the commit that ends the rebalance covers it."""
+    """A rebalance interrupted the commit. This is no fault: the commit at the rebalance's end includes it."""
 
 
 class _Request:
-    """One commit on its way. `done` is set once, after `failure`."""
+    """A commit in progress. `done` is set once, after `failure`."""
 
     def __init__(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         self.offsets = offsets
         self.sent: float | None = None
-        """When, by the clock."""
+        """When it was sent, by the clock."""
         self.done = threading.Event()
         self.failure: CheckpointError | None = None
 
@@ -52,9 +52,9 @@ class PolledKafkaStore:
         taken: Callable[[float], None] = lambda sent: None,
         sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None,
     ) -> None:
-        """`deadline`: seconds that `save` may take; `load` half of it: who asks does so again. `taken`: told
-        when a commit was sent that Kafka has taken, which it does of members of the group alone. `sending`:
-        told what a commit will be known by, just before it is sent, on the polling thread."""
+        """`deadline`: seconds that `save` may take. `load` may take half, because callers repeat it. `taken`:
+        called with the time when an accepted commit was sent; Kafka accepts only members' commits. `sending`:
+        called with a commit's marks just before it is sent, on the polling thread."""
         self._deadline = deadline
         self._clock = clock
         self._taken = taken
@@ -67,24 +67,24 @@ class PolledKafkaStore:
         self._away = False  # the polling thread is in a rebalance callback and cannot serve
 
     def attach(self, consumer: Consumer) -> None:
-        """The consumer to commit through. Called on the thread that polls it."""
+        """Set the consumer to commit through. Called on the thread that polls it."""
         self._consumer = consumer
         self._poller = threading.get_ident()
 
     def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """As `CheckpointStore.load`. Only on the polling thread."""
+        """The same as `CheckpointStore.load`. Only on the polling thread."""
         return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
 
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As `load`, with what tells each commit from any other."""
+        """The same as `load`, with each commit's mark."""
         return load_committed(self._attached(), partitions, self._deadline / 2)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:
-        """As `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker takes no
-        more. Returns what tells it from any other commit.
+        """The same as `CheckpointStore.save`: one commit for all partitions, with less metadata if the broker
+        accepts no more. Returns the commit's marks.
 
-        On the polling thread (in a rebalance callback) it blocks until Kafka answers; on any other for the
-        deadline at most. Raises CommitInterrupted when a rebalance came in between.
+        On the polling thread (in a rebalance callback), it blocks until Kafka answers. On any other, it waits
+        up to the deadline. Raises CommitInterrupted if a rebalance interrupts it.
         """
         if not checkpoints:
             return {}
@@ -123,11 +123,11 @@ class PolledKafkaStore:
 
     @property
     def under_way(self) -> bool:
-        """A commit waits to be sent, or for Kafka's answer, which a poll brings."""
+        """Whether a commit waits to be sent, or for Kafka's answer, which a poll returns."""
         return self._request is not None
 
     def serve(self) -> None:
-        """Send what waits to be committed. On the polling thread, between polls."""
+        """Send the waiting commit. On the polling thread, between polls."""
         with self._lock:
             self._away = False
             request = self._request
@@ -135,12 +135,12 @@ class PolledKafkaStore:
                 return
             request.sent = self._clock()
         try:
-            # Not before: one that never goes would push another, which Kafka may hold, out of the few told.
+            # Not earlier: an unsent commit would displace one that Kafka may have from the few stored marks.
             self._sending(marks_of(request.offsets))
             self._attached().commit(offsets=request.offsets, asynchronous=True)
         except KafkaException as error:
             self._end(request, refusal(error.args[0]))
-        except Exception as error:  # whoever waits for it is told; polling goes on
+        except Exception as error:  # reported to the waiting thread; polling continues
             self._end(request, CheckpointError(f"the commit could not be sent: {error!r}"))
 
     def answered(self, error: KafkaError | None, partitions: list[confluent_kafka.TopicPartition]) -> None:
@@ -149,11 +149,11 @@ class PolledKafkaStore:
         if request is None or request.sent is None or _places(partitions) != _places(request.offsets):
             return
         if error is None and any(each.error is None for each in partitions):
-            self._taken(request.sent)  # of the others each has a fault of its own
+            self._taken(request.sent)  # each of the others has its own error
         self._end(request, failure_of(partitions) or (refusal(error) if error is not None else None))
 
     def interrupt(self) -> None:
-        """A rebalance callback begins: until `serve` no answer can come, so nobody may wait for one."""
+        """A rebalance callback starts: no answer can arrive until `serve`, so nobody may wait for one."""
         with self._lock:
             self._away = True
             request = self._request
@@ -161,7 +161,7 @@ class PolledKafkaStore:
             self._end(request, CommitInterrupted("a rebalance came before Kafka's answer"))
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
     def _end(self, request: _Request, failure: CheckpointError | None) -> None:
         with self._lock:
@@ -178,5 +178,5 @@ class PolledKafkaStore:
 def _places(
     partitions: Iterable[confluent_kafka.TopicPartition],
 ) -> set[tuple[str, int, int, str | None]]:
-    # The metadata is of this commit only: an earlier one of the same offsets may be answered late.
+    # The metadata is unique to this commit: an earlier one with the same offsets may be answered late.
     return {(each.topic, each.partition, each.offset, each.metadata) for each in partitions}

@@ -27,7 +27,7 @@ _TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _table = sa.Table(
     TABLE,
     sa.MetaData(),
-    # A hash: names of groups have no bound that a key of every database could hold.
+    # A hash, because group names have no length limit that a key of every database could store.
     sa.Column("id", sa.CHAR(32), primary_key=True),
     sa.Column("group_id", _TEXT, nullable=False),
     sa.Column("topic", _TEXT, nullable=False),
@@ -47,10 +47,10 @@ Answer = TypeVar("Answer")
 
 
 class SqlStore:
-    """One group's rows of the table `binlane_checkpoints`, which is made if it is not there.
+    """One group's rows of the table `binlane_checkpoints`, which is made if it does not exist.
 
-    Everything goes through one connection. With an identity that connection also has the lock of it: whoever
-    loses the one loses the other, and writes nothing before having both again.
+    Everything uses one connection. With an identity, that connection also has the identity's lock. A worker
+    that loses one loses the other, and writes nothing before it has both again.
     """
 
     name = "sql"
@@ -60,12 +60,12 @@ class SqlStore:
     def __init__(
         self, url: sa.URL, group_id: str, *, identity: str | None = None, deadline: float = 10.0
     ) -> None:
-        """Connects with the first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
+        """Connects on first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
 
-        `identity`: what no other process with this group may have at the same time. `deadline`: seconds that
+        `identity`: no other process with this group may have it at the same time. `deadline`: seconds that
         connecting may take, and one transaction.
         """
-        # What the URL asks of the driver may hold another password.
+        # The URL's driver options may contain another password.
         self.place = f"{url.set(query={}).render_as_string(hide_password=True)} ({TABLE})"
         self._group = group_id
         self._identity = identity
@@ -89,7 +89,7 @@ class SqlStore:
         return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """As `OwnStore.load_entries`; raises StoreAway, or CheckpointError where a newer binlane wrote it."""
+        """As `OwnStore.load_entries`. Raises StoreAway, or CheckpointError if a newer binlane wrote it."""
         ids = [self._id(partition) for partition in partitions]
 
         def read(connection: sa.Connection) -> dict[TopicPartition, FileEntry]:
@@ -111,7 +111,7 @@ class SqlStore:
         acknowledged: Mapping[TopicPartition, Mark] | None = None,
         windows: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """As `OwnStore.save`, in one transaction. Raises StoreAway."""
+        """The same as `OwnStore.save`, in one transaction. Raises StoreAway."""
         marks, windows = acknowledged or {}, windows or {}
         now = int(time.time() * 1000)
         rows = []
@@ -119,11 +119,11 @@ class SqlStore:
             entry = FileEntry.of(checkpoint, marks.get(partition), windows.get(partition))
             rows.append(self._row(partition, entry, now))
         if rows:
-            rows.sort(key=lambda row: str(row["id"]))  # writers that meet wait, and never for each other
+            rows.sort(key=lambda row: str(row["id"]))  # so writers never wait for each other in a cycle
             self._within(lambda connection: connection.execute(_upsert(connection.dialect.name), rows))
 
     def prove(self) -> None:
-        """Connect, make the table if need be, and write a row that is taken back. Raises as `save`."""
+        """Connect, make the table if needed, and write a row that is rolled back. Raises as `save`."""
 
         def write(connection: sa.Connection) -> None:
             row = self._row(TopicPartition("", 0), FileEntry(0), 0)
@@ -134,14 +134,14 @@ class SqlStore:
         self._within(write)
 
     def close(self) -> None:
-        """Let go of the connection, and of the identity with it."""
+        """Close the connection, which also releases the identity."""
         with self._lock:
             self._drop()
             if self._file_lock is not None:
                 self._file_lock.release()
 
     def _within(self, work: Callable[[sa.Connection], Answer]) -> Answer:
-        """`work` in a transaction of its own; again if the connection was cut since it was used last."""
+        """Run `work` in its own transaction. Runs it again if the connection was lost since its last use."""
         with self._lock:
             is_used = self._connection is not None
             try:
@@ -162,7 +162,7 @@ class SqlStore:
 
     def _transaction(self, work: Callable[[sa.Connection], Answer]) -> Answer:
         connection = self._connection or self._connect()
-        # Later than the server's own timeout, which says more.
+        # Later than the server's own timeout, which has a better message.
         with cut_after(connection, self._deadline + 1), connection.begin():
             return work(connection)
 
@@ -205,13 +205,13 @@ class SqlStore:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # not given back: its lock is to end with it
+            connection.invalidate()  # not returned to a pool: its lock must end with it
             connection.close()
 
     def _entries(self, rows: Sequence[sa.Row[Any]]) -> dict[TopicPartition, FileEntry]:
         found = {}
         for row in rows:
-            if row.group_id != self._group:  # some databases take upper case for lower
+            if row.group_id != self._group:  # some databases compare without case
                 continue
             if row.format > _FORMAT:
                 raise CheckpointError(

@@ -1,4 +1,4 @@
-"""A database session that does not wait for ever, and that has an identity for as long as it lasts."""
+"""A database session with time limits, and with an identity for as long as it lasts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 
 _LONGEST_IDLE_SECONDS = 600
-"""MySQL and MariaDB: after so long the server ends a session of which it hears nothing, and its lock."""
+"""MySQL and MariaDB: after this time without a request, the server ends a session, and its lock."""
 _GHOST_SECONDS = 1.0
 
 
 def options_of(url: sa.URL, deadline: float) -> dict[str, Any]:
-    """Arguments of `create_engine` by which connecting, and a statement, end after `deadline` seconds.
+    """Return arguments for `create_engine` that end connecting, and a statement, after `deadline` seconds.
 
-    What the URL itself says of these goes first.
+    Settings in the URL itself take precedence.
     """
     seconds = max(1, round(deadline))
     match url.get_backend_name():
@@ -49,7 +49,7 @@ def options_of(url: sa.URL, deadline: float) -> dict[str, Any]:
             kept["options"] = " ".join([ours, *([theirs] if isinstance(theirs, str) else theirs)])
             return {"connect_args": kept}
         case _:
-            # The server gives up first: so the session lives on, and says what it waited for.
+            # The server gives up first: the session then continues, and reports what it waited for.
             settings = {"innodb_lock_wait_timeout": seconds, "wait_timeout": _LONGEST_IDLE_SECONDS}
             arguments = {
                 "charset": "utf8mb4",
@@ -64,10 +64,10 @@ def options_of(url: sa.URL, deadline: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def cut_after(connection: sa.Connection, seconds: float) -> Iterator[None]:
-    """Cut the connection if what is done within takes longer, which then raises as when the network is gone.
+    """Cut the connection if the block takes longer, which then raises as if the network were gone.
 
-    Only where it is needed: libpq waits for ever for an answer, and `statement_timeout` is kept by the server
-    that does not answer. https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-TCP-USER-TIMEOUT
+    Only where needed: libpq waits without limit for an answer, and `statement_timeout` depends on a working
+    server. https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-TCP-USER-TIMEOUT
     """
     if connection.dialect.name != "postgresql":
         yield
@@ -92,10 +92,10 @@ def cut_after(connection: sa.Connection, seconds: float) -> Iterator[None]:
 
 
 class IdentityLock:
-    """The database's lock of an identity, held by one session after the other of this process."""
+    """The database's lock of an identity, held by one session of this process at a time."""
 
     def __init__(self, number: int, database: str) -> None:
-        """`number`: 64 bits with a sign. `database`: by name; MySQL's locks are those of the server."""
+        """`number`: 64 bits, signed. `database`: its name, because MySQL's locks belong to the server."""
         self._number = number
         own = hashlib.blake2b(f"{database}\0{number}".encode(), digest_size=16)
         self._name = f"binlane-{own.hexdigest()}"
@@ -107,10 +107,10 @@ class IdentityLock:
         return self._session is not None
 
     def take(self, connection: sa.Connection) -> bool:
-        """Take it for as long as the connection's session lasts; False: another has it.
+        """Take it for as long as the connection's session lasts. False: another process has it.
 
-        A session of this process may still have it: the server has not noticed yet that its connection is
-        lost, or does not get to ending it. It is told to.
+        An earlier session of this process may still have it, because the server has not noticed the lost
+        connection, or has not ended the session. The server is then asked to end it.
         """
         if not self._try(connection):
             if self._session is None or not self._is_end_asked(connection, self._session):
@@ -130,7 +130,7 @@ class IdentityLock:
         return connection.scalar(sa.text("SELECT GET_LOCK(:name, 0)"), {"name": self._name}) in (1, True)
 
     def _is_end_asked(self, connection: sa.Connection, session: int) -> bool:
-        """Whether that session is the one that has the lock, and was told to end."""
+        """Whether that session has the lock, and was asked to end."""
         try:
             if _kind(connection) == "postgresql":
                 told = connection.execute(

@@ -1,2 +1,2 @@
-"""One handler and one batch: attempts, backoff, splitting until the failing change stands alone, and the
-circuit of a target that is down."""
+"""One handler and one batch: attempts, backoff, splitting down to the failing change, and the circuit of a
+target that is down."""

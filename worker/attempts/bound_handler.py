@@ -10,12 +10,12 @@ from worker.attempts.circuit import Circuit
 
 @dataclass(slots=True, eq=False)
 class BoundHandler:
-    """A configured handler with its object, or one object for each lane (more, when lanes are added)."""
+    """A configured handler with its object, or with one object per lane (more, if lanes were added)."""
 
     name: str
     objects: tuple[Handler, ...]
     circuit: Circuit = field(default_factory=Circuit)
-    """Of its target: all tables of the handler share it."""
+    """The target's circuit, shared by all tables of the handler."""
 
     def of(self, lane: int) -> Handler:
         return self.objects[lane if len(self.objects) > 1 else 0]

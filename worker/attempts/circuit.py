@@ -1,6 +1,6 @@
-"""The circuit of a target: while it is down, one batch at a time finds out whether it is back.
+"""The circuit of a target: while it is down, one batch at a time tests whether it is back.
 
-After M. Nygard, Release It!, chapter "Circuit Breaker"; opened by a handler's own word, never by guessing.
+After M. Nygard, Release It!, chapter "Circuit Breaker". Opened by a handler's report, never by guessing.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _ASK_AGAIN = 1.0
-"""Seconds until somebody who met a probe under way asks again; the probe's success wakes it earlier."""
+"""Seconds until a batch that met a running probe asks again. The probe's success wakes it earlier."""
 _BEHIND = 0.01
-"""Seconds by which the one whose probe failed comes after the others: tables take turns at probing."""
+"""Seconds by which the table whose probe failed comes after the others: tables take turns at probing."""
 
 
 class Admission(NamedTuple):
     """Whether a batch may be given to the target now."""
 
     turn: int
-    """To be handed back with the outcome: what began before the last change of state tells nothing new."""
+    """To be returned with the outcome. Outcomes from before the last change of state show nothing new."""
     wait: float
-    """0.0: yes. Else the seconds until it is worth asking again."""
+    """0.0: yes. Otherwise the seconds until the next request is useful."""
 
 
 class Refusal(NamedTuple):
-    """What follows from a call that found the target down."""
+    """The consequence of a call that found the target down."""
 
     wait: float
     """Seconds."""
     opened: bool
-    """It was this call that opened the circuit."""
+    """Whether this call opened the circuit."""
 
 
 class Down(NamedTuple):
@@ -40,9 +40,9 @@ class Down(NamedTuple):
 
 
 class Circuit:
-    """Closed: every batch passes. Open: none. Half-open: one probe is under way, all others wait.
+    """Closed: every batch passes. Open: none. Half-open: one probe runs, all others wait.
 
-    Any thread. Asking a closed circuit takes no lock.
+    Any thread. Requests to a closed circuit take no lock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,21 +53,21 @@ class Circuit:
         self._probing = False
         self._failures = 0
         self._failed_at = 0.0
-        self._asked = 0.0  # seconds that the target itself wants to be left alone
+        self._asked = 0.0  # seconds that the target asked to wait
         self._due = 0.0
         self._since = 0.0
         self._reason = ""
-        self._met: set[object] = {None}  # who has called in this outage
+        self._met: set[object] = {None}  # callers in this outage
 
     @property
     def closed(self) -> bool:
         return self._passing is not None
 
     def admit(self, delay: Callable[[int], float] | None = None, who: object = None) -> Admission:
-        """Ask before each call. Whoever is admitted must tell how it ended: `failed` or `answered`.
+        """Request admission before each call, and report the end of an admitted one: `failed` or `answered`.
 
-        `delay`: the asker's own, as in `failed`; a table with a shorter one need not wait for another's.
-        `who` has not called in this outage: it need not wait for its turn among another's many batches."""
+        `delay`: the caller's own, as in `failed`. Tables with shorter delays need not wait for others'. If
+        `who` has not called in this outage, only the delay after a first failure counts."""
         passing = self._passing
         if passing is not None:
             return passing
@@ -82,7 +82,7 @@ class Circuit:
             return Admission(self._turn, 0.0)
 
     def waiting(self) -> float:
-        """Seconds until it is worth asking; 0.0: now. Asks for nothing."""
+        """Return the seconds until a request is useful; 0.0: now. Requests nothing."""
         if self._passing is not None:
             return 0.0
         with self._lock:
@@ -92,11 +92,11 @@ class Circuit:
         self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0, who: object = None
     ) -> Refusal:
         """The target was down for `who`. `delay(n)`: seconds to the next probe after the nth failure in a
-        row; at least `asked`, which the target itself wants."""
+        row. They are at least `asked`, which the target itself requested."""
         with self._lock:
             now = self._clock()
             if turn != self._turn:
-                # It began before the circuit opened, or closed again: told already.
+                # The call started before the circuit opened, or closed again: already reported.
                 wait = max(delay(1), asked) if self._passing is not None else max(0.0, self._due - now)
                 return Refusal(wait, False)
             opened = self._passing is not None
@@ -115,7 +115,7 @@ class Circuit:
             return Refusal(wait + _BEHIND, opened)
 
     def answered(self, turn: int) -> float | None:
-        """The target did something with the call, whatever it was. If that ended an outage: its seconds."""
+        """The target processed the call, with any result. If this ended an outage, returns its seconds."""
         if self._passing is not None:
             return None
         with self._lock:
@@ -127,7 +127,7 @@ class Circuit:
             return self._clock() - self._since
 
     def told(self, reason: str | None) -> None:
-        """What somebody found who asks the target whenever it likes; None: it answers."""
+        """Report a result of independent checks of the target. None: it answers."""
         turn, _ = self.admit(lambda _failures: 0.0)
         if reason is None:
             self.answered(turn)
@@ -144,12 +144,12 @@ class Circuit:
         return max(0.0, due - self._clock())
 
     def hurry(self) -> None:
-        """Whoever comes next may try, unless somebody does already."""
+        """Let the next batch probe at once, unless a probe already runs."""
         with self._lock:
             self._due = min(self._due, self._clock())
 
     def down(self) -> Down | None:
-        """What is known of the outage under way; None: there is none."""
+        """Return what is known of the present outage, or None."""
         with self._lock:
             if self._passing is not None:
                 return None

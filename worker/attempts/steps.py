@@ -1,4 +1,4 @@
-"""What a handler's run answers at each step, and whom it tells what happens on the way."""
+"""The results of a handler run's steps, and the interface that reports its events."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Step(Enum):
     RETRY = "retry"
     """Again after `delay` seconds."""
     BLOCKED = "blocked"
-    """The target (or the dead-letter topic) is down: again after `delay` seconds, no attempt used up."""
+    """The target (or dead-letter topic) is down: again after `delay` seconds, with no attempt used up."""
     HALT = "halt"
-    """The change at `done` failed for good, and the table's rule says halt."""
+    """The change at `done` failed permanently, and the table's rule says halt."""
     ASK_AGAIN = "ask again"
-    """Taken, and to be known after `delay` seconds: nothing has failed."""
+    """Accepted. The result is known after `delay` seconds, and nothing has failed."""
     STOPPED = "stopped"
-    """Not done, because the work was called off."""
+    """Not finished, because the work was called off."""
 
 
 class MustHalt(Exception):
-    """The change cannot be dead-lettered, and never will be: its table halts."""
+    """The change can never be dead-lettered: its table halts."""
 
 
 class MustWait(Exception):
@@ -38,20 +38,20 @@ class MustWait(Exception):
 
 
 class Tried(Protocol):
-    """A batch that a handler is given, whole or in pieces."""
+    """A batch that a handler gets, whole or in pieces."""
 
     @property
     def table(self) -> object:
-        """The same for all its shards."""
+        """Identifies its table; equal for all its shards."""
         ...
 
     @property
     def rule(self) -> TableRule:
-        """Its table's."""
+        """Return its table's rule."""
         ...
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
-        """The changes from `first` up to `end` as a handler sees them."""
+        """Return the changes from `first` up to `end` as a handler gets them."""
         ...
 
     def borders(self, first: int, end: int) -> list[int]:
@@ -59,30 +59,30 @@ class Tried(Protocol):
         ...
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
-        """What is ordered about the record of the change at `place`, and where that record's changes end."""
+        """Return the order about the record of the change at `place`, and where that record's changes end."""
         ...
 
 
 class Caller(Protocol):
-    """What makes a call necessary: one handler's run."""
+    """The reason for a call: one handler's run."""
 
     name: str
-    """The handler's."""
+    """The handler's name."""
     handler: Handler
     done: int
-    """How many changes of the batch are through."""
+    """The number of changes of the batch that are finished."""
     seconds: list[float]
-    """How long each call took."""
+    """The duration of each call."""
 
 
 Batches_contra = TypeVar("Batches_contra", contravariant=True)
 
 
 class Watch(Protocol[Batches_contra]):
-    """Who makes the calls, and is told what happens on the way."""
+    """Makes the calls, and is notified of events."""
 
     def call(self, work: Batches_contra, run: Caller, batch: Batch) -> None:
-        """`run.handler.handle(batch)`, watched and measured."""
+        """Call `run.handler.handle(batch)`, watched and measured."""
 
     def failed(self, handler: str, error: BaseException) -> None:
         """One call of the handler failed."""
@@ -91,21 +91,21 @@ class Watch(Protocol[Batches_contra]):
         """The first call that found the handler's target down."""
 
     def held_up(self, work: Batches_contra, handler: str, error: BaseException) -> None:
-        """The first call in a row that found that the target does not take this table."""
+        """The first call in a row that found that the target does not accept this table."""
 
     def target_up(self, handler: str, seconds: float) -> None:
-        """It is back after so many seconds."""
+        """The target is back after this many seconds."""
 
     def skipped(self, work: Batches_contra, handler: str, place: int, error: BaseException) -> None:
-        """The change at `place` failed for good and is passed over."""
+        """The change at `place` failed permanently and is skipped."""
 
     def dead_letter(
         self, work: Batches_contra, handler: str, place: int, error: BaseException, attempts: int
     ) -> None:
-        """The change at `place` failed for good: its record is to be written to the dead-letter topic.
+        """The change at `place` failed permanently: write its record to the dead-letter topic.
 
-        Returns when it is there. Raises MustHalt and MustWait."""
+        Returns when it is written. Raises MustHalt and MustWait."""
 
     def called_off(self, work: Batches_contra) -> bool:
-        """Whether nothing more of this batch may begin."""
+        """Whether nothing more of this batch may start."""
         ...

@@ -1,2 +1,2 @@
-"""Records set aside: their headers (`record`), written (`writing`), and read back from their topic
-(`topic`)."""
+"""Records set aside: their headers (`record`), writing them (`writing`), and reading them back from their
+topic (`topic`)."""

@@ -1,4 +1,4 @@
-"""A dead letter: the original record with headers that say where it comes from and why it is here."""
+"""A dead letter: the original record with headers that say where it came from and why it is here."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _FIRST = "binlane.topic"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """What the headers of a dead letter say. All but the record's place may be unknown (None)."""
+    """The headers of a dead letter. Everything except the record's place may be unknown (None)."""
 
     place: TopicPartition
-    """Of the letter itself."""
+    """The partition of the letter itself."""
     offset: int
     topic: str | None
-    """Where the record comes from, with `partition` and `source_offset`."""
+    """The record's source, with `partition` and `source_offset`."""
     partition: int | None
     source_offset: int | None
     index: int | None
-    """The place of the failing change within the record; None: the whole record."""
+    """The index of the failing change in the record. None: the whole record."""
     table: str | None
     handler: str | None
     """None: for all handlers of the table."""
@@ -41,26 +41,26 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
-    """The original ones."""
+    """The original headers."""
     timestamp: tuple[int, int]
-    """The original record's: (kind, milliseconds since 1970), as confluent_kafka tells it."""
+    """The original record's: (kind, milliseconds since 1970), as in confluent_kafka."""
 
     @property
     def name(self) -> str:
-        """`partition:offset`, as commands take it."""
+        """`partition:offset`, as commands accept it."""
         return f"{self.place.partition}:{self.offset}"
 
     @property
     def stood_at(self) -> tuple[str, int, int] | None:
-        """Topic, partition and offset of the record; None: not known."""
+        """Topic, partition and offset of the record; None if unknown."""
         if self.topic is None or self.partition is None or self.source_offset is None:
             return None
         return self.topic, self.partition, self.source_offset
 
     @property
     def about(self) -> tuple[object, ...]:
-        """Equal for letters of the same failure: a crash between a letter and the checkpoint behind it makes
-        a second one."""
+        """Equal for letters about the same failure. A crash between a letter and the next checkpoint causes a
+        second letter."""
         if self.stood_at is None:
             return self.place, self.offset
         record = (self.stood_at, self.timestamp, self.key, self.value)
@@ -68,7 +68,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """`topic[partition] offset n row i`, as logs tell it."""
+        """`topic[partition] offset n row i`, as in logs."""
         if self.stood_at is None:
             return "unknown"
         topic, partition, offset = self.stood_at
@@ -76,7 +76,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return f"{topic}[{partition}] offset {offset}{row}"
 
     def original(self) -> Record:
-        """The record as its source topic had it, for its format."""
+        """Return the record as it was in its source topic, for its format."""
         made = Message(
             topic=self.place.topic if self.topic is None else self.topic,
             partition=self.partition or 0,
@@ -100,7 +100,7 @@ def headers_of(
     time: datetime,
     worker: str,
 ) -> list[Header]:
-    """The record's own headers, then those of its letter."""
+    """Return the record's own headers, then those of its letter."""
     kind, milliseconds = record.timestamp()
     own: list[tuple[str, Any]] = [
         (_FIRST, record.topic()),
@@ -122,7 +122,7 @@ def headers_of(
 
 
 def read_letter(record: Record) -> DeadLetter:
-    """A record of the dead-letter topic. What its headers do not say, or say wrong, is None."""
+    """Read a record of the dead-letter topic. Missing or invalid headers become None."""
     headers = record.headers() or []
     begin = _own_begin(headers)
     own = {
@@ -150,13 +150,13 @@ def read_letter(record: Record) -> DeadLetter:
 
 
 def _own_begin(headers: Sequence[Header]) -> int:
-    """Where the headers of the letter begin: a letter that was sent in again has those of both times."""
+    """Return where the letter's headers start. A letter that was sent again has two sets of them."""
     found = [place for place, (name, _) in enumerate(headers) if name == _FIRST]
     return found[-1] if found else len(headers)
 
 
 def _number(text: str | None, bits: int = 64) -> int | None:
-    """None for one beyond what Kafka has, too."""
+    """Also None for numbers beyond Kafka's range."""
     if text is None or not (text.isascii() and text.isdigit() and len(text) < 20):
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Reading the dead-letter topic from outside, and remembering which of its letters were replayed."""
+"""Reading the dead-letter topic from commands, and storing which of its letters were replayed."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _POLL_RECORDS, _POLL_SECONDS = 500, 0.2
 
 
 class DeadLetterError(Exception):
-    """One sentence for people: what cannot be read or remembered, and why."""
+    """One sentence for people: what cannot be read or stored, and why."""
 
 
 @contextlib.contextmanager
 def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
-    """The dead-letter topic of a configuration.
+    """Open the dead-letter topic of a configuration.
 
     Raises:
-        DeadLetterError: there is none, or Kafka cannot be reached.
+        DeadLetterError: none is configured, or Kafka cannot be reached.
     """
     if configuration.dead_letter is None:
         raise DeadLetterError("the configuration has no dead_letter.topic")
@@ -46,7 +46,7 @@ def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
         raise DeadLetterError(f"{reached.target}: {reached.error}")
     settings = consumer_settings(configuration)
     settings.pop("group.instance.id", None)
-    # A group of its own, without members: it only keeps what was replayed.
+    # A separate group without members, which only stores what was replayed.
     settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
     topic = configuration.dead_letter.topic
     topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=SILENT))
@@ -62,34 +62,34 @@ def _id_of(topic: str, admin: AdminClient) -> str | None:
         asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_SECONDS)
         found = asked[topic].result(_SECONDS).topic_id
     except (KafkaException, TimeoutError):
-        return None  # it is not there yet, or the account may not see it
+        return None  # it does not exist yet, or the account may not see it
     return None if found is None else str(found)
 
 
 class DeadLetterTopic:
-    """Made by `open_topic`. All methods raise DeadLetterError when Kafka does not do what it is asked."""
+    """Made by `open_topic`. All methods raise DeadLetterError if a request to Kafka fails."""
 
     def __init__(self, topic: str, consumer: Consumer, topic_id: str | None) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        """Kafka's id of it, as text; None where the brokers do not tell it."""
+        """Kafka's id of the topic, as text; None if the brokers do not report it."""
         self._consumer = consumer
         self._bounds = self._look()
         self._replayed = self._load()
 
     def read(self, since: datetime | None = None) -> Iterator[DeadLetter]:
-        """All letters that are there now, each partition in order. `since`: by Kafka's time of a letter."""
+        """Yield all present letters, in order for each partition. `since`: by Kafka's time of a letter."""
         begins = {partition: first for partition, (first, end) in self._bounds.items() if first < end}
         if since is not None:
             begins = self._at(since, begins)
         yield from self._letters(begins)
 
     def read_new(self) -> Iterator[DeadLetter]:
-        """As `read`, those that were not replayed."""
+        """The same as `read`, for letters that were not replayed."""
         return (letter for letter in self.read() if not self.is_replayed(letter))
 
     def get(self, partition: int, offset: int) -> DeadLetter:
-        """One letter."""
+        """Return one letter."""
         place = TopicPartition(self.topic, partition)
         if place not in self._bounds:
             raise DeadLetterError(f"there is no partition {partition} of topic {self.topic}")
@@ -103,7 +103,7 @@ class DeadLetterTopic:
         return found
 
     def is_replayed(self, letter: DeadLetter) -> bool:
-        """Whether `remember` was told of it, now or in an earlier run."""
+        """Whether `remember` was called with it, now or in an earlier run."""
         known = self._replayed.get(letter.place)
         if known is None:
             return False
@@ -111,14 +111,14 @@ class DeadLetterTopic:
         return letter.offset < known.offset or ahead
 
     def remember(self, letter: DeadLetter) -> None:
-        """It was replayed. `save` makes it last."""
+        """Mark it as replayed. `save` makes this durable."""
         known = self._replayed.get(letter.place)
         if known is None:
             known = Checkpoint(self._bounds[letter.place][0])
         self._replayed[letter.place] = with_offset(known, letter.offset)
 
     def save(self, places: Iterable[TopicPartition]) -> None:
-        """Keep what was remembered of these partitions in Kafka."""
+        """Store the replayed letters of these partitions in Kafka."""
         checkpoints = {place: self._replayed[place] for place in places if place in self._replayed}
         if not checkpoints:
             return
@@ -158,7 +158,7 @@ class DeadLetterTopic:
         except KafkaException as error:
             raise DeadLetterError(f"cannot look up {since.isoformat()}: {text_of(error)}") from None
         places = {TopicPartition(each.topic, each.partition): each.offset for each in found}
-        # A negative offset: nothing is that new.
+        # A negative offset: no record is that new.
         return {
             place: max(offset, begins[place])
             for place, offset in places.items()
@@ -186,7 +186,7 @@ class DeadLetterTopic:
             self._consumer.unassign()
 
     def _letter(self, message: confluent_kafka.Message, left: dict[TopicPartition, int]) -> DeadLetter | None:
-        """Takes the partition out of `left` (place -> end) when it has been read."""
+        """Read a message. Removes its partition from `left` (place -> end) once that has been read."""
         place = TopicPartition(cast(str, message.topic()), cast(int, message.partition()))
         error = message.error()
         if error is not None:
@@ -204,7 +204,7 @@ class DeadLetterTopic:
 
 
 def with_offset(known: Checkpoint, offset: int) -> Checkpoint:
-    """The checkpoint with one more finished offset.
+    """Return the checkpoint with one more finished offset.
 
     >>> with_offset(Checkpoint(3, (OffsetRange(5, 7),)), 8)[:2]
     (3, (OffsetRange(first=5, end=7), OffsetRange(first=8, end=9)))

@@ -1,4 +1,4 @@
-"""Writing dead letters: delivered before their record counts as finished, and never a flood of them."""
+"""Writing dead letters: delivered before their record counts as finished, and limited in number."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ DEAD_LETTER_TARGET = "__dead_letter__"
 """The dead-letter topic among the targets of the status and of `binlane_target_up`."""
 
 _WRITE_SECONDS = 10.0
-"""How long one letter may take; librdkafka gives it up by then."""
+"""The most seconds for one letter. librdkafka gives up after that."""
 _POLL_SECONDS = 0.1
-# librdkafka takes nothing more with a producer that is broken, and may have lost the leader of a partition
-# for ever when time ran out (confluentinc/librdkafka issues 4898 and 5430).
+# librdkafka accepts nothing more with a broken producer. After a timeout it may also have lost a partition's
+# leader permanently (confluentinc/librdkafka issues 4898 and 5430).
 _OF_THE_PRODUCER = frozenset({KafkaError._FATAL, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT})
 _REFUSED_SECONDS = 5.0
-"""Until a letter that was refused for what it is is tried again."""
+"""Seconds until a letter that was rejected because of its content is retried."""
 
-# The letter is refused, not the topic: others may well be taken.
+# The letter is rejected, not the topic: others may well be accepted.
 _OF_THE_LETTER = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
 )
@@ -46,10 +46,10 @@ _RULE = RetryRule()
 
 
 class Flood:
-    """How many of the last 1,000 finished records became dead letters. Not for several threads at once.
+    """Counts how many of the last 1,000 finished records became dead letters. One thread at a time.
 
-    Each letter is noted with how many records the worker had finished by then; it counts until 1,000 more
-    are finished. The window is never shorter, so a single early failure is no flood.
+    Each letter is stored with the number of records that the worker had finished by then. It counts until
+    1,000 more are finished. The window is never shorter, so a single early failure is no flood.
     """
 
     def __init__(self, max_ratio: float) -> None:
@@ -62,22 +62,22 @@ class Flood:
         self.max_ratio = max_ratio
 
     def exceeds(self, finished: int) -> int | None:
-        """How many letters one more would make, if that is too many."""
+        """Return the number of letters including one more, if that is too many."""
         self._letters = [each for each in self._letters if each > finished - WINDOW]
         count = len(self._letters) + 1
         return count if self._most is not None and count > self._most else None
 
     def note(self, finished: int) -> None:
-        """A letter was written."""
+        """Count a written letter."""
         self._letters.append(finished)
 
 
 @dataclass(eq=False)
 class DeadLetters:
-    """The dead-letter topic, as processors see it. Any thread; letters are written one at a time.
+    """The dead-letter topic for processors. Any thread. Letters are written one at a time.
 
-    `settings`: the producer's. `finished`: how many records the worker has finished so far. `back` is
-    called when the topic takes letters again after it did not.
+    `settings`: the producer's. `finished`: the number of records that the worker has finished so far. `back`:
+    called when the topic accepts letters again.
     """
 
     rule: InitVar[DeadLetterRule]
@@ -96,14 +96,14 @@ class DeadLetters:
         self.topic = rule.topic
         self.circuit = Circuit(self.clock)
         self.missing = False
-        """Kafka said last that there is no such topic."""
-        self._lock = threading.Lock()  # guards the producer, what it was told, and the flood's count
+        """Kafka last reported that the topic does not exist."""
+        self._lock = threading.Lock()  # guards the producer, its last error, and the flood's count
         self._flood = Flood(rule.max_ratio)
         self._producer: Producer | None = None
         self._trouble: KafkaError | None = None
 
     def allow(self, max_ratio: float) -> None:
-        """Another share of dead letters from now on."""
+        """Allow another share of dead letters from now on."""
         with self._lock:
             self._flood.allow(max_ratio)
 
@@ -119,10 +119,10 @@ class DeadLetters:
         before: int = 0,
         ordered_by: str | None = None,
     ) -> str:
-        """Write the record as a dead letter, and return its place when the brokers have it.
+        """Write the record as a dead letter, and return its place once the brokers have it.
 
-        `before`: records of its batch that come before it; they count as finished for `max_ratio`.
-        `ordered_by`: the person who wants it written, however many there are.
+        `before`: records before it in its batch, which count as finished for `max_ratio`. `ordered_by`: the
+        person who wants it written, regardless of `max_ratio`.
 
         Raises:
             MustHalt: it would be one too many.
@@ -130,7 +130,7 @@ class DeadLetters:
         """
         if ordered_by is not None:
             error = f"{error} (set aside by {ordered_by})"
-        self._give_way(self.circuit.waiting())  # while somebody tries the topic, nobody waits for the lock
+        self._give_way(self.circuit.waiting())  # during another's attempt, nobody waits for the lock
         headers = headers_of(
             record,
             table=table,
@@ -142,7 +142,7 @@ class DeadLetters:
             worker=self.worker,
         )
         with self._lock:
-            # Asked under the lock: whoever waited for it learns what became of the letter before.
+            # Checked under the lock: a thread that waited for it knows the result of the letter before.
             count = self.finished() + before
             letters = self._flood.exceeds(count)
             if letters is not None and ordered_by is None:
@@ -202,12 +202,12 @@ class DeadLetters:
         raise MustWait(reason, refusal.wait)
 
     def _write(self, record: Record, headers: list[Header]) -> Message:
-        """Raises _Failed."""
+        """Send the letter and wait for the brokers' answer. Raises _Failed."""
         if self._producer is None:
             settings = {
                 **self.settings,
                 "message.timeout.ms": int(_WRITE_SECONDS * 1000),
-                # Shorter: that there is no such topic shall be told, not that time ran out.
+                # Shorter, to report that the topic does not exist rather than a timeout.
                 "topic.metadata.propagation.max.ms": int(_WRITE_SECONDS * 300),
             }
             try:
@@ -221,7 +221,7 @@ class DeadLetters:
                 self.topic,
                 value=record.value(),
                 key=record.key(),
-                headers=cast(list[tuple[str, str | bytes | None]], headers),  # a list of less is no such list
+                headers=cast(list[tuple[str, str | bytes | None]], headers),  # typing: lists are invariant
                 on_delivery=lambda error, message: outcome.append((error, message)),
             )
         except KafkaException as error:

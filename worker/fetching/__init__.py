@@ -1,2 +1,2 @@
-"""The one thread that polls Kafka: each record's table (`routing`), the order between topics, what the
-lanes did not take yet (`backlog`), what other threads ask of it (`requests`)."""
+"""The thread that polls Kafka. It finds each record's table (`routing`) and keeps the order between topics,
+what the lanes have not accepted yet (`backlog`), and other threads' requests (`requests`)."""

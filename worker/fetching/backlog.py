@@ -1,4 +1,4 @@
-"""What was routed and the lanes have not taken yet."""
+"""Routed records that the lanes have not accepted yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.units.unit import Unit
 
 
 class Backlog(Stage):
-    """Deliveries in their order, each small enough for the bounds. The fetcher's own but for `parts`."""
+    """Deliveries in their order, each small enough for the bounds. The fetcher's own, except `parts`."""
 
     def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
         self._lanes = lanes
@@ -27,26 +27,26 @@ class Backlog(Stage):
         return bool(self._waiting)
 
     def add(self, delivery: Delivery) -> bool:
-        """Offer it after all that is held. True when the lanes have taken everything."""
+        """Offer the delivery after the pending ones. Returns True if the lanes have accepted everything."""
         self._waiting.extend(delivery.pieces(self._max_records, self._max_bytes))
         return self.offer()
 
     def offer(self) -> bool:
-        """True when the lanes have taken everything."""
+        """Offer the pending deliveries. Returns True if the lanes have accepted everything."""
         while self._waiting and self._lanes.offer(self._waiting[0]):
             self._waiting.popleft()
         return not self._waiting
 
     def parts(self) -> list[tuple[Unit, Chunk]]:
-        """What waits, and for which table. Any thread: what is not told here any more is in the lanes."""
+        """The pending chunks with their units. Any thread. What is no longer here is in the lanes."""
         return [part for delivery in tuple(self._waiting) for part in delivery.parts]
 
     def adopt(self, now: Configuration) -> None:
         self.bound(now.lanes.max_records, now.lanes.max_bytes)
 
     def bound(self, max_records: int, max_bytes: int) -> None:
-        """Other bounds from now on, and tables have other home lanes: what is held is cut to fit, and offered
-        at once."""
+        """Use other bounds and home lanes from now on. Cuts the pending deliveries to fit, and offers them at
+        once."""
         self._max_records, self._max_bytes = max_records, max_bytes
         held = tuple(self._waiting)
         for delivery in held:

@@ -1,4 +1,4 @@
-"""The table definitions that DDL topics tell, read before the first record is decoded."""
+"""The table definitions in DDL topics, read before the first record is decoded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = get_logger("ddl_history")
 _LOOKUP_SECONDS = 10.0
 _POLL_RECORDS, _POLL_SECONDS = 1_000, 0.2
 _LOOK_SECONDS, _REFUSED_SECONDS = 10.0, 1.0
-"""Without a record for so long, or so long after an error, what is left is looked up again."""
+"""Seconds without a record, or after an error, after which the remaining records are looked up again."""
 _SAY_SECONDS = 60.0
 _SCHEMA_SECONDS = 0.05
 
@@ -34,12 +34,12 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class DDLHistory:
-    """Reads the DDL topics from their beginning to their end, each time a worker starts.
+    """Reads the DDL topics from start to end each time a worker starts.
 
-    A row is decoded by the definition that its table had at its place in the log, and that may have been told
-    long before the committed offset. A consumer of its own, which joins no group and commits nothing.
+    A row is decoded with the definition that its table had at its place in the log. The definition may be
+    much older than the committed offset. Uses its own consumer, which joins no group and commits nothing.
 
-    `settings`: of the worker's consumer. `has_ddl`: whether a topic carries DDL.
+    `settings`: the worker's consumer settings. `has_ddl`: whether a topic carries DDL.
     """
 
     settings: InitVar[dict[str, Any]]
@@ -51,16 +51,16 @@ class DDLHistory:
     def __post_init__(self, settings: dict[str, Any]) -> None:
         self._settings = {name: value for name, value in settings.items() if name != "group.instance.id"}
         self._ends: dict[Place, tuple[int, int]] = {}
-        self._unread: dict[Place, int] = {}  # where each goes on that is not read to its end
+        self._unread: dict[Place, int] = {}  # the next offset of each place not read to its end
         self._error = ""
         self.waits: str | None = None
-        """What is read still; None: nothing. Any thread."""
+        """What is still being read, or None. Any thread."""
         self.reason: str | None = None
-        """Which partitions bring nothing although Kafka answers; None: none. Any thread."""
+        """Which partitions return no records although Kafka answers, or None. Any thread."""
 
     def read(self, alive: Callable[[], object]) -> int:
-        """Let the formats learn; returns how many records there were. Goes on until Kafka answers or the
-        worker stops; `alive` is called while it goes on."""
+        """Let the formats learn the definitions. Returns the number of records. Continues until Kafka answers
+        or the worker stops, and calls `alive` meanwhile."""
         consumer = Consumer(self._settings, logger=client_logger())
         try:
             records = self._learn(consumer, alive)
@@ -74,7 +74,7 @@ class DDLHistory:
         return records
 
     def _look(self, consumer: Consumer, alive: Callable[[], object]) -> dict[Place, tuple[int, int]]:
-        """(topic, partition) -> (first offset, end) of all that holds something."""
+        """(topic, partition) -> (first offset, end), for all that have records."""
         found = {}
         for name, topic in consumer.list_topics(timeout=_LOOKUP_SECONDS).topics.items():
             if not self.has_ddl(name) or not isinstance(self.format_of(name), SeparateDDL):
@@ -88,8 +88,8 @@ class DDLHistory:
         return found
 
     def _begin(self, consumer: Consumer, alive: Callable[[], object], places: Iterable[Place] | None) -> None:
-        """Fetch these (None: all) by their offsets as they are now: retention deletes records, and a topic
-        may be deleted or made anew, while it is read."""
+        """Fetch these (None: all) from their present offsets. During the reading, retention may delete
+        records, and a topic may be deleted or recreated."""
         self._ends = until_answered(lambda: self._look(consumer, alive), alive=alive, stopping=self.stopping)
         left = {}
         for place in self._ends if places is None else places:
@@ -104,7 +104,7 @@ class DDLHistory:
     def _learn(self, consumer: Consumer, alive: Callable[[], object]) -> int:
         self._unread = {}
         self._begin(consumer, alive, None)
-        count, quiet, look_at = 0, 0.0, _LOOK_SECONDS  # seconds in which Kafka could have brought something
+        count, quiet, look_at = 0, 0.0, _LOOK_SECONDS  # seconds in which Kafka could have returned a record
         while self._unread and not self.stopping.is_set():
             alive()
             began = time.monotonic()
@@ -114,10 +114,10 @@ class DDLHistory:
                 place = (cast(str, message.topic()), cast(int, message.partition()))
                 error, offset = message.error(), cast(int, message.offset())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    alive()  # looking for the end of a batch takes a while
+                    alive()  # it takes a while to find the end of a batch
                     if error.code() in UNREADABLE and self._pass_over(place, offset):
                         look_at = quiet
-                        break  # all are fetched anew: behind a damaged head bytes are taken for batches
+                        break  # all are fetched again: bytes behind a damaged head look like batches
                     log.error("kafka_error", error=error.str(), topic=place[0])
                     self._error = error.str()
                     look_at = min(look_at, quiet + _REFUSED_SECONDS)
@@ -132,7 +132,7 @@ class DDLHistory:
                     learn(cast(SeparateDDL, format_), record)
                     count += 1
                     self._unread[place] = offset + 1
-                # Behind the last record may lie transaction markers: the end comes as a message of its own.
+                # Transaction markers may follow the last record: the end arrives as a separate message.
                 if error is not None or offset + 1 >= self._ends[place][1]:
                     del self._unread[place]
             self._tell(quiet)
@@ -142,8 +142,8 @@ class DDLHistory:
         return count
 
     def _pass_over(self, place: Place, offset: int | None) -> bool:
-        """Go on behind the batch at `offset`, which cannot be read. Unless it was passed over before, the
-        fetcher comes to it in its turn, and no row behind it goes on until a person says so."""
+        """Continue after the unreadable batch at `offset`. If a person has not skipped it before, the fetcher
+        reaches it later, and no row behind it continues until a person says so."""
         if offset is None or offset < self._unread.get(place, math.inf):
             return False
         try:
@@ -155,7 +155,7 @@ class DDLHistory:
         return True
 
     def _await_schema(self, format_: Format, record: Record, alive: Callable[[], object]) -> None:
-        """Until the schema of the record is known. Raises Stopping."""
+        """Wait until the record's schema is known. Raises Stopping."""
         while isinstance(format_, NamesSchemas) and not format_.ready([record]):
             alive()
             self.waits = (

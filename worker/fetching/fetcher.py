@@ -1,4 +1,4 @@
-"""The fetcher: the one thread that polls Kafka. It routes what comes and hands it to the lanes."""
+"""The fetcher: the one thread that polls Kafka. It routes records and gives them to the lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.kafka.errors import Stopping
 from worker.kafka.leaving import leave
 
 _MOMENT = 0.004
-"""Seconds until it looks again whether the processors still have enough to do."""
+"""Seconds between checks whether the processors still have enough work."""
 
 
 class Fetcher(threading.Thread):
@@ -31,8 +31,8 @@ class Fetcher(threading.Thread):
         beat: Beat,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`prepare`: called, one after the other, before anything is fetched, with what to call while it goes
-        on; the last one joins the group. `leaves`: see `close_stays`."""
+        """`prepare`: called in order before anything is fetched, with a function to call during long work.
+        The last one joins the group. `leaves`: see `close_stays`."""
         super().__init__(name="fetcher", daemon=True)
         self._consumer = consumer
         self._receiver = receiver
@@ -47,7 +47,7 @@ class Fetcher(threading.Thread):
 
     @property
     def beat(self) -> float:
-        """When the thread last went round."""
+        """Time of the thread's last round."""
         return self._beat.at
 
     def drain(self) -> None:
@@ -87,7 +87,7 @@ class Fetcher(threading.Thread):
             self._fail(error)
 
     def _go_round(self) -> float:
-        """Between two polls: what only this thread may do with the consumer. Returns the time."""
+        """Do, between two polls, what only this thread may do with the consumer. Returns the time."""
         now = self._beat()
         for stage in self._stages:
             stage.between_polls(now)
@@ -106,13 +106,13 @@ class Fetcher(threading.Thread):
                 stage.before_poll()
             messages = polls.next()
             if messages and not self._may_read(self._beat.now()):
-                polls.waiting.append(messages)  # others left by that poll
+                polls.waiting.append(messages)  # partitions were revoked by that poll
             else:
                 self._receiver.receive(messages)
         self._backpressure.poll_pause.polled()
 
     def _idle_until_closed(self) -> None:
-        """Stay in the group without fetching, so that others do not start on what still runs here."""
+        """Stay in the group without fetching, so that others do not start records that still run here."""
         backpressure = self._backpressure
         while backpressure.backlog and not self._draining.is_set():  # a record behind it stops the worker
             self._go_round()

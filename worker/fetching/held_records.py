@@ -1,8 +1,8 @@
 """Records that may not be handled yet: held in their order, with the end of their partition.
 
-They wait for Kafka to take their assignment's first commit, or for a schema that they name. What is held was
-not registered: after a restart it comes again. The partition is paused meanwhile, so that only what was
-fetched already is held; the others are read on.
+They wait for Kafka to accept their assignment's first commit, or for a schema. Held records are not
+registered, so they are read again after a restart. Their partition is paused meanwhile: only records that
+were already fetched are held. Other partitions are still read.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from worker.units.assigned_partition import Assignment, Assignments
 log = get_logger("fetcher")
 
 _PATIENCE = 5.0
-"""Seconds that a first commit may take before the log says so: a rebalance under way refuses some."""
+"""Seconds that a first commit may take before a warning: a rebalance in progress rejects some commits."""
 
 
 @dataclass(slots=True)
 class _Held:
     records: list[Record]
     end: int | None = None
-    """Where the partition ends, if it is read to its end. Told after these."""
+    """The partition's end, if it is read to its end. Reported after these records."""
 
 
 @dataclass(eq=False)
 class HeldRecords(Stage):
-    """The fetcher's own, but for `uncommitted_seconds`.
+    """The fetcher's own, except `uncommitted_seconds`.
 
-    `commit`: have the first commits sent, on another thread. `lose`: told how many records of a partition
-    cannot be handled, and why.
+    `commit`: makes another thread send the first commits. `lose`: called with the number of a partition's
+    records that cannot be handled, and the reason.
     """
 
     pauses: Pauses
@@ -62,7 +62,7 @@ class HeldRecords(Stage):
         self.between_polls(self.clock())
 
     def between_polls(self, now: float) -> None:
-        """Pause the partitions without a first commit, and ask for it."""
+        """Pause the partitions without a first commit, and request the commit."""
         before = self._uncommitted
         self._uncommitted = {
             each: before.get(each, now)
@@ -86,7 +86,7 @@ class HeldRecords(Stage):
             )
 
     def uncommitted_seconds(self, assignment: Assignment, now: float) -> float:
-        """For how long this one has waited for its first commit; 0: it does not. Any thread."""
+        """How long it has waited for its first commit; 0 if it does not wait. Any thread."""
         return now - self._uncommitted.get(assignment, now)
 
     def records(self, runs: Iterable[Run]) -> Iterable[Run]:
@@ -97,7 +97,7 @@ class HeldRecords(Stage):
             yield from self.due()
 
     def add(self, assignment: Assignment, records: list[Record]) -> list[Record]:
-        """Take a poll's records of one partition. Returns those that may go on: the first ones, in order."""
+        """Take a poll's records of one partition. Returns the first records, in order, that may continue."""
         held = self._held.get(assignment)
         if held is not None:
             held.records += records
@@ -111,7 +111,7 @@ class HeldRecords(Stage):
         return records[:count]
 
     def due(self) -> Iterator[tuple[Assignment, list[Record]]]:
-        """What may go on now."""
+        """Yield the records that may continue now."""
         before = len(self._held)
         for assignment, held in list(self._held.items()):
             count = _ready(assignment, held.records)
@@ -149,8 +149,8 @@ class HeldRecords(Stage):
             self._tell()
 
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
-        """Unless the records come again, handle those that wait for their first commit: nobody commits it any
-        more. Records that name unknown schemas are lost."""
+        """If the records are not read again, handle those that wait for their first commit: nobody will
+        commit it now. Records that name unknown schemas are lost."""
         held = self._held.get(assignment)
         self._forget([assignment])
         if held is None or again:
@@ -165,15 +165,15 @@ class HeldRecords(Stage):
 
 
 def _ready(assignment: Assignment, records: list[Record]) -> int:
-    """How many of the first ones may be handled."""
+    """Return how many of the first records may be handled."""
     if not assignment.may_begin:
-        if assignment.tracker.next_offset is None and records:  # only now it is known where it begins
+        if assignment.tracker.next_offset is None and records:  # its start is known only now
             assignment.tracker.reach(records[0].offset())
         return 0
     return _known(assignment, records)
 
 
 def _known(assignment: Assignment, records: list[Record]) -> int:
-    """How many of the first ones have schemas that are known."""
+    """Return how many of the first records have known schemas."""
     format_ = assignment.format
     return format_.ready(records) if isinstance(format_, NamesSchemas) else len(records)

@@ -1,4 +1,4 @@
-"""What Kafka tells of a partition that it does not bring, for as long as that lasts."""
+"""An error of Kafka about a partition that returns no records, kept as long as it lasts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _TOLD_ONCE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 @dataclass(slots=True)
 class LastingError:
-    """Belongs to the fetcher; `told` may be called on any thread."""
+    """The fetcher's own. `told` may be called on any thread."""
 
     code: int
     name: str
     text: str
     offset: int | None
-    """Of the batch that cannot be read; None: the error names none."""
+    """The offset of the unreadable batch, or None if the error names none."""
     left: float
-    """Seconds until it counts as over, unless it is told again."""
+    """Seconds until it counts as over, unless it is reported again."""
     seconds: float = 0.0
-    """Since it was first told, in which the partition brought nothing."""
+    """Seconds since the first report in which the partition returned no records."""
     answer_missing: bool = False
-    """The partition's leader did not answer a question; nothing was fetched in vain."""
+    """The partition's leader did not answer a question. No fetch failed."""
 
     @classmethod
     def after(cls, last: LastingError | None, error: KafkaError, offset: int | None) -> LastingError:
-        """What holds once `error` is told. A batch that cannot be read stays the cause: librdkafka may take
-        the bytes behind its head for batches, and tell errors of those."""
+        """Return the error to keep after `error` was reported. An unreadable batch stays the cause:
+        librdkafka may mistake the bytes behind its head for batches, and report errors about those."""
         left = math.inf if error.code() == _TOLD_ONCE else _TOLD_AGAIN_SECONDS
         seconds = 0.0 if last is None else last.seconds
         if last is not None and last.unreadable:
@@ -45,7 +45,7 @@ class LastingError:
 
     @classmethod
     def unanswered(cls, last: LastingError | None, error: KafkaError) -> LastingError:
-        """What holds once the partition's leader left a question without an answer."""
+        """Return the error to keep after the partition's leader did not answer a question."""
         if last is not None and not last.answer_missing:
             return last
         seconds = 0.0 if last is None else last.seconds
@@ -53,17 +53,17 @@ class LastingError:
 
     @property
     def unreadable(self) -> bool:
-        """The batch cannot be read, however often it is fetched."""
+        """Whether the batch cannot be read, however often it is fetched."""
         return self.code in UNREADABLE
 
     @property
     def told_once(self) -> bool:
-        """Nobody tells it again. While it lasts, fetches tell no end of the partition."""
+        """Whether it is never reported again. While it lasts, fetches report no end of the partition."""
         return self.code == _TOLD_ONCE
 
     @property
     def explains(self) -> bool:
-        """It is over by itself one day, and until then nothing can come."""
+        """Whether it ends by itself, and no record can arrive until then."""
         return not self.unreadable and not self.answer_missing
 
     def is_over(self, passed: float) -> bool:

@@ -13,22 +13,22 @@ from worker.units.assigned_partition import Assignment
 log = get_logger("fetcher")
 
 _SLACK = 10
-"""A partition is read again when a tenth of the bound is free: what was fetched ahead is thrown away by each
-pause."""
+"""A partition is resumed when a tenth of the bound is free, because each pause discards prefetched
+records."""
 
 
 class MaxAhead(Stage):
-    """Pauses a partition while so many of its records were fetched since the first that is unfinished.
+    """Pauses a partition with too many fetched records after its first unfinished one.
 
-    The flags of what was finished behind that one take memory, and their ranges room in the checkpoint. The
-    bound may be passed by one poll: what has been fetched is handled.
+    The flags of records finished behind that one take memory, and their ranges take room in the checkpoint.
+    One poll may exceed the bound: fetched records are handled.
     """
 
     def __init__(self, pauses: Pauses, most: int) -> None:
         """`most`: records."""
         self._pauses = pauses
         self._most = most
-        self._passed: dict[Assignment, None] = {}  # those that brought records since the last look
+        self._passed: dict[Assignment, None] = {}  # partitions with records since the last look
 
     def adopt(self, now: Configuration) -> None:
         self._most = now.max_ahead
@@ -39,7 +39,7 @@ class MaxAhead(Stage):
             yield run
 
     def between_polls(self, now: float) -> None:
-        """Pause those that brought too much, and read again those that have moved."""
+        """Pause the partitions that are too far ahead, and resume those that have advanced."""
         passed, self._passed = self._passed, {}
         beyond = self._pauses.of("max_ahead")
         new = {a for a in passed if a not in beyond and a.tracker.ahead(self._most) >= self._most}

@@ -1,4 +1,4 @@
-"""What a poll brought: records on their way to the lanes, ends of partitions, and errors of single ones."""
+"""The results of a poll: records for the lanes, ends of partitions, and errors about single partitions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _error = Message.error
 
 
 def _is_end(message: Message) -> bool:
-    """Whether it tells the end of a partition. The message has an error."""
+    """Whether it reports the end of a partition. The message must have an error."""
     return cast(KafkaError, message.error()).code() == KafkaError._PARTITION_EOF
 
 
 @dataclass(eq=False)
 class Receiver:
-    """Takes what was polled through the stages. The fetcher's own, on its thread."""
+    """Takes polled messages through the stages. The fetcher's own, on its thread."""
 
     stages: Sequence[Stage]
     assignments: Assignments
@@ -41,8 +41,8 @@ class Receiver:
     def receive(self, messages: list[Message]) -> None:
         """Route the records of a poll, and pass on ends and errors.
 
-        Raises KafkaException for what ends the worker, UndecodableHalt, Stopping."""
-        if not self.backpressure.backlog:  # nothing is under way to a table
+        Raises KafkaException for an error that ends the worker, UndecodableHalt, Stopping."""
+        if not self.backpressure.backlog:  # no record is on its way to a table
             self.router.let_go(self.backpressure.lanes.at_rest)
         full = len(messages) >= self.backpressure.polls.size.records
         others: list[Message] = []
@@ -65,7 +65,7 @@ class Receiver:
                 self._ended(assignment, end, behind=place + 1)
 
     def flush(self, assignment: Assignment, *, again: bool) -> None:
-        """Route what the stages hold of the partition. `again`: see `Stage.flush`."""
+        """Route the records of the partition that the stages hold. `again`: see `Stage.flush`."""
         for place, stage in enumerate(self.stages):
             if runs := list(stage.flush(assignment, again=again)):
                 self._route(self._through(runs, behind=place + 1), full=False)
@@ -74,11 +74,11 @@ class Receiver:
         for assignment, own in self.assignments.split(messages, left=self.backpressure.polls.some_revoked):
             if assignment.format is NO_FORMAT:  # fetched before it was paused
                 continue
-            assignment.asked = None  # what a stage holds back has come, too
+            assignment.asked = None  # records that a stage holds back have arrived, too
             yield assignment, cast(list[Record], own)
 
     def _through(self, runs: Iterable[Run], *, behind: int = 0) -> Iterable[Run]:
-        """What comes out of the stages, from one of them on."""
+        """Return what the stages pass on, starting after the first `behind` stages."""
         for stage in self.stages[behind:]:
             runs = stage.records(runs)
         return runs
@@ -90,12 +90,12 @@ class Receiver:
             for assignment, own in runs:
                 count += len(own)
                 self.router.route(assignment, own, delivery)
-        finally:  # what was routed before a record that stops the worker is still handed over
+        finally:  # records routed before one that stops the worker still reach the lanes
             if delivery.parts:
                 self.backpressure.hand_over(delivery, count, full=full)
 
     def _ended(self, assignment: Assignment, offset: int, *, behind: int = 0) -> None:
-        """The partition is read to its end. Behind the last record may lie transaction markers: everything
-        below `offset` has been read."""
+        """The partition is read to its end. Transaction markers may follow the last record: everything below
+        `offset` has been read."""
         if all(stage.ended(assignment, offset) for stage in self.stages[behind:]):
             assignment.tracker.reach(offset)

@@ -1,4 +1,4 @@
-"""What other threads want done by the one thread that may do it."""
+"""Calls that other threads request from the one thread that may make them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.partitions.stage import Stage
 class _Request:
     do: Callable[[], None]
     claimed: threading.Lock = field(default_factory=threading.Lock)
-    """Taken once: by who does it, or by who does not want it any more."""
+    """Taken once: by the thread that runs it, or by the one that no longer wants it."""
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -26,8 +26,8 @@ class Requests(Stage):
         self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
     def ask(self, do: Callable[[], None], *, give_up: Callable[[], bool]) -> bool:
-        """Have it done, and wait for that. Raises what it raises; False, when `give_up` said so before it was
-        begun: then it is never done."""
+        """Have `do` called, and wait for that. Raises what it raises. Returns False if `give_up` returned
+        True before it was started: it is then never called."""
         request = _Request(do)
         self._waiting.put(request)
         while not request.done.wait(0.1):
@@ -38,7 +38,7 @@ class Requests(Stage):
         return True
 
     def between_polls(self, now: float) -> None:
-        """Do what was asked for since."""
+        """Run the requested calls."""
         while True:
             try:
                 request = self._waiting.get_nowait()

@@ -1,4 +1,4 @@
-"""From a poll's records to a delivery: which table each belongs to, and that its offset is known."""
+"""From a poll's records to a delivery: find each record's table, and register its offset."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 log = get_logger("router")
 
-# Called through the class: no lookup for each record.
+# Called through the class, which saves a look-up for each record.
 _value = cast(Callable[[Record], bytes], Message.value)
 _offset = cast(Callable[[Record], int], Message.offset)
 
 
 _NOWHERE = PlainRoute("", UNDECODABLE)
-"""The route of a record whose table cannot be told."""
+"""The route of a record whose table cannot be determined."""
 
 _Part = tuple[Unit, list[Record], tuple[Unit, ...] | None]
-"""(unit, its records, None); of a statement, which stands alone, the further tables that it is about."""
+"""(unit, its records, None). For a statement, which is a batch alone: the other tables that it concerns."""
 
 
 class _Explained(NamedTuple):
-    """Records that were looked at one by one."""
+    """Records that were examined one by one."""
 
     messages: list[Record]
-    """Pieces instead of those that were taken apart."""
+    """With pieces in place of split records."""
     routes: list[Route | None]
-    """None: passed over. They end before a record that halts."""
+    """None: skipped. The routes end before a record that halts."""
     halt: UndecodableHalt | None
     apart: set[int]
-    """The offsets of those that were taken apart."""
+    """The offsets of split records."""
 
 
 class UndecodableHalt(Exception):
-    """A record whose table cannot be told, and `on_undecodable` says halt."""
+    """The table of a record cannot be determined, and `on_undecodable` is halt."""
 
 
 class Router:
@@ -62,18 +62,18 @@ class Router:
         self._metrics = metrics
         self._on_undecodable = on_undecodable
         if on_undecodable == "dead_letter":
-            metrics.dead_letter(UNDECODABLE, 0)  # a counter that begins at 1 shows no increase
+            metrics.dead_letter(UNDECODABLE, 0)  # so that the first increase is visible
         self._halt: UndecodableHalt | None = None
 
     def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
-        """Between two polls: let go of tables if there are too many (see TableBook.let_go)."""
+        """Between two polls: release tables if there are too many (see TableBook.let_go)."""
         self._book.let_go(at_rest)
 
     def route(self, assignment: Assignment, messages: list[Record], delivery: Delivery) -> None:
-        """Register the records with the partition's tracker and add them to the delivery, a chunk a table.
+        """Register the records with the partition's tracker, and add one chunk per table to the delivery.
 
-        Raises UndecodableHalt at the first record that must stop the worker; those before it are delivered,
-        it and the rest are not registered.
+        Raises UndecodableHalt at the first record that must stop the worker. Earlier records are delivered.
+        That record and later ones are not registered.
         """
         tracker = assignment.tracker
         offsets = list(map(_offset, messages))
@@ -83,7 +83,7 @@ class Router:
             if not messages:
                 return
         try:
-            # A value of None, too, is the slow path's.
+            # A value of None raises too, and takes the slow path.
             routes: Sequence[Route | None] = list(map(assignment.format.route, map(_value, messages)))
             halt, apart = None, set[int]()
         except Exception:
@@ -107,13 +107,13 @@ class Router:
             run.finish(passed)
         if halt is not None:
             raise halt
-        if end > offsets[-1] + 1:  # the poll ends with what is finished already
+        if end > offsets[-1] + 1:  # the poll ends with records that are already finished
             tracker.reach(end)
 
     def _runs(
         self, assignment: Assignment, run: Run, parts: Sequence[_Part], apart: Collection[int]
     ) -> Callable[[Unit], AnyRun]:
-        """What the records of each table are finished in. `apart`: the offsets of those that have pieces."""
+        """Return, for each table, the run that tracks its records. `apart`: the offsets of split records."""
         if apart and assignment.piece_order is None:
             assignment.piece_order = PieceOrder()
         if assignment.piece_order is None:
@@ -127,7 +127,7 @@ class Router:
     def _sort(
         self, assignment: Assignment, messages: list[Record], routes: Sequence[Route | None]
     ) -> tuple[list[_Part], list[int], int]:
-        """The parts; offsets that nothing handles; how many were sorted."""
+        """Return the parts, the offsets that no handler needs, and how many records were sorted."""
         parts: list[_Part] = []
         touched: list[Unit] = []
         passed: list[int] = []
@@ -135,7 +135,7 @@ class Router:
         count = unmatched = 0
         for message, route in zip(messages, routes, strict=False):  # routes may end before a bad record
             try:
-                unit = units[route.database][route.table]  # type: ignore[union-attr]  # None: passed over
+                unit = units[route.database][route.table]  # type: ignore[union-attr]  # None: skipped
             except KeyError:
                 try:
                     unit = self._meet(assignment, message, route)  # type: ignore[arg-type]  # has a name
@@ -150,7 +150,7 @@ class Router:
             if unit is None and (unit := refusing_unit(assignment, message, route, self._book)) is None:
                 passed.append(message.offset())
                 continue
-            # A unit was found by the route; what cannot be decoded names no other table.
+            # The route found a unit. An undecodable record names no other table.
             if route.alone and unit.table.label != UNDECODABLE:  # type: ignore[union-attr]
                 others = further_units(assignment, message, unit, self._book)
                 for each in (unit, *others):
@@ -171,7 +171,7 @@ class Router:
         return parts, passed, count
 
     def _meet(self, assignment: Assignment, message: Record, route: Route) -> Unit | None:
-        """The unit of a table that is not known yet; None when nothing handles the record."""
+        """Return the unit of a table that is not known yet. None if no handler needs the record."""
         try:
             found = routed(assignment.format, message)
         except UndecodableRecord as fault:
@@ -179,7 +179,7 @@ class Router:
         if isinstance(found, Skip):
             self._metrics.skipped(found.reason)
             return None
-        assert not isinstance(found, Apart)  # of these `route` knows nothing
+        assert not isinstance(found, Apart)  # `route` does not know these
         unit = self._book.meet(found.database, found.table)
         self._book.note(route.database, route.table, unit)
         if unit is None:
@@ -193,7 +193,7 @@ class Router:
     def _unknown(
         self, assignment: Assignment, messages: list[Record], offsets: list[int]
     ) -> tuple[list[Record], list[int]]:
-        """Without what an earlier worker finished, and what this one fetched already."""
+        """Remove records that an earlier worker finished, or that this one has already fetched."""
         new = set(assignment.tracker.unknown(offsets))
         self._metrics.skipped("finished_before", len(offsets) - len(new))
         if not new:
@@ -201,7 +201,7 @@ class Router:
         return [m for m in messages if m.offset() in new], [o for o in offsets if o in new]
 
     def _explain(self, assignment: Assignment, messages: list[Record]) -> _Explained:
-        """One record at a time."""
+        """Examine one record at a time."""
         looked_at = _Explained([], [], None, set())
         for message in messages:
             route: Route | None = None
@@ -235,10 +235,10 @@ class Router:
     def _piece(
         self, assignment: Assignment, whole: Record, own: Route, value: bytes
     ) -> tuple[Record, Route | None]:
-        """A piece of a record that was taken apart, and its route. Raises UndecodableHalt."""
+        """Return a piece of a split record, and its route. Raises UndecodableHalt."""
         piece = remade(whole, whole.key(), value, whole.headers())
         if own.table:
-            # Now, so that sorting ends before none of them.
+            # Now, because sorting must not stop between the pieces.
             self._book.meet(own.database, own.table)
             return piece, own
         try:
@@ -249,8 +249,8 @@ class Router:
         return piece, None
 
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
-        """Where the record goes to become a dead letter, None to pass over it, or UndecodableHalt: as
-        configured. Nothing is written on this thread, which must go on polling."""
+        """Apply `on_undecodable`: return the unit for dead letters, None to skip the record, or raise
+        UndecodableHalt. Writes nothing: this thread must continue polling."""
         hidden = hidden_behind(assignment.format, message, fault, self._book)
         if self._on_undecodable == "dead_letter" and not hidden:
             return self._book.undecodable()
@@ -272,14 +272,14 @@ def _name(unit: Unit) -> tuple[str, str]:
 
 
 def _without_parts(passed: list[int], parts: Sequence[_Part]) -> list[int]:
-    """Those that no table gets a piece of, each once."""
+    """Return the skipped offsets without a piece in any table, each once."""
     kept = {offset for _, own, _ in parts for offset in map(_offset, own)}
     return [offset for offset in dict.fromkeys(passed) if offset not in kept]
 
 
 def _with_each_offset_once(parts: Iterable[_Part]) -> Iterator[_Part]:
-    """A table may get several pieces of one record, as a statement about another table was between them. What
-    a chunk holds is found by its offset, so that each of them is in another one."""
+    """Split parts with several pieces of one record, which a table gets if a statement about another table
+    was between them. Pieces in a chunk are found by offset, so each must be in a separate chunk."""
     for unit, own, others in parts:
         begin = 0
         for place in range(1, len(own)):

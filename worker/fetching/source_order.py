@@ -1,14 +1,14 @@
-"""Records of several topics put in the order of their source's log.
+"""Records of several topics in the order of their source's log.
 
 Tools such as Debezium and Maxwell write rows and DDL to different topics, and Kafka keeps no order between
-topics. Where `kafka.ddl_topics` names those with DDL, the partitions are merged: DDL, and truncates, come
-after all rows that precede them in the log and before all that follow. Rows between two such barriers are not
-interleaved: each table's own partition orders them.
+topics. If `kafka.ddl_topics` names those with DDL, the partitions are merged. DDL and truncates then follow
+all rows that precede them in the log, and precede all rows that follow. Rows between two such barriers are
+not interleaved: each table's own partition orders them.
 
-A record may go on once no partition of its stream can still bring something that belongs before it: each has
-brought something later, or is read to its end. The end is taken for an end only `grace` seconds after the
-record came, since answers of several brokers may overtake each other. (Kafka Streams merges its inputs so,
-with `max.task.idle.ms`: KIP-695.)
+A record may continue once no partition of its stream can still return an earlier one. Each partition has
+returned a later one, or is read to its end. An end counts only `grace` seconds after the record arrived,
+because answers of several brokers may overtake each other. (Kafka Streams merges its inputs in this way, with
+`max.task.idle.ms`: KIP-695.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from worker.units.chunk import RECORD_OVERHEAD
 log = get_logger("source_order")
 
 Key = tuple[tuple[int, ...], int]
-"""(place in the log, Kafka's timestamp in ms): the timestamp decides where the records tell no place."""
+"""(place in the log, Kafka's timestamp in ms). The timestamp decides if records have no place."""
 
 _BEFORE_ALL: Key = ((), -1)
 
@@ -57,23 +57,23 @@ class _Input:
     held: deque[_Held] = field(default_factory=deque)
     bytes: int = 0
     stream: str | None = None
-    """Of its last record; None until one told it."""
+    """The stream of its last record; None until one has named it."""
     is_mixed: bool = False
-    """Whether records of several streams came, whose places do not compare."""
+    """Whether it has records of several streams, whose places do not compare."""
     reached: Key = _BEFORE_ALL
     next_offset: int = 0
     end: int | None = None
     """The offset of its end, while it is read to its end."""
     high: int | None = None
-    """The broker's end of it at that moment: when it has grown, something is under way."""
+    """The broker's end at that moment. If it has grown, more records are on their way."""
 
 
 @dataclass(eq=False)
 class SourceOrder(Stage):
-    """Holds records back until their turn comes. The fetcher's own: one thread.
+    """Holds records back until their turn. The fetcher's own: one thread.
 
-    `has_ddl`: whether a topic carries DDL. `high`: where a partition ends as the last fetch told.
-    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: what the lanes may hold.
+    `has_ddl`: whether a topic carries DDL. `high`: a partition's end according to the last fetch.
+    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: the bound of the lanes.
     """
 
     has_ddl: Callable[[str], bool]
@@ -102,8 +102,8 @@ class SourceOrder(Stage):
         self._bound(now.lanes.max_bytes)
 
     def _bound(self, max_bytes: int) -> None:
-        """A quarter of what the lanes may hold is held back beside them before partitions that are ahead are
-        to pause; with half of it nothing waits any longer for a partition that tells nothing."""
+        """Hold back up to a quarter of the lanes' bytes before partitions that are ahead must pause. Above
+        half, stop waiting for a partition that returns nothing."""
         self._max_bytes = max_bytes // 4
 
     def assigned(self, added: Collection[Assignment]) -> None:
@@ -126,8 +126,8 @@ class SourceOrder(Stage):
         for assignment, own in runs:
             yield from self.add(assignment, own)
         if self:
-            # A partition that is paused tells nothing. And behind DDL that cannot be read nothing goes on
-            # until a person says so.
+            # A paused partition returns nothing. Behind unreadable DDL, nothing continues until a person says
+            # so.
             yield from self.due(
                 patient=bool(self.pauses.of("max_ahead") or self.pauses.of("held"))
                 or any(self.is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
@@ -135,8 +135,8 @@ class SourceOrder(Stage):
         self.pauses.single("ddl_topics", self.ahead())
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
-        """Take a poll's records of one partition. Returns what need not wait: all of a format without DDL
-        topics."""
+        """Take a poll's records of one partition. Returns those that need not wait: all of a format without
+        DDL topics."""
         one = self._inputs.get(assignment)
         if one is None:
             return [(assignment, messages)]
@@ -168,14 +168,14 @@ class SourceOrder(Stage):
         one = self._inputs.get(assignment)
         if one is None:
             return True
-        if offset >= one.next_offset:  # not told before something that is here already
+        if offset >= one.next_offset:  # not before a record that is already here
             one.end, one.high = offset, self.high(assignment)
         return not one.held
 
     def due(self, *, patient: bool = False) -> list[Run]:
-        """What may go on now, in its order: runs of records of one partition, each with DDL alone.
+        """Return what may continue now, in order: runs of records of one partition, DDL records alone.
 
-        `patient`: a partition is not read for now, so none is given up that tells nothing."""
+        `patient`: a partition is not read at present, so do not give up on silent partitions."""
         now = self.clock()
         at_end = {
             one
@@ -183,7 +183,7 @@ class SourceOrder(Stage):
             if one.end is not None and one.high == self.high(one.assignment)
         }
         counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
-        # What waits, even for the grace only, keeps back what follows it in the log.
+        # A waiting record, even during the grace, holds back later records of the log.
         waiting = [(one.held[count], one) for one, count in counts.items() if count < len(one.held)]
         ready = []
         for one, count in counts.items():
@@ -204,7 +204,7 @@ class SourceOrder(Stage):
         return list(_in_order(ready))
 
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
-        """All of it, at once: the partition's offsets may begin anew."""
+        """Return everything at once, because the partition's offsets may restart."""
         one = self._inputs.get(assignment)
         if one is None:
             return []
@@ -212,7 +212,7 @@ class SourceOrder(Stage):
         return list(_in_order([(one, _take(one, len(one.held)))]))
 
     def ahead(self) -> list[Assignment]:
-        """The partitions that hold more than their share: they should be paused."""
+        """Return the partitions that hold more than their share: they should be paused."""
         share = self._max_bytes // max(1, len(self._inputs))
         return [assignment for assignment, one in self._inputs.items() if one.bytes > share]
 
@@ -220,8 +220,8 @@ class SourceOrder(Stage):
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
     def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:
-        """How many of its first records nothing can precede any more that has not come yet."""
-        # Every other partition has told all up to this key; of one with DDL an equal key may still follow.
+        """Return how many of its first records no future record can precede."""
+        # Every other partition has returned all up to this key. One with DDL may still return an equal key.
         limit, strict, ends = None, False, False
         for other in self._inputs.values():
             if other is one or not _same_log(other, one):
@@ -242,8 +242,8 @@ class SourceOrder(Stage):
         return count
 
     def _first_of_all(self) -> list[tuple[_Input, list[_Held]]]:
-        """More is held than may be, and nothing is due: a partition tells nothing although it is no at its
-        end. Going on is better than standing still."""
+        """Choose the earliest record's partition, because too much is held and nothing is due: a partition
+        returns nothing and is not at its end. Continuing is better than standing still."""
         one = min((o for o in self._inputs.values() if o.held), key=lambda o: o.held[0].key)
         log.warning(
             "source_order_given_up",
@@ -255,7 +255,7 @@ class SourceOrder(Stage):
 
 
 def ends_told_by(consumer: Consumer) -> Callable[[Assignment], int | None]:
-    """Where a partition ends as the last fetch told; asks no broker. Only for the thread that polls."""
+    """Return a function for a partition's end according to the last fetch. Only for the polling thread."""
 
     def high(assignment: Assignment) -> int | None:
         place = TopicPartition(*assignment.partition)
@@ -270,7 +270,7 @@ def _same_log(one: _Input, other: _Input) -> bool:
 
 
 def _before(one: _Input, count: int, first: _Held) -> int:
-    """How many of its first `count` records do not come after `first`."""
+    """Return how many of its first `count` records do not come after `first`."""
     for number, held in enumerate(itertools.islice(one.held, count)):
         if held.key > first.key or (held.key == first.key and first.barrier and not held.barrier):
             return number
@@ -284,9 +284,9 @@ def _take(one: _Input, count: int) -> list[_Held]:
 
 
 def _in_order(ready: list[tuple[_Input, list[_Held]]]) -> Iterator[Run]:
-    """Barriers in order, and before each of them, partition by partition, the rows that precede it."""
+    """Yield barriers in order, and before each one, by partition, the rows that precede it."""
     rows: dict[Assignment, list[Record]] = {}
-    # Barriers first among equals: a snapshot's DDL has the place of its rows.
+    # Barriers first if equal: a snapshot's DDL has the place of its rows.
     merged = heapq.merge(
         *(
             [

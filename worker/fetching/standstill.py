@@ -1,4 +1,4 @@
-"""Partitions that are not read although there is more to read and nothing keeps the worker from it."""
+"""Partitions that are not read although more records exist and the worker is not the cause."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ log = get_logger("standstill")
 
 _LOOK_SECONDS = 1.0
 _LONGEST_SECONDS = 2.0
-"""Of the time between two looks that counts: the process may have been stopped in between."""
+"""The longest time between two looks that counts, because the process may have been stopped in between."""
 _ASK_SECONDS = 10.0
-"""A partition that brings nothing for so long is asked for its end, and then as often again."""
+"""A partition without records for this long is asked for its end, and again at this interval."""
 _ANSWER_SECONDS = 1.0
 _SAY_SECONDS = 60.0
 _FAIL_SECONDS = 90.0
 
 
 class _Fetched(msgspec.Struct):
-    """How far librdkafka has fetched a partition, and how many records it found there."""
+    """librdkafka's position in a partition, and how many records it has read from it."""
 
     next_offset: int = -1
     rxmsgs: int = 0
@@ -42,7 +42,7 @@ class _FetchedTopic(msgspec.Struct):
 
 
 class _Statistics(msgspec.Struct):
-    """What is of use here of librdkafka's statistics."""
+    """The used part of librdkafka's statistics."""
 
     topics: dict[str, _FetchedTopic] = {}
 
@@ -53,26 +53,26 @@ _decoder = msgspec.json.Decoder(_Statistics)
 @dataclass(slots=True)
 class _Watched:
     tracker: OffsetTracker
-    """What it counts by: with another one the offsets below are of a log that is no more."""
+    """The tracker that it counts with. With a new one, the offsets below belong to a log that is gone."""
     progress: tuple[int | None, int, int, int] = (None, 0, -1, -1)
     read_to: int = -1
-    """Where the broker told its end: behind the last record may lie transaction markers."""
+    """Where the broker reported its end: transaction markers may follow the last record."""
     fetched: _Fetched = field(default_factory=_Fetched)
     passed_over: int = -1
-    """How far librdkafka came through what brings no record, as aborted transactions."""
+    """How far librdkafka got through offsets without records, such as aborted transactions."""
     error: LastingError | None = None
-    """What Kafka told of it since it last brought something."""
+    """Kafka's error about it since its last record."""
     quiet: float = 0.0
-    """Seconds without progress in which the worker would have taken something."""
+    """Seconds without progress in which the worker would have accepted records."""
     since: float | None = None
-    """How long it had been quiet when Kafka first told that there is more; None: there is not."""
+    """How long it had been quiet when Kafka first reported more records; None: there are no more."""
     position: int | None = None
     end: int = 0
     said: bool = False
 
     @property
     def seconds(self) -> float:
-        """How long it has stood still; 0 when it does not."""
+        """How long it has stood still; 0 if it does not."""
         return 0.0 if self.since is None else self.quiet - self.since
 
     def reset(self) -> None:
@@ -81,13 +81,13 @@ class _Watched:
 
 @dataclass(eq=False)
 class Standstill(Stage):
-    """Says so after a minute and begins to fetch the partition anew; `/healthz` fails if that does not help.
+    """Logs a standstill after a minute and fetches the partition again. `/healthz` fails if this is no help.
 
-    Time counts while Kafka answers, the lanes have room and the worker itself has not paused the partition:
-    an outage, a blocked table and a transaction that stays open are no standstill. What Kafka tells of a
-    partition is kept until it is over. `reason`, `seconds` and `error`: any thread.
+    Time counts while Kafka answers, the lanes have room, and the worker has not paused the partition. So an
+    outage, a blocked table and an open transaction are no standstill. Kafka's error about a partition is kept
+    until it is over. `reason`, `seconds` and `error`: any thread.
 
-    `is_hindered`: whether the worker takes nothing now, as while its lanes are full.
+    `is_hindered`: whether the worker accepts nothing now, for example because its lanes are full.
     """
 
     consumer: Consumer
@@ -99,31 +99,31 @@ class Standstill(Stage):
     def __post_init__(self) -> None:
         self._watched: dict[Assignment, _Watched] = {}
         self._silent: dict[Assignment, None] = {}
-        """Those that Kafka did not answer for when they were asked last, the longest ago first."""
+        """Partitions that Kafka did not answer for when last asked, the oldest question first."""
         self._looked: float | None = None
         self._ask_due = 0.0
         self._hindered = 0.0  # seconds since the last look
         self._hindered_since: float | None = None
         self.reason: str | None = None
-        """Which partitions stand still for good; None: none."""
+        """Which partitions stand still permanently, or None."""
 
     def seconds(self, assignment: Assignment) -> float:
-        """How long it has stood still; 0 when it does not."""
+        """How long it has stood still; 0 if it does not."""
         watched = self._watched.get(assignment)
         return 0.0 if watched is None else watched.seconds
 
     def is_damaged(self, assignment: Assignment) -> bool:
-        """Whether a batch of it cannot be read."""
+        """Whether one of its batches cannot be read."""
         error = self.error(assignment)
         return error is not None and error.unreadable
 
     def error(self, assignment: Assignment) -> PartitionError | None:
-        """Why it is not read, as far as Kafka tells."""
+        """Return why it is not read, as far as Kafka reports it."""
         watched = self._watched.get(assignment)
         return None if watched is None or watched.error is None else watched.error.told()
 
     def ended(self, assignment: Assignment, offset: int) -> bool:
-        """The broker told that this is the partition's end, and that it is reached."""
+        """The broker reported that the partition's end is reached."""
         assignment.end = offset
         self._of(assignment).read_to = offset
         return True
@@ -131,11 +131,11 @@ class Standstill(Stage):
     def failed(self, failure: Failure) -> None:
         if failure.assignment is not None and not failure.out_of_range:
             watched = self._of(failure.assignment)
-            self._has_moved(failure.assignment, watched)  # what came before the error does not end it
+            self._has_moved(failure.assignment, watched)  # earlier records do not end the error
             watched.error = LastingError.after(watched.error, failure.error, failure.offset)
 
     def statistics(self, text: str) -> None:
-        """librdkafka's `stats_cb`. Only they show that it reads what holds no record to be handed on."""
+        """librdkafka's `stats_cb`. Only statistics show that it reads through offsets without records."""
         for topic, told in _decoder.decode(text).topics.items():
             for number, fetched in told.partitions.items():
                 assignment = self.assignments.get(topic, number)
@@ -143,13 +143,13 @@ class Standstill(Stage):
                     continue
                 watched = self._of(assignment)
                 before, watched.fetched = watched.fetched, fetched
-                # Beyond the end lies only what librdkafka read out of damaged bytes.
+                # Beyond the end, librdkafka has only misread damaged bytes.
                 moved = 0 <= before.next_offset < fetched.next_offset <= (assignment.end or 0)
                 if moved and fetched.rxmsgs == before.rxmsgs:
                     watched.passed_over = fetched.next_offset
 
     def between_polls(self, now: float) -> None:
-        """Looks once a second."""
+        """Look once a second."""
         if self._hindered_since is not None:
             self._hindered += now - self._hindered_since
         self._hindered_since = now if self.is_hindered() else None
@@ -170,7 +170,7 @@ class Standstill(Stage):
         self._judge()
 
     def _refresh_ends(self, assignments: list[Assignment]) -> None:
-        """As the last fetch told them: asks no broker."""
+        """From the last fetch: asks no broker."""
         for assignment in assignments:
             place = confluent_kafka.TopicPartition(*assignment.partition)
             end = self.consumer.get_watermark_offsets(place, cached=True)[1]
@@ -181,7 +181,7 @@ class Standstill(Stage):
                     watched.error = None
 
     def _has_moved(self, assignment: Assignment, watched: _Watched) -> bool:
-        """Whether it brought something since this was asked last; then what held it up is over."""
+        """Whether it made progress since the last call. If so, its error is over."""
         progress = (
             assignment.tracker.next_offset,
             assignment.consumed,
@@ -208,28 +208,28 @@ class Standstill(Stage):
             watched.quiet += passed
 
     def _ask(self, quiet: list[Assignment]) -> None:
-        """Whether Kafka has more of them. One that it does not answer for cannot be read either."""
+        """Ask whether Kafka has more records for these. One without an answer cannot be read either."""
         together = [each for each in quiet if each not in self._silent]
         if together and not self._told_ends(together):
             self._ask_singly(together)
         self._ask_singly([each for each in self._silent if each in quiet])
 
     def _ask_singly(self, asked: list[Assignment]) -> None:
-        """A question about several has no answer if one of them has none. Waits for one such at most."""
+        """Ask for each one alone: a joint question fails with one of them. Stops at the first failure."""
         for number, assignment in enumerate(asked):
             self._silent.pop(assignment, None)
             if not self._told_ends([assignment]):
-                self._silent[assignment] = None  # behind the others
+                self._silent[assignment] = None  # after the others
                 for unknown in asked[number:]:
                     self._of(unknown).reset()
                 return
 
     def _told_ends(self, quiet: list[Assignment]) -> bool:
-        """Whether Kafka answered for these."""
+        """Ask for the ends of these partitions. Returns whether Kafka answered."""
         places = [confluent_kafka.TopicPartition(*each.partition) for each in quiet]
         reached = self.consumer.position(places)
         try:
-            # By the consumer's isolation level: what an open transaction keeps back does not count.
+            # By the consumer's isolation level: records of open transactions do not count.
             ends = self.consumer.offsets_for_times(
                 [confluent_kafka.TopicPartition(*each.partition, OFFSET_END) for each in quiet],
                 timeout=_ANSWER_SECONDS,
@@ -268,7 +268,7 @@ class Standstill(Stage):
                     hint="the worker begins to fetch it anew; if that does not help, /healthz fails",
                 )
                 self._fetch_anew(assignment, watched)
-            elif watched.seconds >= _FAIL_SECONDS and watched.error is None:  # else a restart helps nobody
+            elif watched.seconds >= _FAIL_SECONDS and watched.error is None:  # a restart would not help then
                 at = "its beginning" if watched.position is None else watched.position
                 failed.append(
                     f"{assignment.partition} has not been read for {watched.seconds:.0f} s: "
@@ -283,7 +283,7 @@ class Standstill(Stage):
             self.refetching.restart(
                 assignment, self.refetching.position(assignment) if begin is None else begin
             )
-        except KafkaException as error:  # as in the middle of a rebalance
+        except KafkaException as error:  # for example during a rebalance
             log.error("standstill_not_mended", partition=str(assignment.partition), error=str(error))
 
     def _of(self, assignment: Assignment) -> _Watched:

@@ -1,4 +1,4 @@
-"""Batches of Kafka's that cannot be read, however often they are fetched, and where they end."""
+"""Kafka batches that cannot be read, however often they are fetched, and where they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNREADABLE = frozenset(
         KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-"""Errors of what the log holds. Any other is of the broker's side: once it is over, fetching goes on."""
+"""Errors in the log itself. Any other error is the broker's: once it is over, fetching continues."""
 _PROBE_SECONDS = 10.0
 _MOST_SECONDS = 45.0
 _TRIES = 3
@@ -33,13 +33,13 @@ class EndUnknown(Exception):
 
 
 def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: int) -> int:
-    """The offset behind the batch that begins at `begin` and cannot be read.
+    """Return the offset after the unreadable batch that starts at `begin`.
 
-    A broker answers a fetch of any offset with the whole batch that holds it, so librdkafka tells `begin` for
-    each offset of the batch and no other. Found by halving: a batch of a million records takes forty fetches.
+    A broker answers a fetch of any offset with the whole batch that contains it. So librdkafka reports
+    `begin` for each offset of the batch, and no other. Halving takes forty fetches for a million records.
 
     Raises:
-        EndUnknown: the broker did not answer, or no such batch begins there.
+        EndUnknown: the broker did not answer, or no such batch starts there.
     """
     unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: ask again")
     own = {**settings, "fetch.error.backoff.ms": "10"}
@@ -66,7 +66,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
                 f"the batch at {partition} offset {begin} can be read now, or is no longer there"
             )
         inside = begin
-        # librdkafka takes bytes behind a damaged head for further batches, and tells of them late.
+        # librdkafka mistakes bytes behind a damaged head for further batches, and reports them late.
         for _ in range(_TRIES):
             step = 1
             while holds(inside + step):

@@ -1,1 +1,1 @@
-"""Between the fetcher and the processors: bounded lanes, which unit is ready, and whose turn it is."""
+"""Between the fetcher and the processors: bounded lanes, ready units, and whose turn it is."""

@@ -1,4 +1,4 @@
-"""Batches cut from the queue of a unit, and put back into it."""
+"""Cutting batches from a unit's queue, and putting them back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from worker.units.unit import Unit
 from worker.units.work import Work
 
 _SPREAD_RECORDS, _SPREAD_BYTES = 1_000, 4 << 20
-"""The most that is decoded at a time to be spread over a table's shards."""
+"""The most records and bytes that are decoded at once, to distribute their rows over a table's shards."""
 
 _TopicIds = dict[str, str | None]
-"""Topic -> Kafka's id of it, None where that is not known."""
+"""Topic -> Kafka's id of the topic, None if it is unknown."""
 
 
 def cut(unit: Unit, *, others_wait: bool = False) -> Work:
-    """The next batch of a unit that holds some: the head of its queue within the table's batch bounds.
+    """Cut the next batch of a unit that has records: the head of its queue within the table's batch bounds.
 
-    DDL stands alone; one record larger than the bound passes alone. While `others_wait` for a lane, a
-    table that may be cut short takes a turn only (see Turns)."""
+    A DDL record is a batch of its own. A record larger than the bounds forms a batch alone. While
+    `others_wait` for a lane, a table without `max_wait` may get a shorter batch (see Turns)."""
     table = unit.table
     most, most_bytes = table.max_records, table.max_bytes
     shortened = False
@@ -44,7 +44,7 @@ def cut(unit: Unit, *, others_wait: bool = False) -> Work:
 
 
 def keep_orders(work: Work, first: int) -> None:
-    """What is ordered about the work's records from `first` on stands, though they are queued again."""
+    """Keep the orders about the work's records from `first` on, because these records are queued again."""
     if work.orders:
         for number, (chunk, message) in enumerate(work.messages()):
             if number >= first and number in work.orders and not chunk.assignment.closed:
@@ -52,19 +52,19 @@ def keep_orders(work: Work, first: int) -> None:
 
 
 def rebind(work: Work) -> None:
-    """Go on with the rule and the handlers that its table has now. Attempts begin anew; a handler that is
-    through with it stays through, if it is still one of the table's."""
+    """Continue with the table's present rule and handlers. Attempts start again at 1. A handler that already
+    finished the batch stays finished if the table still has it."""
     known = list(zip(work.table.handlers, work.runs, strict=True)) if work.runs else []
     before, work.table = work.table, work.unit.table
     if not (work.finished or any(run.done for run in work.runs) or work.rule.shows_as(before.rule)):
-        known = []  # nothing of it is anywhere: it is decoded anew, and shown by the rules as they are now
+        known = []  # nothing of it is in a target yet: decode it again, and apply the present rules
     work.runs = rebound(work.table.handlers, work.total, known) if known else []
 
 
 def unfold(work: Work) -> list[Chunk]:
-    """Queue a kept batch's unfinished records again, without those of closed partitions.
+    """Queue a kept batch's unfinished records again, except those of closed partitions.
 
-    Returns what is gone for good."""
+    Returns the chunks that the unit no longer has."""
     unfinished = work.unfinished_chunks()
     keep_orders(work, work.finished)
     work.unit.push_back(chunk for chunk in unfinished if not chunk.assignment.closed)
@@ -72,7 +72,7 @@ def unfold(work: Work) -> list[Chunk]:
 
 
 def _head(unit: Unit, most: int, most_bytes: int) -> list[Chunk]:
-    """Takes the queue's first records within these bounds, or the one that stands alone."""
+    """Take the queue's first records within these bounds, or a record that must be a batch of its own."""
     chunks: list[Chunk] = []
     records = size = 0
     ids: _TopicIds = {}
@@ -100,7 +100,7 @@ def _head(unit: Unit, most: int, most_bytes: int) -> list[Chunk]:
 
 
 def _divided(unit: Unit) -> bool:
-    """Whether what is queued must not be one batch."""
+    """Whether the queued records must not form one batch."""
     chunks = unit.chunks
     if len(chunks) == 1:
         return False
@@ -113,9 +113,9 @@ def _divided(unit: Unit) -> bool:
 
 
 def _another_id(ids: _TopicIds, first: Assignment, chunk: Chunk) -> bool:
-    """Whether the chunk is of a topic made anew since those before it: a batch tells one id of each topic.
+    """Whether a topic was recreated between earlier chunks and this one: a batch has one id for each topic.
 
-    `ids`: those of the topics before it, to begin with none; `first`: the first chunk's assignment."""
+    `ids`: ids of the earlier chunks' topics, empty at first. `first`: the first chunk's assignment."""
     if not ids:
         ids[first.partition.topic] = first.topic_id
     topic_id = chunk.assignment.topic_id

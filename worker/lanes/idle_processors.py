@@ -1,4 +1,4 @@
-"""The processors that wait for work, and which of them looks after the timers."""
+"""The processors that wait for work, and which of them watches the timers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from worker.lanes.lane import Lane, Timers
 
 
 class IdleProcessors:
-    """Guarded by the lock of `Lanes`.
+    """The processors without work. Guarded by the lock of `Lanes`.
 
-    One of them, the watcher, looks again when the next timer is due; the others wait until they are told. So
-    a timer wakes one thread, and never none: who takes work while nobody watches tells another to.
+    One of them, the watcher, wakes when the next timer is due. The others wait until they are notified. So
+    each timer wakes one thread. Whoever takes work while nobody watches notifies another processor.
     """
 
     def __init__(self, lanes: Sequence[Lane], timers: Timers) -> None:
         self._lanes = lanes
         self._timers = timers
-        self._waiting: set[int] = set()  # those that have not been told to look again
+        self._waiting: set[int] = set()  # those that have not been notified yet
         self._watcher: int | None = None
 
     def wait(self, lane: Lane, now: float) -> None:
-        """Let the lane's processor wait until there may be something for it."""
+        """Let the lane's processor wait until there may be work for it."""
         timeout = None
         if self._timers and self._watcher is None:
             self._watcher = lane.number
@@ -33,13 +33,13 @@ class IdleProcessors:
             self._watcher = None
 
     def wake(self, units: int, *, stealing: bool) -> None:
-        """So many units became ready: tell as many processors, first those whose own lane has something.
-        `stealing`: a processor takes the work of other lanes, too."""
+        """Notify a processor for each of `units` units that became ready, first those whose own lane has
+        work. `stealing`: a processor also takes the work of other lanes."""
         if not units or not self._waiting:
             return
         chosen = [number for number in self._waiting if self._lanes[number].ready]
         if stealing:
-            # The watcher last: another would have to watch in its place.
+            # The watcher comes last, because another processor would have to replace it.
             others = self._waiting.difference(chosen)
             chosen += sorted(others, key=lambda number: number == self._watcher)
             del chosen[units:]
@@ -47,12 +47,12 @@ class IdleProcessors:
             self._tell(number)
 
     def timer_set(self, due: float) -> None:
-        """A timer was set: if it is the next one now, somebody must know."""
+        """A timer was set. If it is now the next one, notify the watcher, or a processor to become it."""
         if self._waiting and due <= self._timers.next_due():
             self._tell(next(iter(self._waiting)) if self._watcher is None else self._watcher)
 
     def left_for_work(self) -> None:
-        """A processor found work: if it was the watcher, another must be."""
+        """A processor found work. If it was the watcher, another processor must replace it."""
         if self._timers and self._waiting and self._watcher is None:
             self._tell(next(iter(self._waiting)))
 

@@ -1,4 +1,4 @@
-"""Parts of `Lanes`: each lane's queue and counters, the room that is left, the timers of units that wait."""
+"""Parts of `Lanes`: each lane's queue and counters, the remaining room, the timers of waiting units."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from worker.configuration import LanesRule
 
 _SPREAD_SHARE = 8
-"""Rows as Python objects take about so many times the bytes of their record: those that wait in shards take
-up to about `max_bytes` more."""
+"""Rows as Python objects take about this many times their record's bytes. So rows that wait in shards take
+about `max_bytes` more, at most."""
 
 
 class Lane:
-    """Guarded by the lock of `Lanes`."""
+    """One lane's queue, running batch and counters. Guarded by the lock of `Lanes`."""
 
     def __init__(self, number: int, lock: threading.Lock) -> None:
         self.number = number
         self.condition = threading.Condition(lock)
         self.ready: deque[Unit] = deque()
         self.records = 0
-        """Queued and running, of the units whose home this is."""
+        """Queued and running records of the units whose home is this lane."""
         self.bytes = 0
         self.running: Work | None = None
-        """What this lane's processor works on, wherever it comes from."""
+        """The batch that this lane's processor is running, from any lane."""
         self.since = 0.0
         self.busy_seconds = 0.0
         self.offers = {"queued": 0, "refused": 0}
-        """Deliveries with records of its tables, by what came of the offer: each is taken whole or not."""
+        """Offers with records for this lane, by result. An offer is accepted or refused as a whole."""
         self.batches = {"finished": 0, "given_back": 0, "halted": 0, "spread": 0}
-        """Those that this lane's processor took, by how they ended."""
+        """Batches that this lane's processor took, by how they ended."""
         self.finished_records = 0
-        """By this lane's processor, whose own it is."""
+        """Records that this lane's processor finished. Only that processor writes this."""
         self.manned = True
-        """Whether it has a processor. A lane that was given up keeps it until its last batch ends."""
+        """Whether it has a processor. A removed lane keeps its processor until its last batch ends."""
 
     def runs(self, work: Work) -> None:
-        """RuntimeError unless this lane runs the batch: it ended before, or is another lane's."""
+        """Raise RuntimeError unless this lane runs the batch: it has ended, or belongs to another lane."""
         if self.running is not work:
             raise RuntimeError(
                 f"lane {self.number} does not run this batch of {work.unit.table.label} (any more)"
             )
 
     def end(self, work: Work, how: str, now: float) -> float:
-        """Returns when the batch began; `how` it ended: see `batches`."""
+        """End the batch and return its start time. `how` it ended: see `batches`."""
         self.runs(work)
         self.batches[how] += 1
         self.running = None
@@ -62,24 +62,24 @@ class Lane:
         return self.since
 
     def works_on(self, gone: set[Assignment]) -> bool:
-        """Whether its running batch holds records of these."""
+        """Whether its running batch contains records of these assignments."""
         work = self.running
         return work is not None and any(chunk.assignment in gone for chunk in work.chunks)
 
 
 class Room:
-    """What is queued and running against what may be, and the delivery that waits for room.
+    """What is queued and running against the bounds, and the delivery that waits for room.
 
     Guarded by the lock of `Lanes`.
     """
 
     def __init__(self, lanes: Sequence[Lane], rule: LanesRule, lock: threading.Lock) -> None:
         self.spread = 0
-        """Bytes, as they were fetched, of records that are decoded and spread over shards."""
+        """Fetched bytes of the records that are decoded and distributed over shards."""
         self.refused: Delivery | None = None
-        """The delivery that did not fit: nothing more comes, so nobody may wait for a fuller batch."""
+        """The delivery that did not fit. Nothing more arrives, so no unit may wait for a fuller batch."""
         self._lanes = lanes
-        self._space = threading.Condition(lock)  # told when the refused delivery fits
+        self._space = threading.Condition(lock)  # notified if the refused delivery fits
         self._bytes = 0
         self.bound(rule)
 
@@ -89,7 +89,7 @@ class Room:
         self.look()
 
     def fits(self, delivery: Delivery) -> bool:
-        # What is larger than a bound passes alone, else it would wait for ever.
+        # What is larger than a bound passes alone. Otherwise it would wait forever.
         if self._bytes and self._bytes + delivery.bytes > self.max_bytes:
             return False
         for number, records in delivery.records.items():
@@ -99,7 +99,7 @@ class Room:
         return True
 
     def take(self, delivery: Delivery) -> bool:
-        """Count a delivery; False, and it is remembered as refused, if it does not fit."""
+        """Count a delivery. If it does not fit, remember it as refused and return False."""
         if not self.fits(delivery):
             self.refused = delivery
             for number in delivery.records:
@@ -124,32 +124,32 @@ class Room:
         return self.refused is not None and not self.fits(self.refused)
 
     def wait(self, timeout: float) -> bool:
-        """True as soon as the refused delivery would fit; False after `timeout` seconds."""
+        """Return True as soon as the refused delivery would fit, or False after `timeout` seconds."""
         return not self.waited_for or self._space.wait(timeout)
 
     def look(self) -> None:
-        """Some was released: tell who waits for it."""
+        """Room was released: notify the waiting thread if the refused delivery fits."""
         if self.refused is not None and self.fits(self.refused):
             self._space.notify_all()
 
     def stop(self) -> None:
-        """Let nobody wait any longer."""
+        """Wake the waiting thread without a condition."""
         self._space.notify_all()
 
     def forget(self) -> None:
-        """The refused delivery is not coming back."""
+        """Forget the refused delivery, because it is not offered again."""
         self.refused = None
 
     def without(self, gone: set[Assignment]) -> None:
-        """Partitions left: the refused delivery comes without theirs."""
+        """Remove the records of revoked partitions from the refused delivery."""
         if self.refused is not None:
             rest = self.refused.without(gone)
             self.refused = rest if rest.parts else None
 
     def may_spread(self, unit: Unit | None = None) -> bool:
-        """Whether more records may be decoded to be spread over shards: of this unit's table, or of any.
+        """Whether more records may be decoded for the shards of this unit's table (None: of any table).
 
-        A table may always have a batch of them, so that none depends on another's being blocked."""
+        A table may always have one batch of them, so it never depends on another table that is blocked."""
         if self.spread < self.max_bytes // _SPREAD_SHARE:
             return True
         if unit is None or unit.shards is None:
@@ -158,7 +158,7 @@ class Room:
         return shards.records < table.max_records and shards.bytes < table.max_bytes
 
     def count_spread(self, size: int) -> None:
-        """So many bytes more, or less, are spread over shards."""
+        """Add `size` bytes (negative: remove) to what the shards contain."""
         self.spread += size
 
     def release(self, unit: Unit, records: int, size: int) -> None:
@@ -171,7 +171,7 @@ class Room:
         self._bytes -= size
 
     def move(self, account: Account, home: int) -> None:
-        """What it holds counts against another lane from now on."""
+        """Count the account's records and bytes against another lane from now on."""
         old, new = self._lanes[account.lane], self._lanes[home]
         old.records -= account.records
         old.bytes -= account.bytes
@@ -181,7 +181,7 @@ class Room:
 
 
 class Timers:
-    """When units that wait (for a fuller batch, or to try again) are due. Guarded by the lock of `Lanes`."""
+    """When waiting units (for a fuller batch, or for a retry) are due. Guarded by the lock of `Lanes`."""
 
     def __init__(self) -> None:
         self._keys: dict[Unit, tuple[float, int]] = {}
@@ -198,7 +198,7 @@ class Timers:
         self._units[key] = unit
 
     def cancel(self, unit: Unit) -> None:
-        """It does not wait, or no longer."""
+        """Cancel the unit's timer, if it has one."""
         key = self._keys.pop(unit, None)
         if key is not None:
             del self._units[key]
@@ -208,7 +208,7 @@ class Timers:
         return due
 
     def due(self, now: float) -> Iterator[Unit]:
-        """Takes out the units whose time has come."""
+        """Remove and yield the units that are due."""
         while self._keys and self.next_due() <= now:
             unit: Unit = self._units.peekitem(0)[1]
             self.cancel(unit)

@@ -1,9 +1,9 @@
 """Lanes: bounded queues between the fetcher and the processors, work conserving and in order per unit.
 
-put (`offer`), `take`, `finish`, `give_back`: the four verbs of the interface. A unit (a table; with order by
-row a shard of one) has at most one batch running; an idle processor takes a whole ready unit from the fullest
-lane, so that one hot lane never leaves the others idle. What was taken ends once: to finish, give back, halt
-or spread it again is refused (RuntimeError), for what it held may be released already.
+The interface has four verbs: put (`offer`), `take`, `finish`, `give_back`. A unit (a table, or with order by
+row a shard of one) has at most one running batch. An idle processor takes a ready unit from the fullest lane,
+so one busy lane never leaves the others idle. Each batch is ended exactly once. Ending it again raises
+RuntimeError, because its records and bytes may already be released.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """All lanes of a worker. Bounds: `max_records` queued and running of each lane, `max_bytes` of all
-    together.
+    """All lanes of a worker. `max_records` bounds the queued and running records of each lane, `max_bytes`
+    the bytes of all lanes together.
 
-    This object owns the lock, and changes nothing without it. `room` owns what counts against the bounds and
-    the delivery that waits for room, `schedule` which units are ready, timed or keep a batch, and a lane its
-    queue and the batch that runs.
+    This object owns the lock, and changes nothing without it. `room` counts against the bounds and keeps the
+    delivery that waits for room. `schedule` knows the units that are ready, have a timer or keep a batch. A
+    lane owns its queue and its running batch.
     """
 
     def __init__(self, rule: LanesRule, clock: Callable[[], float]) -> None:
         self.lock = threading.Lock()
-        """Guards every lane, every unit's queue and state, and what stands below. Held for microseconds:
-        handlers never run under it."""
+        """Guards every lane, every unit's queue and state, and the attributes below. Held for microseconds:
+        no handler runs under it."""
         self.lanes = [Lane(number, self.lock) for number in range(rule.count)]
         self.room = Room(self.lanes, rule, self.lock)
         self.schedule = Schedule(self.lanes, self.room, stealing=rule.work_stealing)
         self.seen = SeenLanes(self.lock, self.lanes, self.room, self.schedule, clock)
-        self._settled = threading.Condition(self.lock)  # told when a batch ends while partitions leave
+        self._settled = threading.Condition(self.lock)  # notified if a batch ends during a revocation
         self._clock = clock
         self._withdrawing = False
         self._stopping = False
-        self._trusted_until = float("inf")  # no batch begins from then on: see `trust`
+        self._trusted_until = float("inf")  # no batch starts from then on: see `trust`
 
     @property
     def count(self) -> int:
-        """Lanes in use."""
+        """The number of lanes in use."""
         return self.schedule.ready.count
 
     # -- the fetcher's side
 
     def offer(self, delivery: Delivery) -> bool:
-        """Queue a whole delivery; False, and nothing taken, when it does not fit now."""
+        """Queue a whole delivery. If it does not fit now, take nothing and return False."""
         with self.lock:
             schedule = self.schedule
             if not self.room.take(delivery):
@@ -74,24 +74,24 @@ class Lanes:
             return True
 
     def wait_for_space(self, timeout: float) -> bool:
-        """True as soon as the delivery that was refused would fit; False after `timeout` seconds."""
+        """Return True as soon as the refused delivery would fit, or False after `timeout` seconds."""
         with self.lock:
             return self.room.wait(timeout)
 
     def forget_refused(self) -> None:
-        """The refused delivery is not coming back."""
+        """Forget the refused delivery, because it is not offered again."""
         with self.lock:
             self.room.forget()
 
     def worked_off(self) -> bool:
-        """All that came is done, but for halted tables. Nobody waits any longer for a fuller batch."""
+        """Whether everything is finished, except in halted tables. Lets units that gather run now."""
         with self.lock:
             self.schedule.hurry()
             return self.room.refused is None and self.schedule.quiescent
 
     def withdraw(self, units: Iterable[Unit], gone: set[Assignment], timeout: float) -> list[str]:
-        """Forget what the units hold of partitions that leave, marked closed before, and wait until their
-        running batches ended. Returns the tables still running after `timeout` seconds.
+        """Forget the units' records of revoked partitions, which are already marked closed, and wait for
+        their running batches. Returns the tables that still run after `timeout` seconds.
 
         The fetcher's thread only: nothing is offered meanwhile."""
         with self.lock:
@@ -109,10 +109,10 @@ class Lanes:
             return running
 
     def resize(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> list[int]:
-        """Other lanes and bounds, while batches run. `home`: the lane of a table; `units`: all of them.
+        """Change the lanes and bounds while batches run. `home`: the lane of a table. `units`: all of them.
 
-        Returns the lanes that need a processor. The fetcher's thread only: what it holds must be counted anew
-        (`Delivery.recount`)."""
+        Returns the lanes that need a processor. The fetcher's thread only. It must then count its pending
+        delivery again (`Delivery.recount`)."""
         with self.lock:
             first, lanes = len(self.lanes), self.lanes
             lanes.extend(Lane(number, self.lock) for number in range(first, rule.count))
@@ -126,20 +126,20 @@ class Lanes:
             return [lane.number for lane in free]
 
     def give_tables(self, changed: Iterable[tuple[Unit, Table]]) -> None:
-        """Other rules and handlers: for a batch that runs from its next attempt on."""
+        """Set other rules and handlers. A running batch uses them from its next attempt on."""
         with self.lock:
             for unit, table in changed:
                 self.schedule.give_table(unit, table)
             self.schedule.look_again()
 
     def at_rest(self, units: Iterable[Unit]) -> list[Unit]:
-        """Those that hold and run nothing. The fetcher's thread: it stays so until that offers something."""
+        """Return units without records and batches. The fetcher's thread: no other adds any."""
         with self.lock:
             return [unit for unit in units if unit.at_rest]
 
     def trust(self, until: float) -> None:
-        """The partitions are this worker's until then, by the clock: no batch, and no further attempt, begins
-        later, until this is called again. Any thread."""
+        """Allow batches and attempts to start until `until` (clock time). Later starts wait for the next
+        call. Any thread."""
         with self.lock:
             closed, self._trusted_until = self._clock() >= self._trusted_until, until
             if closed:
@@ -147,11 +147,11 @@ class Lanes:
 
     @property
     def trusted(self) -> bool:
-        """Whether a batch may begin now."""
+        """Whether a batch may start now."""
         return self._clock() < self._trusted_until
 
     def stop(self) -> None:
-        """Let no further batch begin; `take` returns None from now on."""
+        """Start no further batch. `take` returns None from now on."""
         with self.lock:
             self._stopping = True
             self._wake_all()
@@ -160,11 +160,11 @@ class Lanes:
     # -- the processors' side
 
     def take(self, number: int, finished: Work | None = None) -> Work | None:
-        """The next batch for this lane's processor; waits for one. None when the lanes are stopped.
+        """Wait for the next batch for this lane's processor, and return it. None if the lanes are stopped.
 
-        `finished`: the batch before, when it is done (as `finish`, at one go)."""
+        `finished`: the previous batch, if it is finished (as `finish`, under the same lock)."""
         lane = self.lanes[number]
-        ended = self._clock()  # before the lock: who waits for it would look like a slow handler
+        ended = self._clock()  # before the lock: otherwise the wait for it would count as the handler's time
         with self.lock:
             now = self._clock()
             if finished is not None:
@@ -196,29 +196,29 @@ class Lanes:
             return None
 
     def finish(self, number: int, work: Work) -> None:
-        """The batch is done: release what it held, queue its unit again if more is there."""
+        """End a finished batch: release its room, and queue its unit again if it has more records."""
         ended = self._clock()
         with self.lock:
             self._finish(number, work, ended, self._clock())
 
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
-        """The batch is not done: keep it, and offer it again after `delay` seconds. The processor is free."""
+        """Keep an unfinished batch, and offer it again after `delay` seconds. This frees the processor."""
         with self.lock:
             self._keep(number, work, "given_back", error, delay=delay)
 
     def halt(self, number: int, work: Work, error: str) -> None:
-        """A change of it failed for good: its unit stops here, still counting against the bounds."""
+        """A change failed permanently: halt its unit. Its records still count against the bounds."""
         with self.lock:
             self._keep(number, work, "halted", error)
 
     def unblock(self) -> None:
-        """A target is back: whoever waits for one may look again at once."""
+        """A target is back: let all units that wait for a target retry at once."""
         with self.lock:
             self.schedule.let_run(self.schedule.timers.blocked())
             self.schedule.wake()
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
-        """Cut a running batch after its first `records`; the rest goes back to the front of its queue."""
+        """Cut a running batch after its first `records`, and put the rest back at the front of its queue."""
         with self.lock:
             lane = self.lanes[number]
             lane.runs(work)
@@ -228,14 +228,14 @@ class Lanes:
             return first
 
     def spread(self, number: int, work: Work, spread: Spread) -> None:
-        """The batch of a table in row order is decoded: queue its rows in their shards."""
+        """Queue the decoded rows of a batch in their table's shards (`order_by: row`)."""
         with self.lock:
             unit, schedule = work.unit, self.schedule
             self.lanes[number].end(work, "spread", self._clock())
             unit.mended()
             self.room.release(unit, spread.records, spread.bytes)
             schedule.spread(unit, spread.parts)
-            unit.state = UnitState.IDLE  # not before its shards have what it had: see Unit.at_rest
+            unit.state = UnitState.IDLE  # not before its shards have the records: see Unit.at_rest
             schedule.put_back(unit, spread.rest)
             schedule.arrange(unit)
             schedule.wake(by_processor=True)
@@ -244,7 +244,7 @@ class Lanes:
     # -- under the lock
 
     def _finish(self, number: int, work: Work, ended: float, now: float) -> None:
-        """`ended`: when its handlers were through; `now`: when its lane is free."""
+        """`ended`: when its handlers had finished. `now`: when its lane is free."""
         unit, schedule = work.unit, self.schedule
         seconds = ended - self.lanes[number].end(work, "finished", now)
         unit.turns.ran(work.records, seconds, shortened=work.shortened)
@@ -254,7 +254,7 @@ class Lanes:
         unit.state = UnitState.IDLE
         if unit.shard is not None or work.chunks[0].alone:
             schedule.settle(unit, work)
-        else:  # as most are, at the least cost
+        else:  # most batches, by the cheapest path
             self.room.release(unit, work.records, work.bytes)
             if unit.chunks:
                 schedule.arrange(unit)
@@ -265,7 +265,7 @@ class Lanes:
     def _keep(
         self, number: int, work: Work, how: str, error: str | None, *, delay: float | None = None
     ) -> None:
-        """`delay`: seconds until the batch is offered again; None: never."""
+        """`delay`: seconds until the batch is offered again. None: never."""
         unit, schedule, now = work.unit, self.schedule, self._clock()
         self.lanes[number].end(work, how, now)
         if unit.error is None:
@@ -278,7 +278,7 @@ class Lanes:
         else:
             if delay is not None and delay > 0:
                 schedule.set_timer(unit, now + delay)
-            elif delay is not None:  # its lane may be another's by now
+            elif delay is not None:  # its lane may belong to another processor by now
                 schedule.let_run((unit,))
             schedule.let_others_go_on(unit)
         schedule.wake(by_processor=True)
@@ -289,7 +289,7 @@ class Lanes:
             lane.condition.notify_all()
 
     def _tell(self) -> None:
-        """A batch has ended."""
+        """A batch has ended: notify the threads that wait for this."""
         if self._withdrawing:
             self._settled.notify_all()
         self.room.look()

@@ -9,23 +9,23 @@ from worker.units.turns import QUICK_SECONDS
 from worker.units.unit import Unit
 
 _FEW, _PATIENCE = 4, 4
-"""While tables take turns: so many ready units a lane are few; when so many others have become ready, a lane,
-who waits is next whatever it has."""
+"""While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
+the unit that has waited longest is next, however many records it has."""
 _MOSTLY = 0.9
-"""Of the latest batches. If more than a tenth are slow, and take 50 ms, batches wait for a free lane rather
-than for the interpreter."""
+"""The share of quick batches. If more than a tenth are slow (50 ms), batches wait for a free lane rather than
+for the interpreter."""
 _OF_ONE_BATCH = 0.005
-"""What each batch weighs in the share of quick ones: the last 500 tell nearly all."""
+"""The weight of each batch in the share of quick ones: the last 500 batches make up nearly all."""
 
 
 class ReadyUnits:
-    """Guarded by the lock of `Lanes`."""
+    """The ready queues of all lanes. Guarded by the lock of `Lanes`."""
 
     def __init__(self, lanes: Sequence[Lane], *, stealing: bool) -> None:
         self.count = len(lanes)
-        """Lanes in use: those beyond it were given up, and end when their last batch does."""
+        """Lanes in use. Lanes with higher numbers are removed, and end when their last batch does."""
         self.stealing = stealing
-        """A processor takes the work of other lanes, too."""
+        """Whether a processor also takes the work of other lanes."""
         self._lanes = lanes
         self._ready = 0
         self._tickets = 0
@@ -49,12 +49,12 @@ class ReadyUnits:
         return unit
 
     def untold(self) -> int:
-        """How many became ready since this was asked last."""
+        """Return how many units became ready since the last call."""
         units, self._untold = self._untold, 0
         return units
 
     def next(self, lane: Lane) -> Unit:
-        """Take the head of this lane's queue, or else of another's; there is a ready unit somewhere."""
+        """Take the head of this lane's queue, or of another lane's. Some unit must be ready."""
         if self._turns and self.stealing:
             return self.remove(self._whose_turn())
         own = lane if lane.ready or not self.stealing else self._fullest()
@@ -62,17 +62,17 @@ class ReadyUnits:
         return own.ready.popleft()
 
     def took(self, *, shortened: bool) -> None:
-        """A batch begins. `shortened`: it was cut short so that others get their turn."""
+        """A batch starts. `shortened`: it was cut short so that other tables get a turn."""
         self._turns = shortened and self._ready > 0
 
     def ran(self, seconds: float) -> None:
-        """A batch took so long."""
+        """Record the duration of a batch."""
         self._quick_share += ((seconds < QUICK_SECONDS) - self._quick_share) * _OF_ONE_BATCH
 
     @property
     def are_many(self) -> bool:
-        """Each processor finds its next two batches, and most are too quick to gain by being fuller. Any
-        thread: at about this moment."""
+        """Whether each processor has its next two batches, and most are too quick to gain from more records.
+        Any thread, approximate."""
         if self._quick_share < _MOSTLY:
             return False
         if self.stealing:
@@ -80,7 +80,7 @@ class ReadyUnits:
         return all(len(lane.ready) > 1 for lane in self._lanes[: self.count])
 
     def rehome(self) -> None:
-        """The units have other lanes now; who is ready stays so, in the same order."""
+        """The units have other lanes now. Queue the ready ones there, in the same order."""
         ready = sorted((unit for lane in self._lanes for unit in lane.ready), key=lambda unit: unit.ticket)
         for lane in self._lanes:
             lane.ready.clear()
@@ -88,17 +88,17 @@ class ReadyUnits:
             self._lanes[unit.lane].ready.append(unit)
 
     def _fullest(self) -> Lane:
-        """Of those with a ready unit, the one that holds the most records."""
+        """Return the lane with the most records among those with a ready unit."""
         found, most = None, -1
-        for lane in self._lanes:  # no `max`: it calls Python for each lane, and this is asked for each batch
+        for lane in self._lanes:  # not `max`, which calls Python code for each lane: this runs for each batch
             if lane.ready and lane.records > most:
                 found, most = lane, lane.records
-        assert found is not None  # there is a ready unit somewhere
+        assert found is not None  # some unit is ready
         return found
 
     def _whose_turn(self) -> Unit:
-        """If few are ready, the one with the most to do, in seconds: it would go on alone when all others are
-        through. But none waits for long."""
+        """Return the unit with the longest work, in seconds, if few are ready: otherwise it would run alone
+        at the end. A unit that has waited long enough comes first."""
         lanes = self._lanes
         longest = min((lane.ready[0] for lane in lanes if lane.ready), key=lambda unit: unit.ticket)
         if self._ready > _FEW * len(lanes) or self._tickets - longest.ticket >= _PATIENCE * len(lanes):

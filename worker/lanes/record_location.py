@@ -1,4 +1,4 @@
-"""Where in the lanes a record is: who works on it, or what it waits for."""
+"""Where a record is in the lanes: which processor runs it, or what it waits for."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
 Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
-"""In the batch that its table runs; in one that is to be tried again, or that failed for good; queued; queued
-and others go first; done, and counting only when other rows of its transaction or table are."""
+"""In the running batch. In a batch that will be retried, or that failed permanently. Queued. Queued behind
+others. Finished, but held back until other rows of its transaction or table finish."""
 
 _offset = cast(Callable[[Record], int], Message.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLocation:
-    """Of one record, or of that part of it which a shard has. What it tells may have changed since."""
+    """The location of one record, or of a shard's part of one. It may already be out of date."""
 
     unit: Unit
-    """The table's own, or its shard that has it."""
+    """The table's own unit, or the shard that has the record."""
     doing: Doing
     lane: int
-    """Where it runs, else where its unit queues."""
+    """The lane where it runs, or where its unit queues."""
     error: str | None
     work: Work | None = None
-    """The batch that it is in."""
+    """The batch that contains the record."""
     number: int = 0
-    """Its place in that batch: how many records come before it."""
+    """The number of records before it in that batch."""
     seconds: float | None = None
     """How long that batch has been running."""
     held_by: tuple[Assignment, int] | None = None
-    """If it is held back: the record that is to be finished first."""
+    """If it is held back: the record that must finish first."""
 
 
 def locate(
     lanes: Lanes, units: Iterable[Unit], wanted: Mapping[Assignment, int], now: float
 ) -> dict[Assignment, list[RecordLocation]]:
-    """Where each wanted offset is, of those that are unfinished; one that is in no list is nowhere.
+    """Locate the wanted offsets that are unfinished. An offset without a location is in no lane.
 
-    Any thread: the lock of `Lanes` is taken for each table."""
+    Any thread. Takes the lock of `Lanes` once for each table."""
     found: dict[Assignment, list[RecordLocation]] = {}
     for unit in units:
         if unit.at_rest:
@@ -93,7 +93,7 @@ def _of_table(
 
 
 def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterator[tuple[Assignment, int]]:
-    """Which wanted offsets are in these chunks, each with how many records come before it."""
+    """Yield the wanted offsets in these chunks, each with the number of records before it."""
     before = 0
     for chunk in chunks:
         offset = wanted.get(chunk.assignment)

@@ -1,4 +1,4 @@
-"""Which units are ready, which gather, and which wait for others. Guarded by the lock of `Lanes`."""
+"""Which units are ready, gathering, or waiting for others. Guarded by the lock of `Lanes`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _reached(barrier: Barrier[Unit]) -> bool:
-    """Whether all its tables are through with what comes before it."""
+    """Whether all its tables have finished everything before it."""
     return all(
         unit.state is UnitState.WAITING_FOR_OTHERS
         and unit.chunks[0].barrier is barrier
@@ -31,7 +31,7 @@ def _reached(barrier: Barrier[Unit]) -> bool:
 
 
 class Schedule:
-    """Who changes what units hold lets those go on that can, and calls `wake` at the end."""
+    """Callers change what units contain. They then let ready units continue, and finally call `wake`."""
 
     def __init__(self, lanes: Sequence[Lane], room: Room, *, stealing: bool) -> None:
         self.ready = ReadyUnits(lanes, stealing=stealing)
@@ -39,11 +39,11 @@ class Schedule:
         self.idle = IdleProcessors(lanes, self.timers)
         self._lanes = lanes
         self._room = room
-        self._crowded: dict[Unit, None] = {}  # tables that wait until fewer rows are spread
+        self._crowded: dict[Unit, None] = {}  # tables that wait for fewer rows in shards
         self.kept: dict[Unit, Work] = {}
-        """Batches that failed, to be tried again (by tables that halted: when their rule is another one)."""
+        """Failed batches to be retried (those of halted tables: after their rule has changed)."""
         self.finished_records = 0
-        """What counted as finished because a partition left that it was held back for."""
+        """Records that finished because a partition was revoked for which they were held back."""
 
     def rehome(
         self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
@@ -59,11 +59,11 @@ class Schedule:
 
     @property
     def quiescent(self) -> bool:
-        """Whether nothing runs, or is to run by itself."""
+        """Whether nothing is running, and nothing will run by itself."""
         return not self.ready and not self.timers and not any(lane.running for lane in self._lanes)
 
     def give_table(self, unit: Unit, table: Table) -> None:
-        """Let a table go on by other rules and handlers; what halted, or waits, is tried again now."""
+        """Give a table other rules and handlers, and retry at once what halted or waits."""
         members = unit.members()
         for member in members:
             member.table = table
@@ -73,19 +73,19 @@ class Schedule:
         self.let_run(again)
 
     def retire(self, lane: Lane) -> None:
-        """Its processor ends. What that was told of, or watched, or left to itself, is another's now."""
+        """Its processor ends. Another one takes over its notifications, its watch and its work."""
         lane.manned = False
         self.idle.wake(len(self.ready), stealing=self.ready.stealing)
         self.idle.left_for_work()
 
     def wake(self, *, by_processor: bool = False) -> None:
-        """Tell as many processors as units became ready, but for one that calls: it looks for work next."""
+        """Notify one processor for each unit that became ready. A calling processor counts as one."""
         if units := self.ready.untold():
             stealing = self.ready.stealing
             self.idle.wake(units - (by_processor and stealing), stealing=stealing)
 
     def arrange(self, unit: Unit) -> None:
-        """Let a unit that neither runs nor keeps a batch go on with what it has queued."""
+        """Continue with the queue of a unit that neither runs nor keeps a batch."""
         if not unit.chunks:
             self.timers.cancel(unit)
             unit.state = UnitState.IDLE
@@ -101,7 +101,7 @@ class Schedule:
             self.set_timer(unit, unit.chunks[0].enqueued + wait)
 
     def _make_ready(self, unit: Unit) -> None:
-        if unit.state is not UnitState.IDLE:  # as most are, at the least cost
+        if unit.state is not UnitState.IDLE:  # not for most units: this saves time
             self.timers.cancel(unit)
         unit.state = UnitState.READY
         self.ready.add(unit)
@@ -111,17 +111,17 @@ class Schedule:
         self.idle.timer_set(due)
 
     def hurry(self) -> None:
-        """Nobody waits any longer for a fuller batch."""
+        """No unit waits any longer for a fuller batch."""
         self.let_run(self.timers.gathering())
         self.wake()
 
     def let_run(self, units: Iterable[Unit]) -> None:
-        """They need not wait any longer."""
+        """Make these units ready without further waiting."""
         for unit in units:
             self._make_ready(unit)
 
     def look_again(self) -> None:
-        """Bounds or rules are others now: who gathers, or waits until fewer rows are spread, goes by them."""
+        """Check the units that gather, or wait for fewer rows in shards, by the new bounds or rules."""
         for unit in self.timers.gathering():
             self.timers.cancel(unit)
             unit.state = UnitState.IDLE
@@ -130,7 +130,7 @@ class Schedule:
         self.wake()
 
     def cut(self, unit: Unit) -> Work:
-        """Its next batch: the one that was kept, or one from its queue."""
+        """Return the unit's next batch: the kept one, or one cut from its queue."""
         work = self.kept.pop(unit, None)
         if work is None:
             return cut(unit, others_wait=bool(self.ready))
@@ -139,9 +139,9 @@ class Schedule:
         return work
 
     def spread(self, unit: Unit, parts: Iterable[tuple[int, ShardChunk]]) -> None:
-        """Queue these rows of a table in their shards."""
+        """Queue these rows of a table in its shards."""
         shards = unit.shards
-        assert shards is not None  # only such a table's batches are spread
+        assert shards is not None  # only batches of such a table are distributed
         for number, chunk in parts:
             if chunk.assignment.closed:
                 self._room.release(unit, *chunk.leave())
@@ -155,12 +155,12 @@ class Schedule:
                 self.arrange(shard)
 
     def put_back(self, unit: Unit, chunks: Collection[Chunk]) -> None:
-        """Queue again, in front, what a running batch did not get to, but for partitions that left."""
+        """Queue a running batch's other chunks again, in front, except those of revoked partitions."""
         unit.push_back(chunk for chunk in chunks if not chunk.assignment.closed)
         self._let_go(unit, [chunk for chunk in chunks if chunk.assignment.closed])
 
     def settle(self, unit: Unit, work: Work) -> None:
-        """Go on after a batch that is done: of a shard, or one that stood alone."""
+        """Continue after a finished batch of a shard, or of a record that stood alone."""
         barriers = self._let_go(unit, work.chunks)
         if unit.shards is not None:
             unit.shards.key_columns = None
@@ -169,14 +169,14 @@ class Schedule:
         self.let_others_go_on(unit)
 
     def unfold(self, unit: Unit) -> None:
-        """Turn a kept batch, some of whose partitions left, back into queued records."""
+        """Turn a kept batch back into queued records, because some of its partitions were revoked."""
         barriers = self._let_go(unit, unfold(self.kept.pop(unit)))
         self._again(unit)
         self._pass(barriers)
         self.let_others_go_on(unit)
 
     def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> None:
-        """Forget what the units, and those of their shards, hold of partitions that leave."""
+        """Forget the records of revoked partitions in the units and their shards."""
         barriers: list[Barrier[Unit]] = []
         for table in units:
             for unit in table.members():
@@ -193,7 +193,7 @@ class Schedule:
         self._pass(barriers)
 
     def forget(self, units: Iterable[Unit], gone: set[Assignment]) -> None:
-        """Nothing is waited for any more that left with these partitions."""
+        """Stop waiting for records of these revoked partitions."""
         for assignment in gone:
             assignment.forgotten = True
         for unit in units:
@@ -205,11 +205,11 @@ class Schedule:
                     self.arrange(unit)
 
     def _stands(self, unit: Unit) -> bool:
-        """Whether a unit of a table with shards or a barrier waits, or goes on by them: else it may do as
-        others do."""
+        """Whether the unit waits because of shards or a barrier, or becomes ready past one. Otherwise, it
+        continues like others."""
         chunks = unit.chunks
         while chunks and (barrier := chunks[0].barrier) is not None and barrier.over:
-            chunks.popleft()  # it was this table's place in it
+            chunks.popleft()  # this table's place in a barrier that is over
         if not chunks:
             unit.state = UnitState.IDLE
             return True
@@ -234,11 +234,11 @@ class Schedule:
         return True
 
     def _hurry(self, unit: Unit) -> None:
-        """Its shards must not wait for fuller batches: the table waits for them."""
+        """Its shards must not wait for fuller batches, because the table waits for them."""
         self.let_run(member for member in unit.members() if member.state is UnitState.GATHERING)
 
     def _again(self, unit: Unit) -> None:
-        """Look anew at a unit that lost some of what it had."""
+        """Arrange a unit again that lost some of its records."""
         if unit.state is UnitState.READY:
             self.ready.remove(unit)
         self.timers.cancel(unit)
@@ -247,7 +247,7 @@ class Schedule:
         self.arrange(unit)
 
     def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier[Unit]]:
-        """Count out what a unit no longer holds. Returns the barriers that are over by it."""
+        """Release the room of chunks that a unit no longer has. Returns the barriers that are now over."""
         barriers = []
         parts = weight = records = size = 0
         for chunk in chunks:
@@ -267,7 +267,7 @@ class Schedule:
         return barriers
 
     def _pass(self, barriers: Iterable[Barrier[Unit]]) -> None:
-        """Let the tables go on that stand at these barriers, which are over."""
+        """Let the tables continue that wait at these finished barriers."""
         for barrier in barriers:
             for unit in barrier.others:
                 if unit.state is UnitState.WAITING_FOR_OTHERS:
@@ -275,7 +275,7 @@ class Schedule:
                     self.arrange(unit)
 
     def let_others_go_on(self, unit: Unit) -> None:
-        """Rows of a shard are gone, or finished: let those go on that waited for it."""
+        """Rows of a shard are gone or finished. Let the units continue that waited for them."""
         if not isinstance(unit, Shard):
             return
         whole = unit.whole

@@ -1,4 +1,4 @@
-"""What lanes hold, and how it looks from outside: figures for the status, the main thread and the fetcher."""
+"""Read-only figures about the lanes, for the status, the main thread and the fetcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.units.work import Work
 
 @dataclass(eq=False)
 class SeenLanes:
-    """Changes nothing. Any thread."""
+    """Read-only. Any thread."""
 
     lock: threading.Lock
     lanes: Sequence[Lane]
@@ -25,36 +25,36 @@ class SeenLanes:
 
     @property
     def most_decoded(self) -> int:
-        """Bytes that one record may take when it is decoded."""
+        """The most bytes that one record may take when it is decoded."""
         return max(self.room.max_bytes, SMALL)
 
     def running(self) -> list[Work]:
-        """The batches that run."""
+        """Return the running batches."""
         with self.lock:
             return [lane.running for lane in self.lanes if lane.running]
 
     @property
     def queued(self) -> int:
-        """Records queued and running, of all lanes, at about this moment."""
+        """Queued and running records of all lanes. Approximate."""
         return sum(lane.records for lane in self.lanes)
 
     @property
     def pressed(self) -> bool:
-        """A delivery waits because it does not fit."""
+        """Whether a delivery waits because it does not fit."""
         return self.room.refused is not None
 
     @property
     def finished_records(self) -> int:
-        """Of all tables so far, at about this moment."""
+        """Records of all tables finished so far. Approximate."""
         return sum(lane.finished_records for lane in self.lanes) + self.schedule.finished_records
 
     def halted(self) -> list[str]:
-        """The tables of which a change failed for good."""
+        """Return the tables in which a change failed permanently."""
         with self.lock:
             halted = [unit for unit in self.schedule.kept if unit.state is UnitState.HALTED]
             return list(dict.fromkeys(unit.table.label for unit in halted))
 
     def dead_end(self) -> bool:
-        """A delivery waits for room that only halted tables could give."""
+        """Whether a delivery waits for room that only halted tables could free."""
         with self.lock:
             return self.room.waited_for and self.schedule.quiescent

@@ -1,4 +1,4 @@
-"""What the lanes and tables hold at one moment, for those who tell of it, however many tables there are."""
+"""A snapshot of lanes and tables at one moment, for reports, for any number of tables."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _STATES: dict[UnitState, TableState] = {
     UnitState.HALTED: "blocked",
 }
 _LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "running", "queued", "idle")
-"""Of the states of a table's shards, the first of these is the table's."""
+"""The state of a table with shards is the first of these that one of its shards has."""
 
 _AT_ONCE = 500
-"""So many parts of tables are copied under the lock at a time: about 0.5 ms."""
+"""The number of parts of tables that are copied under the lock at a time: about 0.5 ms."""
 _BREATH_SECONDS = 0.0002
-"""Who waits for the lock gets it meanwhile: it is not handed on by itself."""
+"""A pause in which waiting threads get the lock, because releasing it does not hand it over."""
 
 
 class Part(NamedTuple):
-    """A table's own unit or one of its shards."""
+    """A table's own unit, or one of its shards."""
 
     state: TableState
     error: str | None
     records: int
-    """Queued, or kept to be tried again."""
+    """Records that are queued, or kept to be retried."""
     failed_batches: int
     work: Work | None
     """The batch that it runs or keeps."""
     chunks: tuple[Chunk, ...]
-    """What is queued behind it."""
+    """The chunks that are queued after that batch."""
 
     def held(self) -> list[Chunk]:
-        """What is unfinished of all that."""
+        """Return the unfinished chunks of all that."""
         return [*(self.work.unfinished_chunks() if self.work else ()), *self.chunks]
 
 
@@ -68,11 +68,11 @@ class TableView(NamedTuple):
 
     @property
     def halted(self) -> bool:
-        """Whether a change of it failed for good."""
+        """Whether one of its changes failed permanently."""
         return _is_halted(self.unit)
 
     def stands_at(self) -> tuple[TopicPartition, int] | None:
-        """The first record that a batch of it is to be tried with again, as it looks at this moment."""
+        """Return the first record with which one of its batches will be retried. Approximate."""
         for part in self.parts:
             if part.work is None or part.error is None:
                 continue
@@ -87,28 +87,28 @@ class TableView(NamedTuple):
 class LanesView(NamedTuple):
     lanes: list[LaneStatus]
     tables: list[TableView]
-    """As many as were asked for: if not all, first those in trouble, then the busy ones, then those that were
-    used last."""
+    """The requested number of tables. If there are more: first those in trouble, then the busy ones, then the
+    most recently used."""
     finished: list[tuple[str, int]]
-    """(label, records finished) of each table that ever had a record."""
+    """(label, finished records) of each table that ever had a record."""
     blocked: int
-    """Tables, shown or not."""
+    """The number of blocked tables, shown or not."""
     halted: int
-    """Those of them of which a change failed for good."""
+    """How many of these are halted because a change failed permanently."""
     further: list[Chunk]
-    """What busy tables hold that are not shown."""
+    """Chunks of busy tables that are not shown."""
     blocked_records: int
-    """What stands still: see Standing."""
+    """Records that are blocked: see Standing."""
     held_up: bool
-    """A delivery waits for room that only tables that stand still could give."""
+    """Whether a delivery waits for room that only blocked tables could free."""
 
 
 def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: float = math.inf) -> LanesView:
-    """Lanes and tables as they are now; of the tables at most `most`. Any thread.
+    """Return the present lanes and at most `most` tables. Any thread.
 
-    `stuck_after`: a table also stands still when a batch of it has been failing for so many seconds.
-    Each table is seen at one moment, and all that are busy at the same one unless they are hundreds: then
-    the lock of `Lanes` is taken for some at a time."""
+    `stuck_after`: a table also counts as blocked if one of its batches has been failing for this many
+    seconds. Each table is copied at one moment, and all busy tables at the same moment unless they are
+    hundreds. The lock of `Lanes` is then taken for some of them at a time."""
     lanes, kept, now = seen.lanes, seen.schedule.kept, seen.clock()
     count = seen.schedule.ready.count
     standing = Standing(seen.room, now - stuck_after)
@@ -148,7 +148,7 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: flo
     further = [chunk for unit in rest for chunk in _chunks(unit, works)]
     for unit in idle:
         finished[unit] = unit.finished_in_all
-    if len(units) <= most:  # in the order in which they were met
+    if len(units) <= most:  # in the order in which they first appeared
         chosen: Iterable[Unit] = units
     else:
         chosen = [*shown, *heapq.nlargest(most - len(shown), idle, key=lambda unit: unit.used)]
@@ -169,18 +169,18 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: flo
 
 
 def _works(lanes: Iterable[Lane], kept: Mapping[Unit, Work]) -> dict[Unit, Work]:
-    """The batches that run, or are to be tried again. Under the lock."""
+    """The batches that run or will be retried. Under the lock."""
     return {**kept, **{lane.running.unit: lane.running for lane in lanes if lane.running}}
 
 
 def glance(seen: SeenLanes, units: Iterable[Unit]) -> tuple[frozenset[str], list[Chunk]]:
-    """The labels of tables that stand still; what is unfinished, some of it twice (and at worst without what
-    was taken and put back meanwhile)."""
+    """Return the labels of blocked tables, and the unfinished chunks. Some chunks may occur twice, and a
+    batch that was taken and put back meanwhile may be missing."""
     with seen.lock:
         works = _works(seen.lanes, seen.schedule.kept)
     busy = [unit for unit in units if not unit.at_rest]
     held = [chunk for unit in busy for chunk in _chunks(unit, works)]
-    with seen.lock:  # behind the queues: what left one meanwhile is among these
+    with seen.lock:  # after the queues: this includes what left a queue meanwhile
         works = _works(seen.lanes, seen.schedule.kept)
     held += [chunk for work in works.values() for chunk in work.unfinished_chunks()]
     return frozenset(unit.table.label for unit in busy if _state_of(unit) == "blocked"), held
@@ -188,7 +188,7 @@ def glance(seen: SeenLanes, units: Iterable[Unit]) -> tuple[frozenset[str], list
 
 def _lane(lane: Lane, now: float, bounds: Room) -> LaneStatus:
     label, seconds = None, None
-    if lane.running is not None:  # it may have begun after `now`
+    if lane.running is not None:  # it may have started after `now`
         label, seconds = lane.running.unit.table.label, max(0.0, now - lane.since)
     return LaneStatus(
         lane=lane.number,
@@ -224,13 +224,13 @@ def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) ->
 
 
 def _held(part: Unit, kept: Mapping[Unit, Work]) -> int:
-    """How many records it has queued, or keeps to try them again; under the lock."""
+    """How many records it has queued, or keeps for a retry. Under the lock."""
     again = kept.get(part)
     return part.records + (again.records if again else 0)
 
 
 def _idle(unit: Unit) -> TableView:
-    """A table that holds nothing, without the lock."""
+    """A table without records. Needs no lock."""
     failed = unit.failed_batches + (unit.shards.failed_batches if unit.shards is not None else 0)
     part = Part("idle", None, 0, unit.failed_batches, None, ())
     return TableView(unit, (part,), unit.finished_in_all, failed)
@@ -242,34 +242,34 @@ def _state(unit: Unit) -> TableState:
     if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
         return "retrying"
     if unit.state is UnitState.BACKOFF and not unit.error:
-        return "running"  # its handler is to be asked again
+        return "running"  # its handler will be asked again
     return _STATES[unit.state]
 
 
 def _state_of(unit: Unit) -> TableState:
-    """The table's, without the lock."""
+    """The table's state. Needs no lock."""
     if unit.shards is None:
         return _state(unit)
     return min(map(_state, unit.members()), key=_LOUDEST.index)
 
 
 def _is_looked_into(unit: Unit) -> bool:
-    """Whether it has shards, or may stand still, without the lock."""
+    """Whether it has shards, or may be blocked. Needs no lock."""
     return unit.shards is not None or unit.error is not None or unit.state is UnitState.WAITING_FOR_OTHERS
 
 
 def _is_halted(unit: Unit) -> bool:
-    """Whether a change of it failed for good, without the lock."""
+    """Whether one of its changes failed permanently. Needs no lock."""
     return any(each.state is UnitState.HALTED for each in unit.members())
 
 
 def _has_records(unit: Unit) -> bool:
-    """Whether it holds any; it may also hold no more than its place in a statement about several tables."""
+    """Whether it has any records. It may have only its place in a statement about several tables."""
     return not unit.at_rest and (unit.records > 0 or unit.state is not UnitState.WAITING_FOR_OTHERS)
 
 
 def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
-    """What each part of a table holds, without the lock."""
+    """The chunks of each part of a table. Needs no lock."""
     for each in unit.members():
         work = works.get(each)
         if work is not None:

@@ -1,4 +1,4 @@
-"""How much tables hold that stand still, and whether others have room beside it."""
+"""How many records blocked tables contain, and whether other tables still have room."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from worker.units.work import Work
 
 
 class Standing:
-    """Sums up tables that a change or a target that is down blocks, and those of which one batch has been
-    failing for long. Under the lock of `Lanes`, but for `keeps_out`."""
+    """Sums up the tables that a change or an unavailable target blocks, and those with a batch that has been
+    failing for long. Under the lock of `Lanes`, except `keeps_out`."""
 
     def __init__(self, room: Room, before: float) -> None:
-        """`before`: what has been failing since then, or longer, stands still."""
+        """`before`: a batch that has been failing since then, or longer, counts as blocked."""
         self.records = 0
-        """Unfinished ones: queued, kept and running; with `order_by: row` those of the shards that stand, and
-        what is queued behind them, but not what other shards have done and hold back."""
+        """Their unfinished records: queued, kept and running. With `order_by: row`, those of the blocked
+        shards and the records queued behind them, without finished records that other shards hold back."""
         self._room = room
         self._before = before
         self._bytes = 0
         self._lanes: Counter[int] = Counter()  # lane -> records that count against its bound
 
     def add(self, unit: Unit, works: Mapping[Unit, Work]) -> None:
-        """A table; `works`: the batches that run or are kept."""
+        """Add a table. `works`: the running and kept batches."""
         standing = [each for each in unit.members() if self._stands(each)]
         if unit not in standing and self._waits(unit, standing):
             standing.append(unit)
@@ -41,13 +41,13 @@ class Standing:
                 size += work.bytes
                 done += work.finished
         account = unit.account
-        records = min(records, account.records)  # one that several shards have a part of counts once
+        records = min(records, account.records)  # a record with parts in several shards counts once
         self.records += max(0, records - done)
         self._lanes[account.lane] += records
         self._bytes += min(size, account.bytes)
 
     def keeps_out(self, refused: Delivery | None) -> bool:
-        """Whether the delivery that did not fit would not fit either when all other tables were through."""
+        """Whether the refused delivery would not fit even if all other tables were finished."""
         if refused is None:
             return False
         if self._bytes and self._bytes + refused.bytes > self._room.max_bytes:
@@ -64,7 +64,7 @@ class Standing:
         return unit.error is not None and (unit.blocked or unit.failing_since <= self._before)
 
     def _waits(self, unit: Unit, standing: Sequence[Unit]) -> bool:
-        """For one of its shards, or for another table that its next statement is about, too."""
+        """Whether it waits for one of its blocked shards, or for another table of its next statement."""
         if unit.state is not UnitState.WAITING_FOR_OTHERS or not unit.chunks:
             return False
         barrier = unit.chunks[0].barrier

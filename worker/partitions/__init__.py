@@ -1,2 +1,2 @@
-"""The partitions that the worker owns: where each begins, what is paused, what is committed, how one
-leaves."""
+"""The partitions that the worker owns: where each starts, what is paused and committed, how one is
+revoked."""

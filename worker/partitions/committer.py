@@ -1,4 +1,4 @@
-"""The committer: every interval, what is finished goes to the local file, then to Kafka."""
+"""The committer: at each interval, saves finished offsets to the local file, then to Kafka."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = get_logger("committer")
 
 _RETRY_SECONDS = 5.0
 _FIRST_SECONDS = 1.0
-"""Until what partitions wait for to begin is tried again."""
-_TRACKER = "tracker"  # beside the stores' names: what is finished could not be told
+"""Seconds until a partition's first commit is retried."""
+_TRACKER = "tracker"  # beside the stores' names: the finished offsets could not be determined
 
 
 class Committer(threading.Thread):
-    """Commits on its own thread every `interval` seconds, and on any other thread that asks for it.
+    """Commits on its own thread every `interval` seconds, and on any other thread that calls it.
 
-    A store that fails does not keep the other from being written; what failed is tried again.
+    If one store fails, the other is still written. Failed commits are retried.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Committer(threading.Thread):
         finished_map: FinishedMap | None = None,
         membership: Membership | None = None,
     ) -> None:
-        """`journal`: told of what a store has taken; it raises nothing. `membership`: wants a commit from
-        time to time."""
+        """`journal`: called with what a store has saved; it raises nothing. `membership`: regularly requests
+        a commit."""
         super().__init__(name="committer", daemon=True)
         self._assignments = assignments
         self._local = local
@@ -60,16 +60,16 @@ class Committer(threading.Thread):
         self._journal = journal
         self._map = finished_map
         self._membership = membership
-        # One commit at a time: an older position must not overtake a newer one.
+        # One commit at a time: an older position must not overwrite a newer one.
         self._lock = threading.Lock()
         self._ended = False
         self._woken = threading.Event()
         self._last_success: datetime | None = None
         self._errors = CommitErrors(metrics, clock)
-        self._begun = clock()  # the last commit of this thread
+        self._begun = clock()  # time of this thread's last commit
         self._made = 0
         self.beat = clock()
-        """When the thread last went round."""
+        """Time of the thread's last loop."""
 
     def run(self) -> None:
         try:
@@ -81,7 +81,7 @@ class Committer(threading.Thread):
                 everything = again or self.beat >= self._due()
                 if not self._ended and (everything or self._first()):
                     self._begun = self.beat if everything else self._begun
-                    # The fetcher's commit in a rebalance may take long: that is no fault of this thread.
+                    # The fetcher's commit in a rebalance may take long. The thread is then still alive.
                     while not self._lock.acquire(timeout=_RETRY_SECONDS):
                         self.beat = self._clock()
                     try:
@@ -92,17 +92,17 @@ class Committer(threading.Thread):
             self._fail(error)
 
     def _due(self) -> float:
-        """When all is to be committed again."""
+        """The time at which everything must be committed again."""
         return self._begun + (min(self._interval, _RETRY_SECONDS) if self._errors else self._interval)
 
     def _pause(self) -> float:
-        # A long interval is slept in pieces, so that the thread shows that it lives.
+        # A long interval is slept in pieces, so the thread shows that it is alive.
         now = self._clock()
         left = min(max(self._due() - now, 0.0), _FIRST_SECONDS if self._first() else _RETRY_SECONDS)
         return left if self._membership is None else min(left, self._membership.wait(now))
 
     def _first(self) -> list[Assignment]:
-        """Those that wait for Kafka to take where they begin."""
+        """Return the partitions that wait for Kafka to accept their first position."""
         return [
             each
             for each in self._assignments.current()
@@ -117,35 +117,35 @@ class Committer(threading.Thread):
         )
 
     def interrupt(self) -> None:
-        """A rebalance begins, so no answer of Kafka can come: wait for none. The polling thread."""
+        """A rebalance starts. No answer of Kafka can arrive, so wait for none. The polling thread."""
         self._kafka.interrupt()
 
     def wake(self) -> None:
-        """Partitions wait for their first commit: Kafka is to take where they begin before anything of them
-        is handled. Any thread."""
+        """Commit soon, because partitions wait for their first commit: Kafka must accept their first position
+        before their records are handled. Any thread."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End the thread; it commits nothing more."""
+        """End the thread. It commits nothing more."""
         self._ended = True
         self._woken.set()
 
     def pace(self, interval: float) -> None:
-        """Commit every so many seconds from now on, counted from the last commit. Any thread."""
+        """Set the interval in seconds, counted from the last commit. Any thread."""
         self._interval = interval
         self._woken.set()
 
     def commit(self, leaving: Iterable[Assignment] | None = None, *, again: bool = False) -> bool:
-        """Commit what is finished of `leaving`, by default of all partitions. True when Kafka has it.
+        """Commit the finished offsets of `leaving` (None: of all partitions). Returns True if Kafka has them.
 
-        `again`: also what Kafka has: see `Membership`.
-        Raises nothing: what goes wrong is an error of this commit, told and tried again with the next."""
+        `again`: also commit what Kafka already has (see `Membership`). Raises nothing. An error belongs to
+        this commit: it is logged, and the next commit retries."""
         with self._lock:
             these = None if leaving is None else list(leaving)
             return self._commit(these, again=again, leaving=these is not None)
 
     def _commit(self, these: list[Assignment] | None, *, again: bool, leaving: bool = False) -> bool:
-        """`leaving`: who asks gives them back only after this."""
+        """`leaving`: the caller gives up these partitions only after this."""
         everything = these is None
         move = everything and self._map is not None and self._map.turn()
         assignments = self._assignments.current() if these is None else these
@@ -153,11 +153,11 @@ class Committer(threading.Thread):
         on_disk = self._save_locally(found, everything=everything)
         if on_disk and everything and self._map is not None:
             self._map.saved()
-        # One that left meanwhile is another worker's by now, which may have committed more.
+        # The next owner of a partition that was revoked meanwhile may already have committed more.
         kept = {each: checkpoint for each, checkpoint in found.items() if leaving or not each.closed}
         in_kafka = self._save_in_kafka(kept, everything=everything, again=again)
         if on_disk and in_kafka:
-            self._save_locally(found, everything=everything)  # that Kafka has it
+            self._save_locally(found, everything=everything)  # records that Kafka has it
         if on_disk or in_kafka:
             self._journal(found)
         if in_kafka and not self._errors:
@@ -166,12 +166,12 @@ class Committer(threading.Thread):
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Commits that Kafka took so far, and those that failed, of any store."""
+        """Commits that Kafka accepted, and failed commits of any store, so far."""
         return self._made, self._errors.count
 
     @property
     def in_kafka(self) -> bool:
-        """Whether no commit to Kafka waits to be tried again."""
+        """Whether no commit to Kafka waits for a retry."""
         return self._kafka.name not in self._errors
 
     def status(self) -> CheckpointStatus:
@@ -182,7 +182,7 @@ class Committer(threading.Thread):
         )
 
     def _finished(self, assignments: list[Assignment], *, move: bool) -> dict[Assignment, Checkpoint]:
-        """What may be committed of each; one of which that cannot be told keeps no other from its commit.
+        """Return what may be committed of each partition. One that fails does not stop the others.
 
         `move`: as for `checkpoints`."""
         faults: list[str] = []
@@ -195,7 +195,7 @@ class Committer(threading.Thread):
             if move and self._map is not None:
                 self._map.moved()
         for assignment, tracker in zip(assignments, trackers, strict=True):
-            # What a partition that leaves has finished is in its last checkpoint.
+            # A revoked partition's last checkpoint contains what it has finished.
             assignment.window = None if assignment.closed else tracker.window
         self._errors.replace(_TRACKER, "; ".join(faults))
         return {
@@ -213,9 +213,9 @@ class Committer(threading.Thread):
             return None
 
     def _save_locally(self, found: Mapping[Assignment, Checkpoint], *, everything: bool) -> bool:
-        """Whether the file holds these, and what Kafka has acknowledged.
+        """Save to the file unless it has these and Kafka's marks already. Returns whether it has them.
 
-        `everything`: they are all that is assigned."""
+        `everything`: these are all assigned partitions."""
         new = {
             a: (checkpoint, a.mark, a.window)
             for a, checkpoint in found.items()
@@ -242,8 +242,8 @@ class Committer(threading.Thread):
     def _save_in_kafka(
         self, found: Mapping[Assignment, Checkpoint], *, everything: bool, again: bool
     ) -> bool:
-        """Whether Kafka holds these. `everything`: they are all that is assigned."""
-        # Again means all: of some Kafka may refuse each commit.
+        """Commit to Kafka what it lacks. Returns whether it has all. `everything`: as above."""
+        # `again` sends all of them, because Kafka may reject the commits of some partitions each time.
         new = {a: c for a, c in found.items() if again or a.in_kafka != c}
         if new:
             try:

@@ -1,4 +1,4 @@
-"""Topics made anew, and records that were fetched of the former ones: nobody can fetch them again."""
+"""Records that were fetched from topics that have since been recreated. Nobody can fetch them again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LOOK_SECONDS = 0.01
 
 
 class FormerRecords:
-    """They are handled before their partitions leave, and before the worker stops. What is not is told."""
+    """Records of former topics. They are handled before a revocation and before a stop, or else logged."""
 
     def __init__(self, lanes: Lanes, offer: Callable[[], object], clock: Callable[[], float]) -> None:
-        """`offer`: hands the lanes what they had no room for. On the fetcher's thread."""
+        """`offer`: gives the lanes the records that they had no room for. On the fetcher's thread."""
         self._lanes = lanes
         self._offer = offer
         self._clock = clock
@@ -27,8 +27,8 @@ class FormerRecords:
         """Records that were not handled, and never will be."""
 
     def work_off(self, assignments: Iterable[Assignment], seconds: float, *, fetching: bool = False) -> None:
-        """Wait until what came before these, of topics since made anew, is done, but for halted tables.
-        `fetching`: this is the fetcher's thread, so no other hands anything to the lanes."""
+        """Wait until the records of these partitions' former topics are finished, except those of halted
+        tables. `fetching`: this is the fetcher's thread, so no other thread offers records to the lanes."""
         former, end = self._before(assignments), self._clock() + seconds
         while self._clock() < end and any(not each.forgotten and each.tracker.unfinished for each in former):
             if fetching:
@@ -38,7 +38,7 @@ class FormerRecords:
             time.sleep(_LOOK_SECONDS)
 
     def tell(self, assignments: Iterable[Assignment]) -> None:
-        """Nothing more of these is handled: log what is lost by it."""
+        """Log the former topics' lost records: nothing more of these partitions is handled."""
         for assignment in self._before(assignments):
             if count := assignment.tracker.unfinished:
                 self._told.add(assignment)

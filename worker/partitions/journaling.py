@@ -1,4 +1,4 @@
-"""The journal of a running worker: a unit for each partition that moved, at each checkpoint."""
+"""The journal of a running worker: one unit for each moved partition, at each checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STORE = "journal"  # as a label of binlane_commits_total
 
 
 def journal_of(configuration: Configuration) -> Journal | None:
-    """The journal beside the group's checkpoints; None: the configuration wants none."""
+    """Return the journal beside the group's checkpoints, or None if none is configured."""
     rule = configuration.checkpoint.journal
     if rule is None:
         return None
@@ -31,7 +31,7 @@ def journal_of(configuration: Configuration) -> Journal | None:
 
 
 class Journaling:
-    """Tells the journal of each checkpoint. What it cannot take is told once, counted, and left out."""
+    """Writes each checkpoint to the journal. An error is logged once, and counted. The entry is left out."""
 
     def __init__(self, journal: Journal, metrics: Metrics) -> None:
         self._journal = journal
@@ -39,9 +39,9 @@ class Journaling:
         self._failing = False
 
     def __call__(self, saved: Mapping[Assignment, Checkpoint]) -> None:
-        """These were saved. One thread at a time. Raises nothing."""
+        """Add saved checkpoints. One thread at a time. Raises nothing."""
         for assignment in saved:
-            assignment.times.latest()  # a position that waits is to know the time of its place later
+            assignment.times.latest()  # keeps this place's time for a later checkpoint
         moved = [(a, checkpoint) for a, checkpoint in saved.items() if a.journaled != checkpoint.offset]
         if not moved:
             return
@@ -76,7 +76,7 @@ class Journaling:
 
 
 def _source_ms(of: Assignment, offset: int) -> int | None:
-    """No record below `offset` happened later; None: that is not known, as it is of what an earlier worker
-    finished and this one has not seen."""
+    """Return the source time that no record below `offset` exceeds. None: it is unknown, as for records that
+    an earlier worker finished and this one has not read."""
     fetched = of.tracker.next_offset
     return of.times.below(offset) if fetched is not None and offset <= fetched else None

@@ -1,4 +1,4 @@
-"""How long this worker may take its partitions for its own."""
+"""How long this worker may treat its partitions as its own."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from worker.partitions.stage import Stage
 log = get_logger("membership")
 
 _SESSION_MS, _HEARTBEAT_MS = 45_000, 3_000
-"""librdkafka's defaults; the broker's, with `group.protocol=consumer`, are 45 s and 5 s."""
+"""librdkafka's defaults. With `group.protocol=consumer`, the broker's defaults are 45 s and 5 s."""
 _BROKERS_HEARTBEAT_MS = 5_000
 
 
 def session_of(settings: Mapping[str, Any]) -> float:
-    """Seconds for which a commit that Kafka takes proves the membership, by the consumer's settings: the
-    session less one heartbeat, since the last one may be as old when the commit comes."""
+    """Return for how many seconds an accepted commit proves the membership. This is the session less one
+    heartbeat, because the last heartbeat may be that old when the commit arrives."""
     session = float(settings.get("session.timeout.ms", _SESSION_MS))
     usual = _BROKERS_HEARTBEAT_MS if settings.get("group.protocol") == "consumer" else _HEARTBEAT_MS
     heartbeat = float(settings.get("heartbeat.interval.ms", usual))
@@ -27,31 +27,31 @@ def session_of(settings: Mapping[str, Any]) -> float:
 
 
 _PATIENCE = 1.0
-"""Seconds for which nothing is told: after a rebalance the first commit may come too early."""
+"""Seconds before a warning: after a rebalance, the first commit may come too early."""
 
 
 class Membership(Stage):
-    """Kafka gives the partitions of a member to another when it has not heard of it for a session; the member
-    itself may learn that last: it was frozen, or could reach the brokers that have its records again before
-    its group's coordinator. So no batch begins unless the coordinator took a commit of this worker within the
-    last session. Where nothing is to be committed, `Committer` commits a position again (`due`).
+    """Kafka gives a member's partitions to another member after a session without a heartbeat. The member may
+    learn that last: it was frozen, or it reached its records' brokers before its group's coordinator. So no
+    batch starts unless the coordinator accepted a commit of this worker within the last session. If there is
+    nothing to commit, `Committer` commits a position again (`due`).
 
-    A batch that began in time, and runs for longer than the session, is not ended by it.
+    A batch that started in time and runs longer than the session is not stopped.
     """
 
     def __init__(self, lanes: Lanes, session: float, clock: Callable[[], float]) -> None:
-        """`session`: seconds, see `session_of`. Nothing may begin before the first commit is taken."""
+        """`session`: seconds, see `session_of`. Nothing may start before the first commit is accepted."""
         self._lanes = lanes
         self._session = session
         self._clock = clock
-        self._lock = threading.Lock()  # guards what stands below
+        self._lock = threading.Lock()  # guards the attributes below
         self._sent = self._until = clock()
-        self._held_since: float | None = None  # batches wait
+        self._held_since: float | None = None  # batches wait since then
         self._told = False
         lanes.trust(self._until)
 
     def confirmed(self, sent: float) -> None:
-        """Kafka took a commit that was sent at this time of the clock. Any thread."""
+        """Kafka accepted a commit that was sent at `sent` (clock time). Any thread."""
         with self._lock:
             self._sent = max(self._sent, sent)
             self._until = self._sent + self._session
@@ -63,23 +63,23 @@ class Membership(Stage):
             log.info("membership_confirmed_again")
 
     def due(self, now: float) -> bool:
-        """Whether a commit is wanted, to have it confirmed."""
+        """Whether a commit is needed as a confirmation."""
         return now >= self._until - self._session * 2 / 3
 
     def wait(self, now: float) -> float:
-        """Seconds until one will be wanted; at least so much that trying costs nothing."""
+        """Return the seconds until the next commit is needed, with a minimum that keeps trying cheap."""
         least = self._session / 10
         if now >= self._until:  # batches wait for it
             least = min(1.0, least)
         return max(self._until - self._session * 2 / 3 - now, least)
 
     def held_seconds(self, now: float) -> float:
-        """For how long batches have waited for a commit to be taken; 0: they need not. Any thread."""
+        """How long batches have waited for an accepted commit; 0 if none wait. Any thread."""
         with self._lock:
             return 0.0 if self._held_since is None else max(0.0, now - self._held_since)
 
     def between_polls(self, now: float) -> None:
-        """Log once that no batch begins, if that is so."""
+        """Log once if no batch may start."""
         with self._lock:
             if now < self._until or not self._lanes.seen.queued:
                 self._held_since = None

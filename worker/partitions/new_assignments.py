@@ -1,4 +1,4 @@
-"""Assignments are made when partitions come, and when the topic of one was recreated."""
+"""Assignments for newly assigned partitions, and for partitions whose topic was recreated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger("former")
 
 @dataclass(eq=False)
 class NewAssignments:
-    """Only on the fetcher's thread."""
+    """Makes assignments. Only on the fetcher's thread."""
 
     assignments: Assignments
     topic_ids: TopicIds
@@ -27,12 +27,12 @@ class NewAssignments:
 
     def make(self, partition: TopicPartition, epoch: int, start: Start) -> Assignment:
         made = Assignment(partition, epoch, start, self.format_of(partition.topic), self.finished_map)
-        made.topic_id = start.topic_id  # what is remembered is never replaced by nothing
+        made.topic_id = start.topic_id  # an unknown id never replaces a known one
         return made
 
     def succeed(self, old: Assignment, topic_id: str) -> Assignment:
-        """The topic was recreated while it was read: read its partition from the beginning of the new one.
-        The earlier records go on under the assignment that they had."""
+        """The topic was recreated while it was read: read its partition from the new topic's start. The
+        earlier records keep their assignment."""
         tracker = old.tracker
         known = old.in_kafka or Checkpoint(tracker.next_offset or 0)
         earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=old.topic_id)

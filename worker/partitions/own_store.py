@@ -1,4 +1,4 @@
-"""The store of a worker's own, beside Kafka: a local file, or a database."""
+"""The worker's own checkpoint store, beside Kafka: a local file, or a database."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _AGAIN_SECONDS = 1.0
 
 
 def own_store(configuration: Configuration, *, alone: bool = False) -> OwnStore:
-    """The store that the configuration names; nothing is opened yet.
+    """Return the configured store, not opened.
 
-    `alone`: it is to be of one process with this `group.instance.id` at a time, if the configuration has one:
-    members without one are told apart by Kafka.
+    `alone`: only one process with this `group.instance.id` may use it at a time, if the configuration has
+    that id. Kafka itself distinguishes members without one.
     """
     identity = configuration.kafka.properties.get("group.instance.id") if alone else None
     checkpoint = configuration.checkpoint
@@ -32,12 +32,12 @@ def own_store(configuration: Configuration, *, alone: bool = False) -> OwnStore:
 
 
 def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnStore:
-    """The group's store in a folder (a Path, or a text without ://) or in the database of a URL.
+    """Return the group's store in a folder (a Path, or a text without ://) or in the database of a URL.
 
-    Raises ValueError for a URL that cannot be used, without saying the URL.
+    Raises ValueError for an unusable URL. The message does not contain the URL.
     """
     if isinstance(where, str) and "://" in where:
-        # SQLAlchemy, and all that the handler sql is: half a second that a worker with a file need not pay.
+        # SQLAlchemy and the code of the handler sql: half a second that a worker with a file need not spend.
         from handlers.sql.target.engine import check_url  # noqa: PLC0415 (see above)
         from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see above)
 
@@ -46,7 +46,7 @@ def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnS
 
 
 def reach_store(configuration: Configuration) -> list[Reached]:
-    """Whether the database of the checkpoints can be reached and written: one answer, or none."""
+    """Whether the checkpoints' database can be reached and written. No answer if none is configured."""
     if configuration.checkpoint.url is None:
         return []
     from offsets.stores.sql import SqlStore  # noqa: PLC0415 (see store_at)
@@ -64,9 +64,9 @@ def reach_store(configuration: Configuration) -> list[Reached]:
 
 
 def opened(store: OwnStore, *, stopping: threading.Event, seconds: float, clock: Callable[[], float]) -> None:
-    """Open it, and wait for it that long: whoever had its identity may be about to end, a database to start.
+    """Open the store, retrying for `seconds`: its former user may be about to stop, its database to start.
 
-    Raises StoreAway when that took too long, CheckpointError for what waiting does not mend.
+    Raises StoreAway after that time, and CheckpointError for an error that waiting cannot fix.
     """
     end = clock() + seconds
     told = False
@@ -85,7 +85,7 @@ def opened(store: OwnStore, *, stopping: threading.Event, seconds: float, clock:
 
 
 def worded(starts: Mapping[TopicPartition, Start], store: OwnStore) -> dict[TopicPartition, Start]:
-    """The starts in words of this store: the rule speaks of the file."""
+    """Reword the starts for this store, because the rules mention the file."""
     return {
         place: replace(
             start,

@@ -1,4 +1,4 @@
-"""Which partitions the consumer is to fetch nothing from."""
+"""The partitions from which the consumer fetches nothing."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from worker.units.assigned_partition import Assignment, Assignments
 log = get_logger("fetcher")
 
 PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry", "first_commit"]
-"""The lanes are full; too much is fetched behind an unfinished record; others have to tell their DDL first;
-there is no format for it; a schema is to be known first; so is that Kafka has taken its first commit."""
+"""The lanes are full. Too many records are fetched behind an unfinished one. Other partitions' DDL must come
+first. The topic has no format. A schema is unknown. Kafka has not accepted the first commit."""
 
 Single = Literal["ddl_topics", "held", "max_ahead"]
-"""It is ahead of the others; what comes of it may not be handled yet (see HeldRecords); it is too far ahead
-of what is unfinished (see MaxAhead)."""
+"""It is ahead of the others. Its records may not be handled yet (see HeldRecords). It is too far ahead of its
+first unfinished record (see MaxAhead)."""
 
 
 class Pauses(Stage):
-    """All partitions while the lanes are full, single ones while they are ahead of others or of their own
-    first unfinished record, for good those of a topic without a format. The fetcher's own.
+    """Pauses partitions. All of them while the lanes are full, single ones while they are ahead of others or
+    of their first unfinished record. Those of a topic without a format, permanently. The fetcher's own.
 
-    librdkafka keeps a flag of each partition, which outlives the partition's assignment: one that left while
-    it was paused comes back paused, one that comes for the first time is not. So each that comes is told.
+    librdkafka keeps a flag for each partition. The flag outlives the assignment: a partition that was revoked
+    while paused is paused when it is assigned again. So the flag of each assigned partition is set.
     """
 
     def __init__(self, consumer: Consumer, assignments: Assignments) -> None:
@@ -42,15 +42,15 @@ class Pauses(Stage):
         """Whether nothing is fetched any more."""
 
     def drain(self) -> None:
-        """Have every partition that is assigned from now on paused. Any thread."""
+        """Pause every partition that is assigned from now on. Any thread."""
         self.draining = True
 
     def is_paused(self, assignment: Assignment) -> bool:
-        """Whether nothing is to be fetched from this partition. Any thread."""
+        """Whether nothing may be fetched from this partition. Any thread."""
         return self.why(assignment) is not None
 
     def why(self, assignment: Assignment) -> PausedBy | None:
-        """What keeps it from being read; None: nothing. Any thread."""
+        """Return why the partition is not read, or None. Any thread."""
         if assignment.format is NO_FORMAT:
             return "format"
         if assignment in self.of("max_ahead"):
@@ -68,30 +68,30 @@ class Pauses(Stage):
             self._tell(self._assignments.current())
 
     def resume(self) -> None:
-        """Fetch again from all but single ones."""
+        """Fetch again from all partitions, except single paused ones."""
         if self.everything:
             self.everything = False
             self._tell(self._assignments.current())
 
     def assigned(self, added: Collection[Assignment]) -> None:
-        """These were assigned, for the first time or again: what librdkafka knows of them does not count."""
+        """Set the flags of assigned partitions, because librdkafka may have old ones."""
         if self.draining:
             self.pause()
         self._tell(added)
 
     def tell_again(self) -> None:
-        """The eager protocol has assigned all partitions anew."""
+        """Set all flags again: the eager protocol has assigned all partitions again."""
         self._tell(self._assignments.current())
 
     def single(self, why: Single, wanted: Iterable[Assignment]) -> None:
-        """Fetch nothing from exactly these, for this reason."""
+        """Pause exactly these partitions for this reason."""
         before, self._single[why] = self.of(why), frozenset(wanted)
         changed = before ^ self._single[why]
         if changed and not self.everything:
             self._tell(changed & set(self._assignments.current()))
 
     def of(self, why: Single) -> frozenset[Assignment]:
-        """Those that are paused for this reason, among others perhaps."""
+        """Return the partitions that are paused for this reason, among others perhaps."""
         return self._single.get(why, frozenset())
 
     def _tell(self, partitions: Iterable[Assignment]) -> None:
@@ -103,5 +103,5 @@ class Pauses(Stage):
         if paused:
             self._consumer.pause(paused)
         if running:
-            self._consumer.resume(running)  # does nothing to one that is not paused
+            self._consumer.resume(running)  # has no effect on one that is not paused
         log.debug("pauses_told", paused=len(paused), running=len(running))

@@ -1,4 +1,4 @@
-"""Partitions come and go: how one leaves with everything finished committed."""
+"""Assigning and revoking partitions: everything finished is committed before a partition is given up."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from worker.units.assigned_partition import Assignment, with_earlier
 log = get_logger("rebalance")
 
 _COMMIT_SECONDS = 180.0
-"""What a commit may take while the coordinator does not answer: librdkafka waits for the answer as long as
-`socket.timeout.ms`, and then for a coordinator as long as `session.timeout.ms`."""
+"""The longest commit if the coordinator does not answer. librdkafka waits `socket.timeout.ms` for the answer,
+then `session.timeout.ms` for a coordinator."""
 
 
 @dataclass(eq=False)
 class Rebalancer:
     """The consumer's rebalance callbacks. They run on the fetcher's thread, inside its polls.
 
-    `withdraw`: has the lanes forget assignments, and waits so many seconds for running batches. Returns the
-    tables that still run.
-    `release`: tells the handlers that partitions leave, and waits so many seconds for them.
+    `withdraw`: makes the lanes forget assignments, and waits up to the given seconds for running batches.
+    Returns the tables that still run. `release`: tells the handlers which partitions are revoked, and waits
+    up to the given seconds for them.
     """
 
     starts: Starts
@@ -58,8 +58,8 @@ class Rebalancer:
         try:
             self._assign(consumer, [TopicPartition(p.topic, p.partition) for p in partitions])
         except Stopping:
-            # confluent-kafka assigns them if this does not; their records would count as those of others.
-            # At the end: librdkafka, on a thread of its own, may fetch before it pauses.
+            # confluent-kafka assigns them if this does not; their records would count as those of others. The
+            # offset is the end, because librdkafka may fetch, on its own thread, before it pauses.
             at_end = [
                 confluent_kafka.TopicPartition(each.topic, each.partition, confluent_kafka.OFFSET_END)
                 for each in partitions
@@ -82,7 +82,7 @@ class Rebalancer:
         for partition in wanted:
             start = starts[partition]
             offset = self.starts.offset(consumer, partition, start)
-            if 0 <= offset < NOWHERE:  # a kill before the first record must not begin at a later end
+            if 0 <= offset < NOWHERE:  # a kill before the first record must not start at a later end
                 start = replace(start, offset=offset)
             assignment = self.new_assignments.make(partition, epoch, start)
             assignment.mark = marks.get(partition)
@@ -104,7 +104,7 @@ class Rebalancer:
             stage.assigned(added)
 
     def on_revoke(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """Stop taking, but for what nobody can fetch again; wait for what runs, commit, forget the rest."""
+        """Take no more except former topics' records, wait for running batches, commit, forget the rest."""
         timeout = self.starts.configuration.revoke_timeout
         self.starts.alive(timeout + _COMMIT_SECONDS)
         end = time.monotonic() + timeout
@@ -124,7 +124,7 @@ class Rebalancer:
         self.former.tell(gone)
         committed = self.committer.commit(gone) if gone else True
         for assignment in gone:
-            assignment.tracker.end()  # before anybody else has it
+            assignment.tracker.end()  # before another worker owns it
         self._assignments.remove(assignment.partition for assignment in gone)
         if gone:
             self.release([a.partition for a in gone], max(0.0, end - time.monotonic()))
@@ -149,7 +149,7 @@ class Rebalancer:
         )
 
     def _forget(self, gone: list[Assignment]) -> set[Assignment]:
-        """Have the stages forget these, and those that they came after. Returns all of them."""
+        """Make the stages forget these and their earlier assignments. Returns all of them."""
         left = with_earlier(gone)
         for stage in self.stages:
             stage.revoked(left)

@@ -1,4 +1,4 @@
-"""Partitions that librdkafka no longer fetches, as their offset was not there, and that are fetched again."""
+"""Partitions that librdkafka stopped fetching because of a missing offset, and that are fetched again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from worker.units.assigned_partition import Assignment, Assignments
 log = get_logger("refetching")
 
 _LOOK_SECONDS = 5.0
-"""How often the ids of the topics being read are looked up."""
+"""Seconds between look-ups of the ids of the topics being read."""
 
 _CUT = re.compile(r"broker end offset is (\d+)")
-"""librdkafka's words for where a log was cut off."""
+"""librdkafka's message about where a log was cut off."""
 
 
 _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
@@ -31,7 +31,7 @@ _OTHER_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_T
 
 @dataclass(eq=False)
 class Refetching(Stage):
-    """Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
+    """Restarts stopped partitions. Only on the fetcher's thread. `flush_all`: see `Receiver.flush`."""
 
     consumer: Consumer
     assignments: Assignments
@@ -46,13 +46,13 @@ class Refetching(Stage):
     def __post_init__(self) -> None:
         self._look_due = 0.0
         self._asked_again: dict[Assignment, int] = {}
-        """The offsets that were asked for again since the last look."""
+        """The offsets that were requested again since the last look-up."""
         self._later: set[Assignment] = set()
-        """Those of them that were out of range once more: they wait for the next look."""
+        """Partitions that were out of range once more. They wait for the next look-up."""
 
     def between_polls(self, now: float) -> None:
-        """Unless it was just done: have Kafka asked for the ids of the topics being read, and fetch what was
-        put off. Does not wait."""
+        """Request the ids of the topics being read, unless this was just done, and fetch the postponed
+        partitions. Does not wait."""
         if now < self._look_due:
             return
         self._look_due = now + _LOOK_SECONDS
@@ -64,17 +64,17 @@ class Refetching(Stage):
         for assignment, begin in again:
             try:
                 self.restart(assignment, begin)
-            except KafkaException:  # as in the middle of a rebalance
+            except KafkaException:  # for example during a rebalance
                 self._asked_again[assignment] = begin
                 self._later.add(assignment)
 
     def before_poll(self) -> None:
-        """Read topics that have other ids now from their beginning. Raises KafkaException, Stopping."""
+        """Read recreated topics from their start. Raises KafkaException, Stopping."""
         for assignment, topic_id in self.made_anew():
             self.begin_anew(assignment, topic_id)
 
     def failed(self, failure: Failure) -> None:
-        """Raises KafkaException, Stopping."""
+        """Handle an error of a poll. Raises KafkaException, Stopping."""
         assignment, error = failure.assignment, failure.error
         if assignment is None or not failure.out_of_range:
             if error.code() in _OTHER_TOPIC:
@@ -88,8 +88,8 @@ class Refetching(Stage):
         self.out_of_range(assignment, error)
 
     def made_anew(self) -> list[tuple[Assignment, str]]:
-        """Those whose topic is no longer the one that they were assigned of, with its id of today, as far as
-        the brokers have told. One whose id nobody knew has it from now on."""
+        """Return the partitions whose topic has another id than when they were assigned, with the present id,
+        as far as the brokers have reported it. Partitions without a known id get the present one."""
         found = []
         for assignment in self.assignments.current():
             seen = self.new_assignments.topic_ids.seen(assignment.partition.topic)
@@ -100,7 +100,7 @@ class Refetching(Stage):
         return found
 
     def other_id(self, assignment: Assignment) -> str | None:
-        """The topic's id, if it is not the one that the partition was assigned of. Asks, and waits."""
+        """Return the topic's id if the partition was assigned under another one. Asks Kafka, and waits."""
         topic = assignment.partition.topic
         if assignment.topic_id is None:
             return None
@@ -108,12 +108,12 @@ class Refetching(Stage):
         return None if found == assignment.topic_id else found
 
     def begin_anew(self, assignment: Assignment, topic_id: str) -> Assignment:
-        """The topic has another id now: read it from its beginning, as a new assignment. What the earlier one
-        brought is handled first, but for records whose schema is not known: they are told as lost.
+        """The topic was recreated: read it from its start, as a new assignment. The earlier assignment's
+        records are handled first. Those whose schema is unknown are reported as lost.
 
         Raises:
-            KafkaException: librdkafka refuses it.
-            Stopping: the worker is to stop, and Kafka did not answer.
+            KafkaException: librdkafka rejects it.
+            Stopping: the worker is stopping, and Kafka did not answer.
         """
         self.flush_all(assignment, again=False)
         new = self.new_assignments.succeed(assignment, topic_id)
@@ -123,11 +123,11 @@ class Refetching(Stage):
         return new
 
     def out_of_range(self, assignment: Assignment, error: KafkaError) -> None:
-        """The broker does not have the offset: go on at the next one it has, and say what that means.
+        """The broker does not have the offset: continue at the next one that it has, and log what that means.
 
         Raises:
-            KafkaException: librdkafka refuses it.
-            Stopping: the worker is to stop, and Kafka did not answer.
+            KafkaException: librdkafka rejects it.
+            Stopping: the worker is stopping, and Kafka did not answer.
         """
         where = confluent_kafka.TopicPartition(*assignment.partition)
         tracker = assignment.tracker
@@ -136,7 +136,7 @@ class Refetching(Stage):
         ends = answered(
             lambda: self.consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS), assignment.partition
         )
-        if ends is None:  # librdkafka waits for the leader, and then this comes again
+        if ends is None:  # librdkafka waits for the leader, and then this happens again
             self.restart(assignment, position if isinstance(position, int) else NOWHERE)
             return
         low, high = ends
@@ -144,7 +144,7 @@ class Refetching(Stage):
         lost = None
         if not isinstance(position, int):
             begin = self.starts.offset(self.consumer, assignment.partition, assignment.start)
-            if 0 <= begin < NOWHERE:  # a kill before the first record must not begin at a later end
+            if 0 <= begin < NOWHERE:  # a kill before the first record must not start at a later end
                 assignment.restart_at(begin)
             what = "could not be looked up: it is looked up again"
         elif position > high:
@@ -164,7 +164,7 @@ class Refetching(Stage):
             begin = position
             what = "was not there and is there now: it is asked for again"
             if self._asked_again.get(assignment) == begin:
-                # Behind a damaged batch librdkafka asks for what its bytes seem to name, again and again.
+                # Behind a damaged batch, librdkafka repeats requests for what the damaged bytes seem to name.
                 self._later.add(assignment)
                 return
             self._asked_again[assignment] = begin
@@ -182,17 +182,17 @@ class Refetching(Stage):
         self.restart(assignment, begin)
 
     def restart(self, assignment: Assignment, offset: int) -> None:
-        """Fetch the partition from `offset` on. librdkafka has stopped it, and a stopped partition cannot be
-        sought in: it has to be assigned anew.
+        """Fetch the partition from `offset` on. librdkafka has stopped it, and cannot seek in a stopped
+        partition, so it must be assigned again.
 
         Raises:
-            KafkaException: librdkafka refuses it.
-            Stopping: the worker is to stop, and Kafka did not answer.
+            KafkaException: librdkafka rejects it.
+            Stopping: the worker is stopping, and Kafka did not answer.
         """
         assignment.asked = offset
         try:
             self._assign(assignment, offset)
-        finally:  # the eager protocol assigns all of them anew
+        finally:  # the eager protocol assigns all of them again
             self.pauses.tell_again()
 
     def _assign(self, assignment: Assignment, offset: int) -> None:
@@ -201,12 +201,12 @@ class Refetching(Stage):
             self.consumer.incremental_unassign([place])
             self.consumer.incremental_assign([place])
             return
-        # The eager protocol takes whole assignments only: the others go on where they are.
+        # The eager protocol accepts only whole assignments: the others continue where they are.
         others = [other for other in self.assignments.current() if other is not assignment]
         places = [confluent_kafka.TopicPartition(*other.partition) for other in others]
         places = self.consumer.position(places) if places else []
         for other, reached in zip(others, places, strict=True):
-            # Until something comes librdkafka may tell the position that it had reached before.
+            # Until a record arrives, librdkafka may return the position from before the last assignment.
             if other.asked is not None:
                 reached.offset = other.asked
             elif reached.offset < 0:
@@ -214,7 +214,7 @@ class Refetching(Stage):
         self.consumer.assign([place, *places])
 
     def position(self, assignment: Assignment) -> int:
-        """Where the partition is to be read on, as librdkafka takes it. Raises Stopping."""
+        """Return where to continue the partition, in librdkafka's terms. Raises Stopping."""
         known = assignment.tracker.next_offset
         if known is not None:
             return known

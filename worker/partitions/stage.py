@@ -1,4 +1,4 @@
-"""The moments at which something takes part in reading Kafka."""
+"""The moments in reading Kafka at which a stage can take part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Failure(NamedTuple):
     error: KafkaError
     topic: str | None
     assignment: Assignment | None
-    """None: the error is not about a partition of this worker."""
+    """None: the error does not concern a partition of this worker."""
     offset: int | None
 
     @property
@@ -31,9 +31,9 @@ class Failure(NamedTuple):
 
 
 class Stage(Protocol):
-    """One concern of the thread that polls. All methods run on that thread.
+    """One concern of the polling thread. All methods run on that thread.
 
-    Each moment goes through the list of stages in its order. A stage overrides what concerns it.
+    At each moment, the stages are called in their order. A stage overrides the methods that concern it.
     """
 
     def assigned(self, added: Collection[Assignment]) -> None:
@@ -41,7 +41,7 @@ class Stage(Protocol):
         return
 
     def revoked(self, gone: Collection[Assignment]) -> None:
-        """Forget what is held of these partitions: it comes again elsewhere. Called inside a poll."""
+        """Forget the records of these partitions: their next owner reads them. Called inside a poll."""
         return
 
     def replaced(self, old: Assignment, new: Assignment) -> None:
@@ -57,7 +57,7 @@ class Stage(Protocol):
         return True
 
     def before_poll(self) -> None:
-        """A poll follows, and everything of the last one was routed."""
+        """A poll follows, and everything from the last one was routed."""
         return
 
     def records(self, runs: Iterable[Run]) -> Iterable[Run]:
@@ -69,7 +69,7 @@ class Stage(Protocol):
         return True
 
     def ends(self) -> list[tuple[Assignment, int]]:
-        """Ends for which `ended` was False, and before which nothing is held back any more."""
+        """Return ends for which `ended` was False, and before which nothing is held back any more."""
         return []
 
     def failed(self, failure: Failure) -> None:
@@ -77,9 +77,9 @@ class Stage(Protocol):
         return
 
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
-        """Hold nothing of this partition any more. Returns the records to handle now.
+        """Hold no records of this partition any more. Returns the records to handle now.
 
-        `again`: Kafka brings its unregistered records again. Otherwise nobody does.
+        `again`: Kafka delivers its unregistered records again. Otherwise, they are never delivered again.
         """
         return ()
 

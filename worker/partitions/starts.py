@@ -1,4 +1,4 @@
-"""Where the partitions that come begin, and what Kafka has to be asked for that."""
+"""Where newly assigned partitions start, and the questions to Kafka that this needs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ID_SECONDS = 2.0
 
 @dataclass(eq=False)
 class Starts:
-    """Only on the fetcher's thread.
+    """Finds where partitions start. Only on the fetcher's thread.
 
-    `alive`: called while this takes long, with the seconds that the next step may take.
+    `alive`: called during long steps, with the seconds that the next step may take.
     """
 
     configuration: Configuration
@@ -51,7 +51,7 @@ class Starts:
         self.incremental = settings.get("group.protocol") == "consumer" or "cooperative" in str(
             settings.get("partition.assignment.strategy", "")
         )
-        """Whether a rebalance takes only the partitions that leave."""
+        """Whether a rebalance revokes only the partitions that move."""
         self._forced = ForcedStart()
 
     def adopt(self, now: Configuration) -> None:
@@ -59,7 +59,7 @@ class Starts:
         self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
-        """Before the group is joined. Raises Stopping."""
+        """Prepare `checkpoint.force` before the group is joined. Raises Stopping."""
         if not self.configuration.checkpoint.force:
             return
         wanted = topics_matcher(self.configuration.kafka.topics)
@@ -77,7 +77,7 @@ class Starts:
     def of(
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
     ) -> tuple[dict[TopicPartition, Start], dict[TopicPartition, Mark]]:
-        """Where each begins, and what tells the commit that Kafka holds of it from any other."""
+        """Return where each partition starts, and the mark that identifies Kafka's commit for it."""
         self.remove_old_maps()
         entries = self._entries(partitions)
         committed = self.asked(lambda: self.kafka.load_committed(partitions))
@@ -115,7 +115,7 @@ class Starts:
         return starts, {partition: each.mark for partition, each in committed.items()}
 
     def remove_old_maps(self) -> None:
-        """Those of dead workers that no checkpoint counts on any more."""
+        """Remove the maps of dead workers that no checkpoint refers to any more."""
         with contextlib.suppress(CheckpointError):
             names = [each.window for each in self.local.entries().values() if each.window]
             group = self.configuration.kafka.group_id
@@ -124,16 +124,16 @@ class Starts:
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         try:
             return self.local.load_entries(partitions)
-        except StoreAway:  # as with Kafka: what it remembers cannot be guessed
+        except StoreAway:  # as for Kafka: its content cannot be guessed
             return self.asked(lambda: self.local.load_entries(partitions))
 
     def _count(self, consumer: Consumer, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions of the topic."""
         found = self.asked(lambda: consumer.list_topics(topic, timeout=LOOKUP_SECONDS)).topics
         return len(found[topic].partitions) if topic in found else 0
 
     def offset(self, consumer: Consumer, partition: TopicPartition, start: Start) -> int:
-        """The start as librdkafka takes it; NOWHERE if Kafka does not tell it soon."""
+        """Convert the start to librdkafka's terms. NOWHERE if Kafka does not answer soon."""
         place = start.offset
         if isinstance(place, int):
             return place
@@ -154,7 +154,7 @@ class Starts:
         return NOWHERE if found is None else found
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Kafka's answer. Where to go on cannot be guessed, so this goes on until Kafka gives one.
+        """Return Kafka's answer. Asks until Kafka gives one, because a start cannot be guessed.
 
         Raises:
             Stopping
@@ -162,9 +162,9 @@ class Starts:
         return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
 
     def gone(self, partition: TopicPartition) -> None:
-        """It leaves, after it was committed here."""
+        """The partition is revoked after this worker has committed it."""
         self._forced.over(partition)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of these topics, as far as the brokers tell them soon."""
+        """Return Kafka's ids of these topics, as far as the brokers report them soon."""
         return self.ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))

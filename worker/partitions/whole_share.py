@@ -1,4 +1,4 @@
-"""Where topics are merged (`kafka.ddl_topics`), one worker must have all partitions, or none is read."""
+"""With merged topics (`kafka.ddl_topics`), one worker must have all partitions, or nothing is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = get_logger("whole_share")
 _ANSWER_SECONDS = 5.0
 _AGAIN_SECONDS = 5.0
 _PATIENCE_SECONDS = 60.0
-"""A worker that was killed counts as a member until its session ends: 45 s by default."""
+"""A killed worker counts as a member until its session ends: 45 s by default."""
 
 
 class SharedTopics(Exception):
@@ -28,12 +28,12 @@ class SharedTopics(Exception):
 class WholeShare(Stage):
     """Whether this worker has every partition of its topics. The fetcher's own; `reason` any thread.
 
-    With some of them it reads nothing: a row could overtake DDL that another member has. One that had them
-    all waits until it has them again; one that never had ends after a minute, so that the other gets them.
-    Nor does it read while a DDL topic is missing: without its definitions rows would have other values.
+    With only some it reads nothing: a row could overtake DDL that another member has. One that had all waits
+    for them. One that never did ends after one or two minutes, so the other gets them. Both wait while a DDL
+    topic is missing: without its definitions, rows would have other values.
 
-    `wanted`: whether a topic is among those that are merged; `ddl_topics`: names and patterns, each of which
-    a topic must match.
+    `wanted`: whether a topic is among the merged ones. `ddl_topics`: names and patterns. Each must match a
+    topic.
     """
 
     consumer: Consumer
@@ -47,7 +47,7 @@ class WholeShare(Stage):
         self._had_all = False
         self._since: float | None = None
         self.reason: str | None = None
-        """Why nothing is read; None: this worker has all partitions, or none at all."""
+        """Why nothing is read. None: this worker has all partitions, or none at all."""
 
     def assigned(self, added: Collection[Assignment]) -> None:
         self._due = 0.0
@@ -56,13 +56,13 @@ class WholeShare(Stage):
         self._due = 0.0
 
     def may_read(self, now: float) -> bool:
-        """Whether what this worker has may be read.
+        """Whether this worker's partitions may be read.
 
         Raises:
-            SharedTopics: it may not, and has never been since this worker started a minute ago.
+            SharedTopics: they may not, and never could in the one or two minutes since it got some of them.
         """
         if now >= self._due:
-            # While it is whole only a rebalance can change that.
+            # Once it has all partitions, only a rebalance can change that.
             self._due = now + _AGAIN_SECONDS
             self._compare(now)
             if self.reason is None:
@@ -106,7 +106,7 @@ class WholeShare(Stage):
         if self._since is None:
             self._since = now
             log.error("topics_shared", found=self.reason, hint="nothing is read until that is mended")
-        # Of two that never had them all the one without the first ends, and the other gets them.
+        # If neither ever had all of them, the one without the first ends, and the other gets them.
         patience = _PATIENCE_SECONDS * (1 if min(every) in elsewhere else 2)
         if not self._had_all and now - self._since >= patience:
             raise SharedTopics(self.reason)

@@ -1,2 +1,1 @@
-"""The threads that run batches: decoded, handed to their table's handlers, and what is done about what
-fails."""
+"""The threads that run batches: they decode a batch, call its table's handlers, and deal with failures."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def origin_of(work: Work, place: int) -> str:
-    """`topic[partition] offset n row i` of the change at `place` of a decoded batch."""
+    """Format the position of a decoded batch's change as `topic[partition] offset n row i`."""
     changes = work.changes or ()
     if place >= len(changes):
         return "its end"
@@ -22,7 +22,7 @@ def origin_of(work: Work, place: int) -> str:
 
 
 def record_origin(work: Work, number: int) -> str:
-    """`topic[partition] offset n` of the work's record."""
+    """Format the position of the work's record as `topic[partition] offset n`."""
     for count, (chunk, message) in enumerate(work.messages()):
         if count >= number:
             return chunk.assignment.record_at(message.offset())
@@ -30,8 +30,8 @@ def record_origin(work: Work, number: int) -> str:
 
 
 def record_of(work: Work, place: int) -> tuple[Record, int, int]:
-    """The record of the change at `place` of a decoded batch, how many records of the batch come before it,
-    and the change's row."""
-    number = bisect_right(work.ends, place)  # not by its offset: several pieces of one record have the same
+    """Return the record of the change at `place` of a decoded batch, the number of records before it, and the
+    change's row."""
+    number = bisect_right(work.ends, place)  # not by offset: pieces of one record share it
     _, message = next(islice(work.messages(), number, None))
     return message, number, (work.changes or ())[place].index

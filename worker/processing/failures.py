@@ -1,4 +1,4 @@
-"""What is done about what fails: told, counted, passed over, dead-lettered, halted."""
+"""What happens after failures: log, count, skip, dead-letter, halt."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Failures:
         self._begin_call = rules.calls.begin
         self._end_call = rules.calls.end
         self.stopping = False
-        """Begin nothing more."""
+        """Start nothing more."""
 
     def buries(self, fault: UndecodableRecord) -> bool:
         return self._rules.on_undecodable == "dead_letter" and not isinstance(fault, ShownBehind)
@@ -126,7 +126,7 @@ class Failures:
     # -- of the processor itself
 
     def passes_over(self, message: Record, fault: UndecodableRecord) -> bool:
-        """Whether an undecodable record counts as finished as it is."""
+        """Whether an undecodable record counts as finished without handling."""
         if self._rules.on_undecodable != "skip" or isinstance(fault, ShownBehind):
             return False
         self._metrics.skipped("undecodable")
@@ -138,13 +138,13 @@ class Failures:
         return True
 
     def answered(self, bound: BoundHandler, turn: int) -> None:
-        """A call of this handler, admitted on the circuit's `turn`, went well."""
+        """A call of this handler succeeded. It was admitted on the circuit's `turn`."""
         seconds = bound.circuit.answered(turn)
         if seconds is not None:
             self.target_up(bound.name, seconds)
 
     def why_undecodable(self, work: Work, number: int) -> str:
-        """What its format says of the record; that was not kept when it was routed."""
+        """Return what its format reports about the record. This was not stored when it was routed."""
         chunk, message = next(islice(work.messages(), number, None))
         try:
             routed(chunk.assignment.format, message)
@@ -153,7 +153,7 @@ class Failures:
         return "its table cannot be told"
 
     def bury_undecodable(self, work: Work, number: int, reason: str) -> None:
-        """Write the work's record as a dead letter of all handlers, or pass over it if that was ordered.
+        """Write the work's record as a dead letter of all handlers, or skip it if that was ordered.
 
         Raises MustHalt and MustWait."""
         _, message = next(islice(work.messages(), number, None))
@@ -180,7 +180,7 @@ class Failures:
         table, error = work.unit.table.label, failing[0].error
         attempt = max(run.attempt for run in failing) - 1
         self._metrics.retry(table)
-        # What the built-in handlers raise says where and why; of another's error the first place is enough.
+        # Errors of built-in handlers say where and why. For other errors, log the traceback once.
         is_told = type(error).__module__.partition(".")[0] == "handlers"
         log.warning(
             "batch_failed",

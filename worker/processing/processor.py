@@ -1,4 +1,4 @@
-"""Processors: one thread a lane that decodes batches and runs their table's handlers."""
+"""Processors: one thread per lane that decodes batches and calls their table's handlers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from worker.units.rows.spreading import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
 
-_MOST_HANDLERS = 64  # of one table at once; a thread is made only when it is needed
+_MOST_HANDLERS = 64  # of one table at once; threads are only made when needed
 
 Outcome = tuple[HandlerRun, Step]
 
@@ -28,8 +28,8 @@ Outcome = tuple[HandlerRun, Step]
 class Processor(threading.Thread):
     """Takes batches from the lanes until they are stopped.
 
-    `fail` is told the error that must stop the worker: a handler's StopWorker, or a fault of this thread
-    itself.
+    `fail` is called with the error that must stop the worker: a handler's StopWorker, or an error of this
+    thread itself.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Processor(threading.Thread):
         self._fail = fail
         self._pool: ThreadPoolExecutor | None = None
         self.dismissed = False
-        """It has ended, because its lane was given up or the lanes were stopped."""
+        """Whether it has ended, because its lane was removed or the lanes were stopped."""
 
     def call_off(self) -> None:
-        """Begin no further attempt; a handler that is running goes on to its end."""
+        """Start no further attempt. A running handler call continues to its end."""
         self._failures.stopping = True
 
     def run(self) -> None:
@@ -75,7 +75,7 @@ class Processor(threading.Thread):
                 self._pool.shutdown(wait=False)
 
     def _work(self, work: Work) -> Work | None:
-        """The work if it is done; None when it was given back, or its unit halted."""
+        """Return the work if it is finished. None: it was put back, or its unit halted."""
         if self._called_off(work):
             return None
         if not work.table.handlers:
@@ -91,19 +91,19 @@ class Processor(threading.Thread):
         return self._handle(work)
 
     def _called_off(self, work: Work) -> bool:
-        """Whether it may not begin, and was given back."""
+        """Whether it must not start. It is then put back."""
         if not self._failures.called_off(work):
             return False
         self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
         return True
 
     def _handle(self, work: Work) -> Work | None:
-        # While it was decoded, more than moments may have passed.
+        # Decoding may have taken a while.
         alone = work.table.sole and not work.runs and not self._failures.called_off(work)
         try:
             outcomes = self._try_alone(work) if alone else self._step(work)
         except StopWorker as error:
-            # Halted, not given back: until the worker stops another lane would begin it anew.
+            # Halted, not put back: otherwise another lane would start it again before the worker stops.
             self._lanes.halt(self._number, work, describe(error))
             raise
         if outcomes is None or all(run.finished for run in work.runs):
@@ -114,26 +114,26 @@ class Processor(threading.Thread):
         return None
 
     def _spread(self, work: Work) -> None:
-        """Hand the rows of a table in row order to its shards."""
+        """Distribute the rows of a table in row order to its shards."""
         result = spread(work)
         self._count_finished(work.unit, result.records)
         self._lanes.spread(self._number, work, result)
 
     def _count_finished(self, unit: Unit, records: int) -> None:
-        """Before the lanes are told of it: a table that has nothing left to do may be let go of."""
+        """Count before the lanes know, because a table without further work may be released."""
         unit.finished_records += records
         self._lane.finished_records += records
 
     def _decoded(self, work: Work) -> Work | None:
-        """The batch, decoded up to its first bad record. None: that is the first one, and must be waited for.
+        """Decode the batch up to its first bad record. None: that is the first one, and was not finished.
 
-        Finished already: it was the bad record alone, which is a dead letter now."""
+        If the result is finished, it was only the bad record, which is now a dead letter."""
         found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
         if found is None:
             return work
         place, fault = found
         if place:
-            # What comes before the bad record is handled first; the rest has its turn then.
+            # Records before the bad one are handled first. The rest has its turn then.
             work = self._lanes.shorten(self._number, work, place)
             work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
             return work
@@ -145,7 +145,7 @@ class Processor(threading.Thread):
         return work if self._bury(work, 0, str(fault)) else None
 
     def _bury_all(self, work: Work) -> Work | None:
-        """Records whose table cannot be told: dead letters, one after the other."""
+        """Write records without a known table as dead letters, one by one."""
         for number in range(work.finished, work.records):
             if self._called_off(work):
                 return None
@@ -168,7 +168,7 @@ class Processor(threading.Thread):
         return True
 
     def _try_alone(self, work: Work) -> list[Outcome] | None:
-        """The first call of a table's only handler, at the least cost. None: it is done."""
+        """Make the first call of a table's only handler, at the least cost. None: it succeeded."""
         if not work.total:
             return None
         bound = work.table.handlers[0]
@@ -197,18 +197,18 @@ class Processor(threading.Thread):
         try:
             step = run.step(work, self._failures, self._random, raised)
         finally:
-            raised = None  # else it would hold this frame, and this frame it
+            raised = None  # otherwise, it and this frame would keep each other alive
             self._count(run)
         return [(run, step)]
 
     def _step(self, work: Work) -> list[Outcome]:
-        """Let every handler that is not through go on, in parallel; all are waited for."""
+        """Let every unfinished handler continue, in parallel, and wait for all of them."""
         if not work.runs:
             work.runs = [
                 HandlerRun(each.name, each.of(self._number), work.total, each.circuit)
                 for each in work.table.handlers
             ]
-        else:  # another lane may have begun it, and the table's handlers may have changed since
+        else:  # another lane may have started it, and the handlers may have changed since
             for run, bound in zip(work.runs, work.table.handlers, strict=True):
                 run.bind(bound, self._number)
         runs = [run for run in work.runs if not run.finished]
@@ -239,7 +239,7 @@ class Processor(threading.Thread):
         return [first, *(future.result() for future in futures)]
 
     def _count(self, run: HandlerRun) -> None:
-        """Handler times belong to this thread, so calls in other threads are counted when they are over."""
+        """Handler times belong to this thread, so calls in other threads are counted afterwards."""
         for seconds in run.seconds:
             self._times.observe(run.name, seconds)
         run.seconds.clear()
@@ -264,7 +264,7 @@ class Processor(threading.Thread):
             self._give_back(work, min(run.delay for run in blocked), reason, blocked=True)
         elif under_way:
             self._give_back(work, min(run.delay for run in under_way), None, blocked=False)
-        else:  # called off, or to go on at once
+        else:  # called off, or continues at once
             self._give_back(work, 0.0, unit.error, blocked=unit.blocked)
 
     def _give_back(self, work: Work, delay: float, reason: str | None, *, blocked: bool) -> None:

@@ -1,4 +1,4 @@
-"""Handlers' calls under way, and a word about those that take long: which, and what they are doing."""
+"""Handler calls in progress, and reports of slow ones: which, and what they are doing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Call:
     handler: str
     work: Work
     first: int
-    """The place of its first change in the work."""
+    """The index of its first change in the work."""
     since: float
     reported: int = 0
-    """How often it was reported. The watcher's own."""
+    """The number of reports. The watcher's own."""
 
 
 class RunningCalls:
-    """The calls under way, one a thread. Each thread begins and ends its own; any thread may look.
+    """The calls in progress, one per thread. Each thread starts and ends its own. Any thread may read them.
 
-    No lock: a dict changes and is copied in one step each.
+    No lock: a dict is changed and copied in one step each.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class RunningCalls:
         self._of_thread.pop(threading.get_ident(), None)
 
     def current(self) -> dict[int, Call]:
-        """Thread -> its call."""
+        """Return thread -> its call."""
         return self._of_thread.copy()
 
 
@@ -59,7 +59,7 @@ class SlowCalls:
     clock: Callable[[], float]
 
     def look(self) -> None:
-        """Report what has become slow since the last look. One thread."""
+        """Report calls that have become slow since the last look. One thread."""
         now = self.clock()
         for thread, call in self.calls.current().items():
             seconds = now - call.since
@@ -67,7 +67,7 @@ class SlowCalls:
                 continue
             stack = stack_of(thread)
             if self.calls.current().get(thread) is not call:
-                continue  # it ended meanwhile, so the stack is another's
+                continue  # it ended meanwhile, so the stack belongs to another call
             while seconds >= call.work.unit.table.rule.slow_after * 2**call.reported:
                 call.reported += 1
             log.warning(
@@ -81,6 +81,6 @@ class SlowCalls:
 
 
 def stack_of(thread: int) -> str:
-    """What the thread is doing, the innermost call last; empty: it has ended."""
+    """Return the thread's stack, the innermost call last. Empty: it has ended."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -1,4 +1,4 @@
-"""A processor that tells what it does with each batch: another class, so that the plain one pays nothing."""
+"""A processor that traces each batch. It is a separate class, so the plain one has no extra cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.units.work import Work
 
 
 class TracedProcessor(Processor):
-    """Spans are begun and ended beside what a processor does; none of it changes what becomes of a batch."""
+    """Starts and ends spans around a processor's steps. Tracing never changes what happens to a batch."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TracedProcessor(Processor):
         return prepared
 
     def _try_alone(self, work: Work) -> list[Outcome] | None:
-        return self._step(work)  # each call by way of the failures, which trace it
+        return self._step(work)  # each call goes through the failures, which trace it
 
     def _spread(self, work: Work) -> None:
         trace = _of(work)
@@ -74,7 +74,7 @@ class TracedProcessor(Processor):
 
 
 class TracedFailures(Failures):
-    """Tells a batch's trace what happens on its way."""
+    """Adds the events of a batch to its trace."""
 
     def __init__(
         self,

@@ -1,2 +1,2 @@
-"""The worker as a whole: made of its components, started, watched, reloaded, drained, ended; its
+"""The worker as a whole: built from its components, started, watched, reloaded, drained, ended. Also its
 `handlers`."""

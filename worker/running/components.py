@@ -1,4 +1,4 @@
-"""The components of a worker, made and joined from its configuration; nothing is started."""
+"""The components of a worker, built and connected from its configuration. Nothing is started."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ from worker.units.assigned_partition import Assignments
 from worker.units.table_book import TableBook
 
 _STATISTICS_MS = "10000"
-"""How often librdkafka tells how far it has fetched; 0.1 ms of CPU each time for a hundred partitions."""
+"""The interval of librdkafka's statistics. They cost 0.1 ms of CPU each time for a hundred partitions."""
 
 
 class Components:
-    """Every object that docs/architecture.md draws, joined to the others."""
+    """Every object in the picture of docs/architecture.md, connected to the others."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Components:
         fail: Callable[[BaseException], None],
         stop: threading.Event,
     ) -> None:
-        """`fail` is told the error of a thread that cannot go on; `stop` is set when the worker is to end.
+        """`fail` gets the error of a thread that cannot continue. `stop` is set when the worker must end.
 
         Raises SettingsError, KafkaException, HandlerTypeError, OptionsError."""
         lanes, checkpoint = configuration.lanes, configuration.checkpoint
@@ -172,13 +172,13 @@ class Components:
         clock: Callable[[], float],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """What takes part in reading, and in setting records aside. `settings`: of the consumer."""
+        """Build the parts that read, and those that set records aside. `settings`: the consumer's."""
         consumer, assignments = self.consumer, self.assignments
         admin = AdminClient(admin_settings(configuration), logger=client_logger())
         topic_ids = TopicIds(admin)
         self.starts = Starts(configuration, self.local, self.kafka, topic_ids, alive=self.beat, stopping=stop)
         self.new_assignments = NewAssignments(assignments, topic_ids, self.finished_map, formats.of_assigned)
-        self.stages: list[Stage] = []  # filled below: some of them call all
+        self.stages: list[Stage] = []  # filled below, because some of them call all of them
         self.rebalancer = Rebalancer(
             self.starts,
             stages=self.stages,
@@ -227,7 +227,7 @@ class Components:
             KafkaAnswers(self.kafka, self.errors),
             self.membership,
             self.requests,
-            self.gate,  # before all that takes records for fetched, and the partition's end for reached
+            self.gate,  # before stages that count records as fetched, and the end as reached
             self.standstill,
             self.refetching,
             Arrivals(self.metrics.consumed),
@@ -236,7 +236,7 @@ class Components:
             self.share,
             self.backlog,
             self.backpressure.polls,
-            self.pauses,  # last: it tells librdkafka what the others want paused of new partitions
+            self.pauses,  # last: passes the other stages' pauses of new partitions to librdkafka
         ]
         self.stages += [stage for stage in stages if stage is not None]
         self.fetcher = Fetcher(
@@ -285,7 +285,7 @@ class Components:
         )
 
     def man(self, lanes: Iterable[int]) -> None:
-        """Start a processor for each of these lanes. Those whose lanes were given up end by themselves."""
+        """Start a processor for each of these lanes. Processors of removed lanes end by themselves."""
         new = [self._processor(number) for number in lanes]
         self.processors = [each for each in self.processors if not each.dismissed] + new
         for processor in new:

@@ -1,4 +1,4 @@
-"""Sending dead letters back through the handlers of their tables, one at a time."""
+"""Sending dead letters through the handlers of their tables again, one at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Plan:
     changes: tuple[Change, ...]
     entries: tuple[HandlerEntry, ...] = ()
     skipped: str | None = None
-    """Why its record holds no change, so that there is nothing to do."""
+    """Why its record has no change to apply."""
 
     @property
     def table(self) -> str:
@@ -54,23 +54,23 @@ class Plan:
 
     @property
     def rows(self) -> frozenset[str] | None:
-        """The rows that it is about; None: the whole table, or rows without a key."""
+        """The rows that it concerns. None: the whole table, or rows without a key."""
         keys = [change.key for change in self.changes]
         return None if any(key is None for key in keys) else frozenset(map(repr, keys))
 
 
 def replayed_topic(letter: DeadLetter) -> str:
-    """The topic of a replayed change: one for each letter.
+    """Return the topic of a replayed change: one for each letter.
 
-    Targets that keep how far each partition was applied thus know each letter by itself: they apply one that
-    comes after a later one, and pass over one that comes again.
+    Targets store how far each partition was applied. A separate topic makes each letter independent: a target
+    applies one after a later one, and skips one that it already has.
     """
     own = f"@{letter.offset}"
     return letter.place.topic[: _LONGEST_TOPIC - len(own)] + own
 
 
 class Reader:
-    """Letters by the present configuration: their table, changes and handlers."""
+    """Reads letters with the present configuration: their table, changes and handlers."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -82,7 +82,7 @@ class Reader:
             history.read(lambda: None)
 
     def changes(self, letter: DeadLetter) -> Plan:
-        """Its table and changes, in terms of the letter's own place. Raises ReplayFault."""
+        """Return its table and changes, with the letter's own position. Raises ReplayFault."""
         if letter.topic is None:
             raise ReplayFault("its headers do not say which topic it comes from")
         record = letter.original()
@@ -109,7 +109,7 @@ class Reader:
             return Plan(letter, route.database, route.table, (), skipped="it holds no change")
         if letter.index is not None:
             parts = [found[first:end] for first, end in pairwise(borders(found, 0, len(found)))]
-            # Half of a row that moves would remove the old row, or lack what is in it.
+            # Half of a key change would remove the old row, or lack the values that are in it.
             named = [part for part in parts if any(change.index == letter.index for change in part)]
             found = [change for part in named for change in part]
             if not found:
@@ -129,7 +129,7 @@ class Reader:
         return Plan(letter, route.database, route.table, changes)
 
     def plan(self, letter: DeadLetter) -> Plan:
-        """What replaying it does. Raises ReplayFault."""
+        """Return what replaying it would do. Raises ReplayFault."""
         plan = self.changes(letter)
         if plan.skipped is not None:
             return plan
@@ -145,7 +145,7 @@ class Reader:
 
 @dataclass
 class _Failed:
-    """What must not be overtaken: rows of a table whose letter failed, None for all of them."""
+    """Rows whose letters failed, by table; None for all rows. Later letters must not overtake them."""
 
     rows: dict[str, list[tuple[str, frozenset[str] | None]]] = field(default_factory=dict)
 
@@ -153,7 +153,7 @@ class _Failed:
         self.rows.setdefault(plan.table, []).append((plan.letter.name, plan.rows))
 
     def before(self, plan: Plan) -> str | None:
-        """The letter that this one has to wait for."""
+        """Return the failed letter that this one must wait for."""
         for name, rows in self.rows.get(plan.table, ()):
             if rows is None or plan.rows is None or rows & plan.rows:
                 return name
@@ -164,15 +164,15 @@ class Replay:
     """Opens the handlers that letters need, and closes them at its end. One thread."""
 
     def __init__(self, configuration: Configuration, topic_id: str | None = None) -> None:
-        """`topic_id`: of the dead-letter topic; one that was made anew has other letters at its offsets."""
+        """`topic_id`: the dead-letter topic's id. A recreated topic has other letters at the same offsets."""
         self._configuration = configuration
         self._topic_id = topic_id
         self._handlers: list[tuple[HandlerEntry, Handler]] = []
         self._failed = _Failed()
-        self._stopped: list[BaseException] = []  # what threads of handlers cannot go on without
+        self._stopped: list[BaseException] = []  # fatal errors of handlers' threads
 
     def apply(self, plan: Plan) -> None:
-        """Give the letter's changes to its handlers. Raises ReplayFault, and StopWorker."""
+        """Apply the letter's changes with its handlers. Raises ReplayFault, and StopWorker."""
         if self._stopped:
             raise StopWorker(str(self._stopped[0])) from self._stopped[0]
         earlier = self._failed.before(plan)
@@ -187,7 +187,7 @@ class Replay:
             raise
 
     def close(self) -> Iterator[tuple[str, BaseException]]:
-        """Close the handlers; (name, what it raised) of each that could not be closed."""
+        """Close the handlers. Yields (name, error) of each that failed to close."""
         while self._handlers:
             entry, handler = self._handlers.pop()
             try:
@@ -247,7 +247,7 @@ class Replay:
 
 
 def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """By the time they were written, within a partition always as they stand."""
+    """Sort letters by the time they were written, and always by offset within a partition."""
     by_partition: dict[int, list[DeadLetter]] = {}
     for letter in letters:
         by_partition.setdefault(letter.place.partition, []).append(letter)
@@ -255,7 +255,7 @@ def in_order(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
 
 
 def by_failure(letters: Iterable[DeadLetter]) -> list[list[DeadLetter]]:
-    """Letters of the same failure together, where the first of them is: it stands for the others."""
+    """Group letters of the same failure at the place of the first one, which represents the others."""
     found: dict[tuple[object, ...], dict[str, DeadLetter]] = {}
     for letter in letters:
         found.setdefault(letter.about, {}).setdefault(letter.name, letter)

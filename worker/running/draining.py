@@ -1,4 +1,4 @@
-"""The parts of a stop, one after the other: the lanes, the last commit, the handlers, the group."""
+"""The steps of a stop, one by one: the lanes, the last commit, the handlers, the group."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ Answer = TypeVar("Answer")
 
 
 class LateStop(Exception):
-    """A part of the stop took longer than it may."""
+    """A step of the stop took too long."""
 
 
 @dataclass(frozen=True)
 class Draining:
-    """Each part has its time, and what becomes of one keeps no other from its turn. The main thread's own."""
+    """Each step has a time limit, and a failed step does not prevent the next one. The main thread's own."""
 
     components: Components
     _: KW_ONLY
     clock: Callable[[], float]
     fail: Callable[[BaseException], None]
-    """Told what a part raised."""
+    """Called with a step's error."""
     error: Callable[[], BaseException | None]
-    """What has stopped the worker."""
+    """The error that stopped the worker."""
 
     def run(self, configuration: Configuration, *, began: bool) -> tuple[bool, list[str]]:
-        """Finish what runs, commit, leave the group, close the handlers: whether all of it was done, and the
-        halted tables. `began`: the threads were started."""
+        """Finish running batches, commit, leave the group, close the handlers. Returns whether everything
+        succeeded, and the halted tables. `began`: the threads were started."""
         timeout = configuration.shutdown_timeout
         clean = True
         halted: list[str] = []
@@ -51,22 +51,22 @@ class Draining:
             finished = self._part("lanes", timeout + LANES_SECONDS, lambda: self.finish(timeout))
             clean, halted = finished if finished is not None else (False, [])
             self._part("commit", COMMIT_SECONDS, self._commit)
-            # While the partitions are still this worker's: what handlers do for them behind their batches is
-            # not to go on beside their next owner.
+            # While the partitions are still this worker's: handlers' work behind their batches must end
+            # before the partitions' next owner starts.
             clean = self._close_handlers() and clean
             fetcher = self.components.fetcher
             fetcher.close()
             fetcher.join(KAFKA_SECONDS + configuration.revoke_timeout)
-            # Leaving the group commits once more: what Kafka refused in a rebalance it may have taken then.
+            # Leaving the group commits once more. Kafka may then accept what it rejected in a rebalance.
             clean = clean and self.components.committer.in_kafka and not fetcher.is_alive()
         self._part("map", _MAP_SECONDS, self._close_map)
         if (tracing := self.components.tracing) is not None:
-            with contextlib.suppress(Exception):  # spans are no reason to end with another exit code
+            with contextlib.suppress(Exception):  # spans must not change the exit code
                 Bounded("stop-tracing", tracing.close).within(_TRACING_SECONDS)
         return self._close_handlers() and clean, halted
 
     def finish(self, seconds: float) -> tuple[bool, list[str]]:
-        """Fetch nothing more and wait for what runs: whether it was done in time, and the halted tables."""
+        """Fetch no more, and wait for running batches. Returns whether all ended in time; halted tables."""
         end = self.clock() + seconds
         if isinstance(self.error(), UndecodableHalt):
             self._work_off(end)
@@ -77,7 +77,7 @@ class Draining:
         self.components.lanes.stop()
         for processor in self.components.processors:
             processor.join(max(0.0, end - self.clock()))
-        # Leaving the group forgets what its partitions held.
+        # Leaving the group forgets the records of its partitions.
         self.components.former.tell(self.components.assignments.current())
         return self._drained() and not self.components.former.lost, self.components.lanes.seen.halted()
 
@@ -92,14 +92,14 @@ class Draining:
         self.components.starts.remove_old_maps()
 
     def _close_handlers(self) -> bool:
-        """Unless one of them still handles a batch. Whether none failed; those that are closed stay so."""
+        """Close the handlers, unless one still handles a batch. Returns whether none failed. Repeatable."""
         if any(processor.is_alive() for processor in self.components.processors):
             return True
         return self.components.handlers.close()
 
     def _work_off(self, end: float) -> None:
-        """Finish what came before a record that stops the worker: a checkpoint that is set behind it then
-        passes over nothing else."""
+        """Finish the records before one that stops the worker. A checkpoint that is set behind that record
+        then skips nothing else."""
         while self.clock() < end and not self.components.lanes.worked_off():
             time.sleep(_LOOK_SECONDS)
 
@@ -114,7 +114,7 @@ class Draining:
         return not running
 
     def _part(self, name: str, seconds: float, do: Callable[[], Answer]) -> Answer | None:
-        """A part of the stop. None: it failed, or is not done."""
+        """Run a step of the stop. None: it failed, or is not finished."""
         try:
             return Bounded(f"stop-{name}", do).within(seconds)
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""What the status page is made of, taken from a running worker."""
+"""The data of the status page, collected from a running worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger("overview")
 
 
 class Overview:
-    """The last hour of a worker and what happened in it, from now until `end`; nothing of a batch's way."""
+    """The last hour of a worker and its events, from now until `end`. Contains no steps of batches."""
 
     def __init__(self, status: StatusReport, committer: Committer, clock: Callable[[], float]) -> None:
         self._status = status
@@ -36,12 +36,12 @@ class Overview:
         )
 
     def end(self) -> None:
-        """Hear of nothing more."""
+        """Stop listening to logs."""
         for end in self._ends:
             end()
 
     def look(self) -> None:
-        """Measure, when it is time to; to be called now and then. Raises nothing."""
+        """Measure if it is time. Call this regularly. Raises nothing."""
         try:
             self._history.look()
         except Exception:

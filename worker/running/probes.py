@@ -1,4 +1,4 @@
-"""What a running worker answers to probes."""
+"""The answers of a running worker to probes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from worker.running.components import Components
 
 
 def unhealthy(components: Components, now: float, patience: float) -> str | None:
-    """Which thread makes no progress; None: all do. `patience`: seconds that one may be silent."""
+    """Return which thread makes no progress, or None. `patience`: seconds that a thread may be silent."""
     history = components.history
     if history is not None and history.reason is not None:
         return history.reason
@@ -24,7 +24,7 @@ def unhealthy(components: Components, now: float, patience: float) -> str | None
 
 
 def unready(components: Components) -> str | None:
-    """What it waits for before it reads; None: it has its partitions, if the group gave it any."""
+    """Return what it waits for before it reads. None: it has its partitions, if the group gave it any."""
     current = components.assignments.current()
     trouble = components.errors.trouble({each.partition.topic for each in current})
     history = components.history

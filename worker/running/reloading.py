@@ -1,4 +1,4 @@
-"""A changed configuration taken over by the running worker: what can change does, what cannot is told."""
+"""Applying a changed configuration to a running worker, and reporting changes that need a restart."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ log = get_logger("reload")
 
 
 class FileWatch:
-    """Looks at the file when asked; a change counts when the file has been the same twice in a row.
+    """Checks the file on request. A change counts when two consecutive checks find the same content.
 
-    So a file that is being written is not read half. The content decides, not the time: Kubernetes swaps a
-    link to another folder when a ConfigMap changes, and editors write files anew without changing them.
+    So a file that is being written is not read half-way. The content decides, not the time: Kubernetes swaps
+    a link to another folder when a ConfigMap changes, and editors rewrite unchanged files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class FileWatch:
         self._read = self._seen = self._digest()
 
     def changed(self) -> bool:
-        """True once for each change; a file that is gone is no change."""
+        """Return True once for each change. A missing file is no change."""
         digest = self._digest()
         settled = digest is not None and digest == self._seen
         self._seen = digest
@@ -46,7 +46,7 @@ class FileWatch:
         return True
 
     def taken(self) -> None:
-        """The file is being read for another reason: what it holds now is no change any more."""
+        """The file is read for another reason: its present content is no change any more."""
         self._read = self._seen = self._digest()
 
     def _digest(self) -> bytes | None:
@@ -57,18 +57,18 @@ class FileWatch:
 
 
 class Reloader:
-    """Looks at the configuration file, and takes it over when it has changed. The main thread's own.
+    """Checks the configuration file, and applies it when it has changed. The main thread's own.
 
-    A new file that is broken, or whose handlers cannot be opened, changes nothing. What runs code of handlers
-    (their import, `open`, `close`) has a thread of its own: a stop does not wait for it. What changes in
-    lanes and tables is a request to the fetcher's thread, between two polls, when nothing is routed.
+    A broken new file, or one whose handlers cannot be opened, changes nothing. Code of handlers (their
+    import, `open`, `close`) runs in a separate thread, so that a stop does not wait for it. Changes to lanes
+    and tables are made by the fetcher's thread between two polls, when nothing is routed.
     """
 
     def __init__(
         self, configuration: Configuration, components: Components, *, stopped: Callable[[], bool]
     ) -> None:
         self.configuration = configuration
-        """What the worker goes by now."""
+        """The present configuration of the worker."""
         self._components = components
         self._stopped = stopped
         self._watch = FileWatch(configuration.path)
@@ -79,7 +79,7 @@ class Reloader:
         self._wanted = True
 
     def look(self) -> bool:
-        """True when the configuration has changed by it."""
+        """Return True if this has changed the configuration."""
         if self._components.handlers.has_retired:
             self._components.handlers.close_retired(self._in_use(), stopped=self._stopped)
         if self._wanted:
@@ -96,7 +96,7 @@ class Reloader:
         return bool(taken)
 
     def _reload(self) -> bool | None:
-        """True: something has changed, False: nothing had to, None: it was refused."""
+        """Return True if something changed, False if nothing needed to, None if it was refused."""
         old = self.configuration
         try:
             new = Bounded("reload-read", lambda: load(old.path)).unless(self._stopped)
@@ -104,7 +104,7 @@ class Reloader:
             for fault in error.faults:
                 log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
             return None
-        # Before anything of it is told: a handler that cannot open may quote its new password.
+        # Before logging anything about it: a handler that cannot open may quote its new password.
         old.secrets.learn(new.secrets)
         changes = compare(old, new)
         now = merge(old, new)
@@ -122,7 +122,7 @@ class Reloader:
                 log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
                 return None
             if not self._components.requests.ask(lambda: self._adopt(plan), give_up=self._stopped):
-                return None  # the worker stops; nothing of it matters any more
+                return None  # the worker stops; the new configuration no longer matters
             log.info("reloaded", changed=changes.live)
         elif not changes.restart:
             log.info("reload_found_no_changes")
@@ -165,7 +165,7 @@ class Reloader:
         self.configuration = now
 
     def _in_use(self) -> set[BoundHandler]:
-        """Handlers that a table still has, or a batch that runs."""
+        """Return the handlers that a table or a running batch still has."""
         components = self._components
         used = {bound for work in components.lanes.seen.running() for bound in work.table.handlers}
         busy = components.book.busy(components.backlog.parts, components.lanes.at_rest)

@@ -1,4 +1,4 @@
-"""The process's signals, taken by a thread: at any moment, and by no handler."""
+"""The process's signals, handled by a thread at any moment, without Python signal handlers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = get_logger("signals")
 
 
 def take_signals(takers: Mapping[signal.Signals, Callable[[], None]]) -> None:
-    """From now on, to the end of the process, call a signal's taker in the thread `signals`. To be called
-    once, in the main thread.
+    """From now on, to the end of the process, call a signal's taker in the thread `signals`. Call this once,
+    in the main thread.
 
-    A handler of Python's runs in the main thread, between any two of its steps: also where that holds the
-    lock that the handler would need, of an Event or of the log. And it does not run at all while the main
-    thread is kept in a call. Here Python itself writes the signal's number to a pipe, whatever the main
-    thread does, and the thread that reads it may do what any other thread may.
+    A Python signal handler runs in the main thread, between any two steps. The main thread may then hold a
+    lock that the handler needs, of an Event or of the log. While the main thread is blocked in a call, the
+    handler does not run at all. Here, Python itself writes the signal's number to a pipe, whatever the main
+    thread does. The thread that reads the pipe may do what any thread may.
 
-    A process that is forked off has the usual signals again: its own are not the worker's.
+    A forked process gets the default signals again, because its signals are not the worker's.
     """
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -37,22 +37,22 @@ def take_signals(takers: Mapping[signal.Signals, Callable[[], None]]) -> None:
 def _take(read: int, takers: Mapping[int, Callable[[], None]]) -> None:
     while numbers := os.read(read, 512):
         for number in numbers:
-            if number in takers:  # others may have handlers of their own
+            if number in takers:  # others may have their own handlers
                 try:
                     takers[number]()
-                except Exception as error:  # the next signal is to be taken all the same
+                except Exception as error:  # the next signal must still be handled
                     log.error("signal_failed", signal=number, error=describe(error), exc_info=error)
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Only a signal with a handler is told through the pipe."""
+    """Python reports only signals with a handler through the pipe."""
 
 
 def _usual_in_forked(takers: Mapping[signal.Signals, Callable[[], None]]) -> None:
     own = threading.local()  # the mask of each thread that forks
 
     def before() -> None:
-        # Until the child has its usual signals, what is sent to it waits: it still writes to the same pipe.
+        # Signals to the child wait until it has its defaults, because it still writes to the same pipe.
         own.mask = signal.pthread_sigmask(signal.SIG_BLOCK, takers)
 
     def after_in_parent() -> None:

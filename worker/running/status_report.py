@@ -1,4 +1,4 @@
-"""The worker's status put together: from lanes, units, assignments and the committer, at one moment."""
+"""The worker's status, composed from lanes, units, assignments and the committer at one moment."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from worker.units.chunk import Chunk
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
 _SCHEMA_REGISTRY_TARGET = "__schema_registry__"
-"""Among the handlers' names."""
+"""Its name among the handlers' names."""
 SHOWN_TABLES = 1_000
-"""The status tells of so many at most."""
+"""The most tables in the status."""
 
 
 @dataclass(eq=False)
 class StatusReport:
-    """Makes a WorkerStatus when asked. Any thread."""
+    """Makes a WorkerStatus on request. Any thread."""
 
     configuration: Configuration
     parts: Components
@@ -58,17 +58,17 @@ class StatusReport:
         self._begun = self.clock()
         unmatched = self.parts.book.unmatched
         self.passing_over = PassingOver(lambda: unmatched.records, self._redact)
-        """To be told what is logged."""
+        """Must be called with log events."""
 
     def __call__(self) -> WorkerStatus:
         return self.look().status
 
     def whole(self) -> WorkerStatus:
-        """With all tables, however many."""
+        """Return the status with all tables, however many."""
         return self.look(sys.maxsize).status
 
     def pulse(self) -> Pulse:
-        """The few figures that are taken again and again: no table is put together for them."""
+        """Return the few figures that are needed often, without composing each table."""
         units, _ = self.parts.book.counted()
         assigned = self.parts.assignments.current()
         blocked, chunks = glance(self.parts.lanes.seen, units)
@@ -78,7 +78,7 @@ class StatusReport:
         return Pulse(self.parts.lanes.seen.finished_records, lags, delay, blocked)
 
     def look(self, most: int = SHOWN_TABLES) -> Look:
-        """At the worker, and at most so many of its tables."""
+        """Return the status with at most `most` tables, and figures about all."""
         units, gone = self.parts.book.counted()
         seen = snapshot(self.parts.lanes.seen, units, most, self.configuration.stuck_after)
         delays: dict[TopicPartition, float] = {}
@@ -128,7 +128,7 @@ class StatusReport:
         return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
 
     def _targets(self) -> list[TargetStatus]:
-        """Handlers of one name as one: down while one of them is."""
+        """Return one status per handler name: down if one of its handlers is down."""
         found: dict[str, TargetStatus] = {}
         circuits = list(self.parts.handlers.circuits())
         if self.parts.dead_letters is not None:
@@ -155,7 +155,7 @@ class StatusReport:
         return letters.topic if target == DEAD_LETTER_TARGET and letters and letters.missing else None
 
     def _delays(self, chunks: Iterable[Chunk]) -> dict[TopicPartition, float]:
-        """For each partition: seconds since the oldest of these changes happened in its source."""
+        """Return for each partition: seconds since the oldest of these changes happened in its source."""
         delays = {}
         for partition, (format_, record) in _heads(chunks).items():
             happened = source_time(format_, record)
@@ -226,7 +226,7 @@ class StatusReport:
 
 
 def _lag(assignment: Assignment, checkpoint: Callable[[], Checkpoint | None]) -> int | None:
-    """`checkpoint`: its tracker's, asked for where nothing is committed yet."""
+    """`checkpoint`: returns its tracker's checkpoint, used if nothing is committed yet."""
     reached = assignment.committed
     if reached is None and (found := checkpoint()) is not None:
         reached = found.offset
@@ -256,7 +256,7 @@ def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicParti
 
 
 def _heads(chunks: Iterable[Chunk]) -> Heads:
-    """The oldest of these records of each partition."""
+    """Return the oldest of these records of each partition."""
     first: dict[TopicPartition, int] = {}
     heads: Heads = {}
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""The parts of a worker that traces in place of the plain ones; without tracing nothing of it is imported."""
+"""The tracing variants of a worker's parts. Without tracing, nothing of tracing is imported."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Saved = Callable[[Mapping[Assignment, Checkpoint]], None]
 
 
 def tracing_of(configuration: Configuration, metrics: Metrics) -> Tracing | None:
-    """None: nothing is traced, as `tracing` or OTEL_SDK_DISABLED say."""
+    """Return the tracing, or None if `tracing` or OTEL_SDK_DISABLED turn it off."""
     if configuration.tracing is None:
         return None
-    from worker.tracing.provider import header_values, is_disabled  # noqa: PLC0415  # its packages are an extra's
+    from worker.tracing.provider import header_values, is_disabled  # noqa: PLC0415  # an extra installs it
     from worker.tracing.tracing import Tracing  # noqa: PLC0415
 
     if is_disabled(os.environ):
@@ -42,7 +42,7 @@ def tracing_of(configuration: Configuration, metrics: Metrics) -> Tracing | None
 
 
 def processors(tracing: Tracing | None) -> Callable[..., Processor]:
-    """What makes a processor."""
+    """Return the callable that makes a processor."""
     if tracing is None:
         return Processor
     from worker.processing.traced_processor import TracedProcessor  # noqa: PLC0415
@@ -51,7 +51,7 @@ def processors(tracing: Tracing | None) -> Callable[..., Processor]:
 
 
 def saved(tracing: Tracing | None, journal: Saved | None) -> Saved:
-    """Tells both what the committer has saved."""
+    """Combine the two recipients of what the committer has saved."""
     told: list[Saved] = [each for each in (journal, None if tracing is None else tracing.committed) if each]
 
     def all_of_them(found: Mapping[Assignment, Checkpoint]) -> None:

@@ -1,4 +1,4 @@
-"""Passes over a batch of Kafka's that cannot be read, when a person says so."""
+"""Skips an unreadable Kafka batch, if a person says so."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = get_logger("unblock")
 
 @dataclass(eq=False)
 class Unreadable:
-    """One order at a time. Any thread; it waits for the fetcher.
+    """One order at a time. Any thread. Waits for the fetcher.
 
-    `settings`: of the worker's consumer. `commit`: saves what is finished; whether Kafka has it.
-    `stopped`: whether the worker is about to stop.
+    `settings`: the consumer's. `commit`: saves what is finished, and returns whether Kafka has it. `stopped`:
+    whether the worker is about to stop.
     """
 
     assignments: Assignments
@@ -43,7 +43,7 @@ class Unreadable:
         self._lock = threading.Lock()  # a second order would look for the same end
 
     def __call__(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
-        """`client`: the address that it came from."""
+        """`client`: the address that the request came from."""
         try:
             with self._lock:
                 assignment = self._find(asked)
@@ -69,7 +69,7 @@ class Unreadable:
         return UnblockAnswer(result="set_aside", message=message, position=position, committed=committed)
 
     def _find(self, asked: UnblockRequest) -> Assignment:
-        """Raises Refused."""
+        """Find the partition whose unreadable batch is meant. Raises Refused."""
         if asked.topic is None or asked.partition is None:
             raise Refused("say --table; or, of a batch that cannot be read, --topic and --partition")
         if asked.action != "skip":
@@ -90,7 +90,7 @@ class Unreadable:
         return assignment
 
     def _go_on(self, assignment: Assignment, end: int) -> None:
-        """Have the partition fetched from `end`. Raises Refused."""
+        """Make the fetcher continue the partition at `end`. Raises Refused."""
 
         def restart() -> None:
             if self.assignments.get(*assignment.partition) is not assignment:

@@ -48,14 +48,14 @@ _WATCH_SECONDS = 0.5
 
 
 class DeadEnd(Exception):
-    """Only halted tables are left to work on."""
+    """Only halted tables still have work."""
 
 
 class LateStart(Exception):
-    """The handlers take longer to open than they may."""
+    """The handlers take too long to open."""
 
 
-# Their text says what was found, where, and what to do: a traceback would only hide it.
+# These errors' texts say what was found, where, and what to do. A traceback would only hide that.
 _TOLD = (
     CertificateError,
     CheckpointError,
@@ -74,12 +74,12 @@ _TOLD = (
 class Worker:
     """One worker process. `run` returns its exit code.
 
-    Threads: fetcher, one processor a lane, committer, HTTP, Kafka commits; this object's own is the main
-    one, which takes signals and watches the others.
+    Threads: fetcher, one processor per lane, committer, HTTP, Kafka commits. This object uses the main
+    thread, which watches the others.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        """Raises SettingsError and handler errors: nothing is started yet."""
+        """Build the components, but start nothing. Raises SettingsError and handler errors."""
         self._configuration = configuration
         self._clock = clock = time.monotonic
         self._state: WorkerState = "starting"
@@ -106,7 +106,7 @@ class Worker:
         self._overview: Overview | None = None
 
     def run(self) -> int:
-        """Work until a signal or an error; 0 when everything that ran was finished and committed, else 1."""
+        """Work until a signal or an error. Returns 0 if all that ran was finished and committed, else 1."""
         take_signals(
             {
                 signal.SIGTERM: self._on_signal,
@@ -133,7 +133,7 @@ class Worker:
         return self._drain()
 
     def stop(self) -> None:
-        """Drain and end `run`: the process ends, whatever hangs. Any thread."""
+        """Drain and end `run`. The process ends even if something hangs. Any thread."""
         configuration = self._configuration
         self._stop.set()
         self._last_resort.arm(
@@ -145,30 +145,30 @@ class Worker:
         )
 
     def fail(self, error: BaseException) -> None:
-        """Stop because of this error; only the first one counts. Any thread."""
+        """Stop because of this error. Only the first one counts. Any thread."""
         with self._lock:
             if self._error is None:
                 self._error = error
-        # What a person can mend is told in its one line; anything else needs its place in the code.
+        # Errors that a person can fix have a complete text. All others need their place in the code.
         exc_info = None if isinstance(error, _TOLD) else error
         thread = threading.current_thread().name
         log.error("worker_fault", error=describe(error), thread=thread, exc_info=exc_info)
         self.stop()
 
     def health(self) -> str | None:
-        """Why the worker is not healthy; None when every thread makes progress."""
+        """Return why the worker is not healthy, or None if every thread makes progress."""
         if self._state != "running":
             return None
         return unhealthy(self.components, self._clock(), _STUCK_SECONDS + self._configuration.revoke_timeout)
 
     def started(self) -> str | None:
-        """Why the worker has not started yet; None once its handlers are open, for good."""
+        """Return why the worker has not started yet. None, permanently, once its handlers are open."""
         if self._state == "starting":
             return f"starting: handler {self.components.handlers.opening} is being opened"
         return None
 
     def ready(self) -> str | None:
-        """Why the worker is not ready; None when it has its partitions and the handlers are open."""
+        """Return why the worker is not ready, or None if it has its partitions and the handlers are open."""
         if self._state != "running" or self._stop.is_set():
             return f"the worker is {self._shown_state()}"
         return unready(self.components)
@@ -201,7 +201,7 @@ class Worker:
         rule = self._configuration.http
         if rule is None:
             return
-        # Not above: a twentieth of what a worker imports, and some serve nothing.
+        # Not at the top: a twentieth of a worker's imports, and some workers serve nothing.
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
         from worker.http.order_token import write_order_token  # noqa: PLC0415
@@ -225,7 +225,7 @@ class Worker:
         certificate = None if tls is None else Certificate(folder / tls.certificate, folder / tls.key)
         self._http = HttpServer(app, rule.host, rule.port, certificate=certificate)
         self._http.start()
-        if orders is not None:  # not before: where another worker listens, its token stays
+        if orders is not None:  # not earlier: if another worker listens there, its token stays
             write_order_token(self._configuration.checkpoint.directory, rule.port, orders)
         if self._http.public and rule.token is None and rule.tls is None:
             log.warning(
@@ -280,7 +280,7 @@ class Worker:
                 )
 
     def _drain(self) -> int:
-        """Finish what runs, commit, leave the group, close the handlers; the exit code."""
+        """Finish what runs, commit, leave the group, close the handlers. Returns the exit code."""
         began = self._state == "running"
         self._state = "draining"
         log.info("draining", shutdown_timeout=self._configuration.shutdown_timeout)

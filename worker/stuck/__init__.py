@@ -1,1 +1,1 @@
-"""Records that hold up their partition: seen, told of, and moved out of the way when a person says so."""
+"""Records that hold up their partition: detected, reported, and set aside if a person says so."""

@@ -1,4 +1,4 @@
-"""The first unfinished record of each partition: how long it has been the first, and what keeps it."""
+"""The first unfinished record of each partition: how long it has been the first, and what blocks it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = get_logger("stuck")
 
 _LOOK_SECONDS = 1.0
 _LONGEST_SECONDS = 5.0
-"""Of the time between two looks that counts: the process may have been stopped in between."""
+"""The longest time between two looks that counts, because the process may have been stopped in between."""
 _LOST_SECONDS = 60.0
-"""A record that is nowhere for so long is lost: it may be under way between two threads for a moment."""
+"""A record that is nowhere for this long is lost. It may be between two threads for a moment."""
 
 _GROUP = "waiting for the group"
 _HINTS = {
@@ -40,18 +40,18 @@ class _Watched:
     seconds: float = 0.0
     """How long it has been the first."""
     nowhere: float = 0.0
-    """How long nobody has had it."""
+    """How long no thread has had it."""
     reported: int = 0
-    """How often it was reported."""
+    """The number of reports."""
     told: StuckStatus | None = None
 
 
 @dataclass(eq=False)
 class StuckHeads:
     """Reports the first unfinished record that stays the first for `after` seconds, and again at every
-    doubling. One thread looks; `of`, `reason` and `after` are any thread's.
+    doubling. One thread looks. Any thread may use `of`, `reason` and `after`.
 
-    `units`: all tables. `held`: what the lanes had no room for yet.
+    `units`: all tables. `held`: records that the lanes had no room for yet.
     """
 
     assignments: Assignments
@@ -67,15 +67,15 @@ class StuckHeads:
         self._watched: dict[Assignment, _Watched] = {}
         self._looked: float | None = None
         self.reason: str | None = None
-        """Which records are lost within the worker; None: none."""
+        """Which records are lost within the worker, or None."""
 
     def of(self, assignment: Assignment) -> StuckStatus | None:
-        """What is known of its first unfinished record, if that is stuck."""
+        """Return what is known of its first unfinished record, if that is stuck."""
         watched = self._watched.get(assignment)
         return None if watched is None else watched.told
 
     def look(self) -> None:
-        """To be called often; looks once a second."""
+        """Look once a second. Call this often."""
         now = self.clock()
         if self._looked is not None and now < self._looked + _LOOK_SECONDS:
             return
@@ -83,7 +83,7 @@ class StuckHeads:
         self._looked = now
         watched: dict[Assignment, _Watched] = {}
         for assignment in self.assignments.current():
-            if assignment.closed:  # it leaves, and what is unfinished is forgotten
+            if assignment.closed:  # it is being revoked, and its unfinished records are forgotten
                 continue
             head = assignment.tracker.head
             known = self._watched.get(assignment)
@@ -114,7 +114,7 @@ class StuckHeads:
 
     def _report(self, stuck: Mapping[Assignment, _Watched], passed: float, now: float) -> None:
         wanted = {assignment: known.offset for assignment, known in stuck.items()}
-        # In this order: what is held goes to the lanes, and nothing comes back.
+        # In this order: held records move to the lanes, and none come back.
         held = {a: unit for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
         found = locate(self.lanes, self.units(), wanted, now)
         for assignment, known in stuck.items():
@@ -150,7 +150,7 @@ class StuckHeads:
                 handler, handler_seconds = own.handler, round(self.clock() - own.since, 1)
                 stack = stack_of(thread)
                 if self.calls.current().get(thread) is not own:
-                    stack = None  # it ended meanwhile, so the stack is another's
+                    stack = None  # it ended meanwhile, so the stack belongs to another call
         return StuckStatus(
             offset=known.offset,
             seconds=round(known.seconds, 1),
@@ -167,13 +167,13 @@ class StuckHeads:
 
 
 def _slowest(found: Iterable[RecordLocation]) -> RecordLocation | None:
-    """Of the shards that have a part of the record, the one to look at first."""
+    """Return the shard to look at first, of those that have a part of the record."""
     order = ("halted", "retrying", "running", "waiting for others", "queued", "held back")
     return min(found, key=lambda place: order.index(place.doing), default=None)
 
 
 def _longest(calls: Mapping[int, Call], place: RecordLocation) -> tuple[int, Call] | None:
-    """The thread, and the call, of a handler that has the place's batch for the longest time."""
+    """Return the thread and call of the handler that has had the place's batch for the longest time."""
     own = [(thread, call) for thread, call in calls.items() if call.work is place.work]
     return min(own, key=lambda each: each[1].since, default=None)
 

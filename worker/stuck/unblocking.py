@@ -1,4 +1,4 @@
-"""Sets one record aside that blocks its table, when a person says so; else says what is the matter."""
+"""Sets aside one record that blocks its table, if a person says so. Otherwise says what is wrong."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ log = get_logger("unblock")
 
 _LOOK_SECONDS = 0.05
 _RUNS_SECONDS = 5.0
-"""A batch that is tried again runs from time to time: so long is waited until it does not."""
+"""A batch that is retried runs from time to time. This is the longest wait until it does not run."""
 _DONE_SECONDS = 25.0
-"""So long is waited until what was ordered is done: a dead letter may take 20 s."""
+"""The longest wait until an order is carried out: a dead letter may take 20 s."""
 
 
 _Given = tuple[Work, int]
-"""A batch that was given the order, and the record's number in it."""
+"""A batch that got the order, and the record's number in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     assignment: Assignment
     locations: list[RecordLocation]
-    """Of the record, in the table that was asked for."""
+    """Of the record, in the requested table."""
 
 
 @dataclass(eq=False)
 class Unblocking:
-    """One order at a time. Any thread; it waits for the processors.
+    """One order at a time. Any thread. Waits for the processors.
 
-    `held`: what the lanes had no room for yet. `commit`: saves what is finished; whether Kafka has it.
-    `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop.
+    `held`: records that the lanes had no room for yet. `commit`: saves what is finished, and returns whether
+    Kafka has it. `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop.
     """
 
     assignments: Assignments
@@ -64,7 +64,7 @@ class Unblocking:
         self._lock = threading.Lock()
 
     def __call__(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
-        """`client`: the address that it came from."""
+        """`client`: the address that the request came from."""
         who = {"by": asked.by, "client": client, "table": asked.table, "action": asked.action}
         if self._lock.acquire(blocking=False):
             try:
@@ -88,14 +88,14 @@ class Unblocking:
         return answer
 
     def _do(self, asked: UnblockRequest, who: Mapping[str, str]) -> UnblockAnswer:
-        """Raises Refused."""
+        """Give the order, and wait for its outcome. Raises Refused."""
         found = self._find(asked)
         order, given = self._order(asked, found)
         log.warning("unblock_ordered", position=found.assignment.record_at(asked.offset), **who)
         return self._outcome(asked, found.assignment, order, given)
 
     def _find(self, asked: UnblockRequest) -> _Found:
-        """Raises Refused."""
+        """Find the record in the table. Raises Refused."""
         if asked.action == "dead_letter" and not self.letters:
             raise Refused(
                 "dead_letter.topic is not set in this worker's configuration: set it, or use --skip"
@@ -106,7 +106,7 @@ class Unblocking:
             if asked.topic in (None, each.partition.topic)
             and asked.partition in (None, each.partition.partition)
         ]
-        # Of topics made anew since, too: what those brought goes first, and may block the table.
+        # Recreated topics too: records of the former topic go first, and may block the table.
         owned = sorted(with_earlier(current), key=lambda each: each.epoch)
         if not current:
             have = ", ".join(sorted(str(each.partition) for each in self.assignments.current())) or "none"
@@ -117,7 +117,7 @@ class Unblocking:
                 f"this worker has met no table {asked.table}: the name is database.table, as in status"
             )
         wanted = dict.fromkeys(owned, asked.offset)
-        # In this order: what is held goes to the lanes, and nothing comes back.
+        # In this order: held records move to the lanes, and none come back.
         held = {a: unit.table.label for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
         seen = locate(self.lanes, units, wanted, self.clock())
         found: dict[TopicPartition, _Found] = {}
@@ -134,7 +134,7 @@ class Unblocking:
         raise Refused("; ".join(_missing(each, asked, whose.get(each)) for each in current))
 
     def _order(self, asked: UnblockRequest, found: _Found) -> tuple[SetAside, list[_Given]]:
-        """Raises Refused."""
+        """Give the order to the batches that are blocked at the record. Raises Refused."""
         order = SetAside(asked.action, asked.by)
         end = self.clock() + _RUNS_SECONDS
         while True:
@@ -216,7 +216,7 @@ class Unblocking:
         )
 
     def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
-        """Of a record that is there, and not to be set aside."""
+        """Explain why an existing record cannot be set aside."""
         position = found.assignment.record_at(asked.offset)
         running = next((place for place in found.locations if place.doing == "running"), None)
         if running is not None:
@@ -250,7 +250,7 @@ class Unblocking:
         )
 
     def _stands(self, table: str) -> str:
-        """At which records the table stands still."""
+        """Name the records at which the table is blocked."""
         found = []
         with self.lanes.lock:
             kept = self.lanes.schedule.kept
@@ -270,7 +270,7 @@ class Unblocking:
 
 
 def _may_be_set_aside(place: RecordLocation) -> bool:
-    """Whether waiting for the end of its batch may help: it may be tried again just now."""
+    """Whether it may help to wait for the end of its batch, because it may be retried just now."""
     if place.doing == "running" or place.work is None:
         return place.doing == "running"
     return place.number in place.work.stands_at()

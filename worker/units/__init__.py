@@ -1,2 +1,2 @@
-"""What is queued and runs: a table's unit of order, the chunks of records in it, the batches (`work`) cut
+"""Queued and running records: a table's unit of order, its chunks of records, and the batches (`work`) cut
 from it."""

@@ -1,4 +1,4 @@
-"""The partitions that this worker owns at the moment, each with its tracker."""
+"""The partitions that this worker owns at present, each with its tracker."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _partition = cast(Callable[[Message], int], Message.partition)
 class Assignment:
     """One partition from its assignment to its revocation.
 
-    A new assignment of the same partition is another object with another epoch and tracker, so a completion
-    that comes too late flips flags that nobody reads any more.
+    A new assignment of the same partition is another object with another epoch and tracker. So a completion
+    that comes too late only changes flags that nobody reads any more.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Assignment:
         format_: Format,
         finished_map: FinishedMap | None = None,
     ) -> None:
-        """`finished_map`: where it is kept what is finished, so that it outlives the process."""
+        """`finished_map`: a map of finished offsets that outlives the process."""
         self.partition = partition
         self.epoch = epoch
         self.start = start
@@ -45,65 +45,65 @@ class Assignment:
         self.decode_many = many_of(format_)
         """See `DecodesMany`."""
         self.topic_id: str | None = None
-        """Kafka's id of the topic, as text; None where it could not be told."""
+        """Kafka's id of the topic, as text; None if it is unknown."""
         first = start.offset if isinstance(start.offset, int) else None
         self._map = finished_map
         self.tracker = OffsetTracker(first, start.ahead, finished_map)
         self.asked: int | None = None
-        """Where librdkafka was told to fetch it from anew, until something of that comes."""
+        """The offset of the last request to librdkafka to fetch again, until a record arrives."""
         self.committed: int | None = None
-        """What Kafka has acknowledged."""
+        """The offset that Kafka has acknowledged."""
         self.before: Assignment | None = None
-        """What this one came after while the partition was read: that of a topic since made anew."""
+        """The partition's earlier assignment, if the topic was recreated while it was read."""
         self.began_with = start.began_with
-        """How many partitions the topic had when the group began to read it, as far as it is known."""
+        """How many partitions the topic had when the group began to read it, as far as known."""
         self.mark: Mark | None = None
-        """What tells the commit that Kafka holds from any other, as far as it is known."""
+        """The mark that identifies Kafka's present commit, as far as known."""
         self.in_kafka: Checkpoint | None = None
-        """What Kafka holds, as far as this assignment committed it."""
+        """The checkpoint in Kafka, as far as this assignment committed it."""
         self.window: str | None = None
-        """The window of the map that goes on from the last checkpoint that was taken."""
+        """The window of the map that continues from the last checkpoint."""
         self.on_disk: tuple[Checkpoint, Mark | None, str | None] | None = None
-        """What the local file holds, as far as this assignment wrote it: with the mark and the window."""
+        """What this assignment wrote to the local file: the checkpoint, the mark and the window."""
         self.end: int | None = None
-        """The partition's end as last told by the broker."""
+        """The partition's end as the broker last reported it."""
         self.consumed = 0
         self.times = SourceTimes(format_)
         self.piece_order: PieceOrder | None = None
-        """Of records that were taken apart, from the first one on. The fetcher's own."""
+        """The order of split records, from the first one on. The fetcher's own."""
         self.journaled: int | None = None
-        """The position that the journal was last given."""
+        """The position last given to the journal."""
         self.closed = False
-        """No work of it may start any more."""
+        """No work from this assignment may start any more."""
         self.forgotten = False
-        """What still runs of it no longer counts as finished: it comes again elsewhere."""
+        """Its running work no longer counts as finished: the next owner repeats it."""
 
     @property
     def may_begin(self) -> bool:
-        """Whether its records may be handled: only once Kafka has taken a commit of this very assignment. A
-        former owner that finds its own last commit there takes all for finished that its map remembers."""
+        """Whether its records may be handled: only after Kafka accepted a commit of this assignment. A former
+        owner that still finds its own last commit would count everything in its map as finished."""
         return self.in_kafka is not None
 
     def came(self, records: Sequence[Record]) -> None:
-        """These were fetched, in the order of their offsets."""
+        """Count fetched records, in the order of their offsets."""
         self.consumed += len(records)
         self.asked = None
         self.times.came(records[-1])
 
     def last_source_ms(self) -> int | None:
-        """When the newest change of those fetched happened in its source, in milliseconds since 1970; None:
-        no record has told that yet. Any thread; few records are asked."""
+        """Return the source time of the newest fetched change, in milliseconds since 1970. None: no record
+        has shown it yet. Any thread. Examines few records."""
         return self.times.latest()
 
     def record_at(self, offset: int) -> str:
-        """`topic[partition] offset n`."""
+        """Format a position as `topic[partition] offset n`."""
         return f"{self.partition} offset {offset}"
 
     def __repr__(self) -> str:
         return f"Assignment({self.partition}, epoch {self.epoch})"
 
     def restart_at(self, offset: int) -> None:
-        """Track anew from `offset`: the broker no longer has what came before, or counts anew."""
+        """Restart tracking at `offset`: the broker lost the records before it, or counts from the start."""
         self.tracker.end()
         self.tracker = OffsetTracker(offset, (), self._map)
         self.times.restart()
@@ -112,7 +112,7 @@ class Assignment:
 
 
 def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:
-    """These, and those that they came after."""
+    """Return these, and their earlier assignments."""
     found: set[Assignment] = set()
     for assignment in assignments:
         each: Assignment | None = assignment
@@ -123,7 +123,7 @@ def with_earlier(assignments: Iterable[Assignment]) -> set[Assignment]:
 
 
 class Assignments:
-    """What is assigned now. The fetcher's thread changes it, others look."""
+    """The present assignments. The fetcher's thread changes them, other threads read them."""
 
     def __init__(self) -> None:
         # Guards `_by_partition`.
@@ -131,7 +131,7 @@ class Assignments:
         self._by_partition: dict[TopicPartition, Assignment] = {}
         self._epochs = itertools.count(1)
         self.balanced = False
-        """True once the group has told this member its share, be it nothing."""
+        """True once the group has given this member its share, even an empty one."""
 
     def next_epoch(self) -> int:
         return next(self._epochs)
@@ -142,7 +142,7 @@ class Assignments:
                 self._by_partition[assignment.partition] = assignment
 
     def balance(self, assignments: Iterable[Assignment]) -> None:
-        """The group has given this member its share: these came."""
+        """The group has given this member its share: add these."""
         self.add(assignments)
         self.balanced = True
 
@@ -150,7 +150,7 @@ class Assignments:
         return self._by_partition.get(TopicPartition(topic, partition))
 
     def of(self, message: Message) -> Assignment | None:
-        """The assignment of a message that need not be of a partition."""
+        """Return the assignment of a message that may have no partition."""
         topic, partition = message.topic(), message.partition()
         return None if topic is None or partition is None else self.get(topic, partition)
 
@@ -159,9 +159,9 @@ class Assignments:
         return next(iter(found.values())) if len(found) == 1 else None
 
     def split(self, messages: list[Message], *, left: bool) -> list[tuple[Assignment, list[Message]]]:
-        """The records of each partition, in order; those of partitions that left are dropped.
+        """Group the records by partition, in order. Drops those of revoked partitions.
 
-        `left`: some may have left since these were fetched."""
+        `left`: some partitions may have been revoked since these were fetched."""
         if not messages:
             return []
         sole = self.sole()
@@ -169,7 +169,7 @@ class Assignments:
             return [(sole, messages)]
         partitions = list(map(_partition, messages))
         topics = list(map(_topic, messages))
-        # Mostly one partition, told by C-speed counts.
+        # Usually there is one partition. Counting in C is the fastest way to see this.
         if partitions.count(partitions[0]) == len(messages) == topics.count(topics[0]):
             groups: dict[tuple[str, int], list[Message]] = {(topics[0], partitions[0]): messages}
         else:
@@ -187,7 +187,7 @@ class Assignments:
         ]
 
     def sending(self, marks: Mapping[TopicPartition, Mark]) -> None:
-        """A commit is about to be sent to Kafka, which will be known by these."""
+        """A commit will now be sent to Kafka, and identified by these marks."""
         for partition, mark in marks.items():
             assignment = self.get(*partition)
             if assignment is not None:

@@ -1,7 +1,7 @@
-"""A statement about several tables: a place in the queue of each, that none passes before it is done.
+"""A statement about several tables: a place in each table's queue. None passes it before it finishes.
 
-All places of a barrier are queued at one moment, by the one thread that fetches: of two barriers, every table
-has the same one first, so tables never wait for each other in a ring.
+The fetcher's thread queues all places of a barrier at one moment. So every table has two barriers in the same
+order, and tables never wait for each other in a cycle.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Member = TypeVar("Member")
 
 @dataclass(eq=False)
 class Barrier(Generic[Member]):
-    """Guarded by the lock of `Lanes` once it is queued."""
+    """A statement about several tables. Guarded by the lock of `Lanes` once it is queued."""
 
     home: Member
-    """Where its statement runs."""
+    """The unit where the statement runs."""
     others: tuple[Member, ...]
     over: bool = False
-    """Its statement is done, or left with its partition."""
+    """The statement is finished, or its partition was revoked."""

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from worker.units.table import Table
 
 RECORD_OVERHEAD = 256
-"""Bytes counted for each record beside its value: confluent_kafka's Record object (136 B), the headers of its
-value and key objects (33 B each), list slots. Without it, `max_bytes` of small records would hold twice as
-much."""
+"""Bytes counted for each record beside its value. These are confluent_kafka's Record object (136 B), the
+headers of its value and key objects (33 B each), and list slots. Without them, small records would take twice
+the memory that `max_bytes` allows."""
 
 
-# Called through the class: no lookup for each record.
+# Called through the class, which saves a look-up for each record.
 _offset = cast("Callable[[Record], int]", Message.offset)
 
 
@@ -31,11 +31,11 @@ class Chunk:
     __slots__ = ("alone", "assignment", "barrier", "bytes", "enqueued", "fetched", "messages", "run")
 
     changes: Sequence[Change] | None = None
-    """Those of all its records, once they are decoded."""
+    """The changes of all its records, once they are decoded."""
     ends: Sequence[int] = ()
-    """For each record, how many of `changes` come up to its end."""
+    """For each record, the number of `changes` up to its end."""
     table: Table | None = None
-    """By whose rules they were decoded."""
+    """The table whose rules were used to decode them."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class Chunk:
         self.fetched = fetched
         """Seconds since 1970."""
         self.alone = alone
-        """DDL: one record that is a batch of its own. With order by row it is the table's barrier, too."""
+        """DDL: one record that is a batch of its own. With order by row, it is also the table's barrier."""
         self.barrier: Barrier[Any] | None = None
-        """What it shares with other tables that its statement is about."""
+        """The barrier that it shares with other tables of its statement."""
 
     def finish(self, messages: Sequence[Record]) -> int:
-        """Mark these of its records as finished, each of them once. Returns how many are finished by it."""
+        """Mark these records as finished, each once. Returns how many now count as finished."""
         self.run.finish_records(messages, _offset)
         return len(messages)
 
     def leave(self) -> tuple[int, int]:
-        """The (records, bytes) that it no longer holds. Called once, when nothing more is done with it."""
+        """Return the (records, bytes) that it releases. Called once, when nothing more happens to it."""
         return len(self.messages), self.bytes
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
-        """The first `count` records, and the rest."""
+        """Return the first `count` records, and the rest."""
         parts = []
         for messages in (self.messages[:count], self.messages[count:]):
             part = Chunk(self.assignment, self.run, messages, alone=self.alone)
@@ -77,11 +77,11 @@ class Chunk:
         return parts[0], parts[1]
 
     def rows_of(self, place: int) -> frozenset[int] | None:
-        """Which rows (`Change.index`) it has of the record at `place`; None: all."""
+        """Return which rows (`Change.index`) it has of the record at `place`; None: all."""
         return None
 
     def head(self, records: int, size: int) -> int:
-        """How many of its first records stay within so many records and bytes."""
+        """Return how many of its first records fit into `records` and `size` bytes."""
         count = 0
         for message in self.messages:
             size -= len(message) + RECORD_OVERHEAD
@@ -92,7 +92,7 @@ class Chunk:
 
 
 class DecodedChunk(Chunk):
-    """Records whose changes are known already."""
+    """Records whose changes are already decoded."""
 
     __slots__ = ("changes", "ends", "table")
 
@@ -105,7 +105,7 @@ class DecodedChunk(Chunk):
         *,
         table: Table | None,
     ) -> None:
-        """`like`: a chunk of the same poll. `table`: by whose rules the changes were decoded."""
+        """`like`: a chunk of the same poll. `table`: the table whose rules decoded the changes."""
         super().__init__(like.assignment, like.run, messages)
         self.enqueued, self.fetched = like.enqueued, like.fetched
         self.changes: Sequence[Change] = changes
@@ -123,7 +123,7 @@ class DecodedChunk(Chunk):
 
 
 class BarrierChunk(Chunk):
-    """A barrier's place in the queue of a table where its statement does not run. It holds no record."""
+    """A barrier's place in the queue of a table where its statement does not run. It has no records."""
 
     __slots__ = ()
 

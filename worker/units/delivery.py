@@ -1,4 +1,4 @@
-"""Everything that one poll brought."""
+"""All routed records of one poll."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from worker.units.unit import Unit
 
 @dataclass(slots=True)
 class Delivery:
-    """What a poll brought, ready to be queued: taken whole or held, never half."""
+    """All routed records of a poll, ready to be queued: accepted as a whole or held."""
 
     parts: list[tuple[Unit, Chunk]] = field(default_factory=list)
     bytes: int = 0
     records: dict[int, int] = field(default_factory=dict)
     """Lane -> records."""
     fetched: float = field(default_factory=time.time, compare=False)
-    """When; seconds since 1970."""
+    """Time of the fetch; seconds since 1970."""
 
     def add(self, unit: Unit, chunk: Chunk) -> None:
         self.parts.append((unit, chunk))
@@ -29,22 +29,22 @@ class Delivery:
         self.records[unit.lane] = self.records.get(unit.lane, 0) + len(chunk.messages)
 
     def recount(self) -> None:
-        """Tables have other home lanes now."""
+        """Tables have other home lanes now: count their records again."""
         records: dict[int, int] = {}
         for unit, chunk in self.parts:
             if chunk.messages:
                 records[unit.lane] = records.get(unit.lane, 0) + len(chunk.messages)
-        self.records = records  # at once: processors look whether it fits
+        self.records = records  # assigned at once, because processors read it
 
     def pieces(self, max_records: int, max_bytes: int) -> list[Delivery]:
-        """The same in as few deliveries as stay within the bounds of each lane and of the worker, in order.
+        """Split it, in order, into the fewest deliveries within the bounds of each lane and the worker.
 
-        Only one record that is larger than the bound by itself makes a piece beyond it."""
+        Only a single record that is larger than the bound makes a delivery beyond it."""
         if self.bytes <= max_bytes and all(records <= max_records for records in self.records.values()):
             return [self]
         pieces = [Delivery()]
         for unit, whole in self.parts:
-            if not whole.messages:  # with what it belongs to, which came just before
+            if not whole.messages:  # stays with the statement just before it
                 pieces[-1].add(unit, whole)
                 continue
             chunk: Chunk | None = whole
@@ -57,13 +57,13 @@ class Delivery:
                     if count == 0 and piece.parts:
                         pieces.append(Delivery())
                         continue
-                    count = max(1, count)  # alone, beyond the bound
+                    count = max(1, count)  # one record, beyond the bound
                 head, chunk = chunk.split(count) if count < len(chunk.messages) else (chunk, None)
                 piece.add(unit, head)
         return pieces
 
     def without(self, gone: set[Assignment]) -> Delivery:
-        """The same without what belongs to partitions that left."""
+        """Return the delivery without the records of revoked partitions."""
         left = Delivery()
         for unit, chunk in self.parts:
             if chunk.assignment not in gone:

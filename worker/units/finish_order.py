@@ -1,9 +1,9 @@
-"""In which order the records of a table in row order count as finished.
+"""The order in which records of a table in row order count as finished.
 
-A restart repeats what is not finished. A record whose rows fall into several shards is repeated whole, with
-those of its rows that were handled. What came after them must then come again, too, else the last that a
-target hears of such a row is an old state. So until all parts of the record are done, the shards that have a
-part of it hold back what they finish behind it.
+A restart repeats unfinished records. A record with rows in several shards is repeated as a whole, including
+rows that were handled. Later records of these rows must then be repeated too. Otherwise, a target's last
+change of such a row would be an old one. So until all parts of the record are finished, its shards hold back
+what they finish after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SharedRecord:
-    """A record of whose rows several shards have a part."""
+    """A record with rows in several shards."""
 
     __slots__ = ("assignment", "changes", "fronts", "left", "offset", "parts", "run")
 
@@ -31,15 +31,15 @@ class SharedRecord:
         self.offset = offset
         self.parts = parts
         self.changes = changes
-        """How many it holds in all."""
+        """The number of its changes."""
         self.left = parts
-        """Parts that are held somewhere, done or not. Guarded by the lock of `Lanes`."""
+        """Parts that some chunk still has, finished or not. Guarded by the lock of `Lanes`."""
         self.fronts: set[int] = set()
-        """The shards where its part is done and nothing is held back before it."""
+        """The shards that have finished their part and hold back nothing before it."""
 
 
 class _Held(NamedTuple):
-    """Offsets that a shard has done."""
+    """Offsets that a shard has finished."""
 
     assignment: Assignment
     run: AnyRun
@@ -47,7 +47,7 @@ class _Held(NamedTuple):
 
 
 class FinishOrder:
-    """Of one table."""
+    """The order of one table."""
 
     __slots__ = ("_lock", "_queues", "held_back")
 
@@ -56,19 +56,19 @@ class FinishOrder:
         self._lock = threading.Lock()
         self._queues: dict[int, deque[_Held | SharedRecord]] = {}  # shard -> what it holds back, in order
         self.held_back = 0
-        """Records, or parts of them, that are done and do not count as finished yet."""
+        """Finished records, or parts, that do not count as finished yet."""
 
     def holds(self, shard: int) -> bool:
-        """Whether what the shard finishes next must be held back. To be asked where it is finished."""
+        """Whether the shard's next finished records must be held back. Ask on the finishing thread."""
         return shard in self._queues
 
     def done(
         self, shard: int, chunk: Chunk, messages: Sequence[Record], shared: Mapping[int, SharedRecord]
     ) -> int:
-        """The shard has done these of the chunk's records, some `shared` with other shards. Returns how many
-        count as finished by it."""
+        """The shard has finished these records of the chunk, some `shared` with other shards. Returns how
+        many now count as finished."""
         with self._lock:
-            # Under the lock: `forget` is past it, or has yet to come, and finds what is queued here.
+            # Under the lock, either `forget` is over, or it will find what is queued here.
             if chunk.assignment.forgotten:
                 return 0
             queue = self._queues.setdefault(shard, deque())
@@ -89,19 +89,19 @@ class FinishOrder:
             return self._advance([shard])
 
     def held_by(self, assignment: Assignment, offset: int) -> tuple[Assignment, int] | None:
-        """What the record waits for that is done and does not count yet: the first record, of several shards,
-        that they have not all done, itself perhaps. None: it is not held back here."""
+        """Return what a finished record that does not count yet waits for: the first record that several
+        shards have not all finished, perhaps itself. None: it is not held back here."""
         with self._lock:
             for queue in self._queues.values():
                 if any(_holds(each, assignment, offset) for each in queue):
-                    head = queue[0]  # it has parts that are not done: else it would have left
+                    head = queue[0]  # it has unfinished parts, otherwise it would be gone
                     if isinstance(head, SharedRecord):
                         return head.assignment, head.offset
         return None
 
     def forget(self, gone: set[Assignment]) -> int:
-        """Hold nothing back for partitions that left: they are repeated elsewhere. Returns how many records
-        of others count as finished by it."""
+        """Hold nothing back for revoked partitions: their next owners repeat their records. Returns how many
+        records of other partitions now count as finished."""
         with self._lock:
             for shard, queue in self._queues.items():
                 self._queues[shard] = deque(each for each in queue if each.assignment not in gone)
@@ -113,7 +113,7 @@ class FinishOrder:
             return self._advance(list(self._queues))
 
     def _advance(self, shards: list[int]) -> int:
-        """Finish what nothing is before any more, in these shards and those that go on by it."""
+        """Finish everything that no longer waits, in these shards and in those that continue as a result."""
         finished = 0
         while shards:
             shard = shards.pop()

@@ -8,9 +8,9 @@ _SALT = b"binlane"
 
 
 def home_lane(table: str, lanes: int) -> int:
-    """The lane a table belongs to: the same in every process.
+    """Return the lane that a table belongs to: the same in every process.
 
-    Salted, because keys that already chose a Kafka partition by a hash are biased within it.
+    Salted, because keys that already chose a Kafka partition by a hash are biased within that partition.
     """
     digest = hashlib.blake2b(table.encode("utf-8", "surrogatepass"), digest_size=8, salt=_SALT).digest()
     return int.from_bytes(digest, "big") % lanes

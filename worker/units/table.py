@@ -1,4 +1,4 @@
-"""A table as the worker meets it: its rule, its handlers."""
+"""A table as the worker sees it: its rule and its handlers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Table:
         *,
         by_row: bool = False,
     ) -> None:
-        """`by_row`: its rows are in order, each for itself, instead of the whole table."""
+        """`by_row`: each row keeps its order, instead of the whole table."""
         self.by_row = by_row
         self.database = database
         self.name = name
@@ -28,10 +28,10 @@ class Table:
         self.max_bytes = rule.batch.max_bytes
         self.max_wait = rule.batch.max_wait
         self.row_rules = rule.row_rules
-        """What is done to its changes when they are decoded; None: nothing."""
+        """What decoding does to its changes; None: nothing."""
         self.statement_rules = rule.statement_rules
         self.handlers = tuple(handlers)
         self.sole = len(self.handlers) == 1
         self.own_rows = any(":" in entry.type for entry in rule.handlers)
-        """Whether each call is given rows of its own: only those who write a handler by import path may
-        change them."""
+        """Whether each call gets its own copy of the rows: only handlers given by import path may modify
+        them."""

@@ -1,4 +1,4 @@
-"""The tables met so far: each one's unit, made when it is met and let go of when it rests."""
+"""The known tables. A unit is made when a table first appears, and released when the table is idle."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from worker.units.unit import Shards, Unit
 from worker.units.unmatched import Unmatched
 
 KEPT_TABLES = 10_000
-"""Beyond so many, tables that have nothing to do are let go of."""
-_SECONDS_BETWEEN = 1.0  # two looks for tables to let go of
+"""Beyond this number, idle tables are released."""
+_SECONDS_BETWEEN = 1.0  # between two looks for tables to release
 _MOST_NOTED = 20_000
-"""Names that records gave and no rule matches, or that are spelled otherwise than the table's own."""
+"""The most names that records use and that no rule matches, or that differ from the table's own name."""
 
 UNDECODABLE = "__undecodable__"
-"""The table label of records whose table cannot be told."""
+"""The table label of records whose table cannot be determined."""
 
 
 @dataclass(eq=False)
 class TableBook:
-    """The tables met so far; which handlers a table gets is looked up once, when it is met. Of those that
-    have nothing to do, the ones used last are kept.
+    """The known tables. A table's handlers are looked up once, when it first appears. Of the idle tables, the
+    most recently used ones are kept.
 
     `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
     """
@@ -39,28 +39,28 @@ class TableBook:
     configuration: Configuration
     handlers_of: Callable[[TableRule], Sequence[BoundHandler]]
     named: Callable[[str], str] = str
-    """The name under which a table's finished records are counted once it is let go of; there is a limited
-    number of them."""
+    """The name under which a released table's finished records are counted. The number of names is
+    limited."""
     _: KW_ONLY
     keep: int = KEPT_TABLES
-    """So many tables that have nothing to do."""
+    """The most idle tables that are kept."""
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         # Guards `_all` and `_gone`, which other threads read.
         self._lock = threading.Lock()
         self._all: list[Unit] = []
-        self._gone: dict[str, int] = {}  # name -> records that tables had finished when they were let go of
+        self._gone: dict[str, int] = {}  # name -> records that released tables had finished
         self._look_again = self.keep + self.keep // 10
         self._due = math.inf
         self._undecodable: Unit | None = None
-        self._unmatched: set[Unit] = set()  # matched once, and by no rule now
-        self._noted: dict[tuple[str, str], Unit | None] = {}  # what is in `units` under no table's own name
+        self._unmatched: set[Unit] = set()  # matched by a rule once, and by none now
+        self._noted: dict[tuple[str, str], Unit | None] = {}  # entries of `units` under other names
         self.units: dict[str, dict[str, Unit | None]] = {}
         self.unmatched = Unmatched(self.configuration.tables)
 
     def meet(self, database: str, name: str) -> Unit | None:
-        """The table's unit, made now if it is new; None when no rule matches it."""
+        """Return the table's unit, made now if it is new. None if no rule matches it."""
         known = self.units.get(database)
         if known is not None and name in known:
             return known[name]
@@ -83,11 +83,11 @@ class TableBook:
         return unit
 
     def note(self, database: str, name: str, unit: Unit | None) -> None:
-        """Records call this table so: it may be spelled otherwise than the table's own name, or no rule
-        matches it (None)."""
+        """Records use this name for the table. It may differ from the table's own name, or no rule matches it
+        (None)."""
         if unit is not None and (database, name) == (unit.table.database, unit.table.name):
             return
-        # Without a name each record says by itself where it belongs; a spelling may be of any length.
+        # Without a name, each record names its own table. A spelling may have any length.
         if not (name and fits(database) and fits(name)):
             return
         if len(self._noted) >= _MOST_NOTED:
@@ -95,10 +95,10 @@ class TableBook:
         self.units.setdefault(database, {})[name] = self._noted[database, name] = unit
 
     def let_go(self, at_rest: Callable[[Iterable[Unit]], list[Unit]]) -> None:
-        """Let go of the tables that were not used for longest while there are more than it keeps, and they
-        have nothing to do. The fetcher's thread only, while no delivery waits for the lanes.
+        """Release the least recently used idle tables beyond the number that it keeps. The fetcher's thread
+        only, while no delivery waits for the lanes.
 
-        `at_rest`: see Lanes. A table that comes again is met again."""
+        `at_rest`: see Lanes. A table that appears again gets a new unit."""
         if len(self._all) < self._look_again and self.clock() < self._due:
             return
         surplus = len(self._all) - self.keep
@@ -118,11 +118,11 @@ class TableBook:
                 del self._noted[database, name]
         self._unmatched -= gone
         self._look_again = max(len(self._all), self.keep) + self.keep // 10
-        # Those that were busy now may be at rest soon, whether or not new tables come.
+        # Tables that are busy now may soon be idle, even if no new tables appear.
         self._due = self.clock() + _SECONDS_BETWEEN if len(self._all) > self.keep else math.inf
 
     def _forget(self, database: str, name: str, unit: Unit | None) -> None:
-        """This name, if it stands for this unit."""
+        """Remove this name if it refers to this unit."""
         tables = self.units.get(database, {})
         if name in tables and tables[name] is unit:
             del tables[name]
@@ -130,13 +130,13 @@ class TableBook:
                 del self.units[database]
 
     def _forget_noted(self) -> None:
-        """They are looked up again when they come."""
+        """Remove all noted names. They are looked up again when they appear."""
         for (database, name), unit in self._noted.items():
             self._forget(database, name, unit)
         self._noted.clear()
 
     def undecodable(self) -> Unit:
-        """Where records go whose table cannot be told, to become dead letters: a table without handlers."""
+        """Return the unit without handlers for records without a known table: they become dead letters."""
         if self._undecodable is None:
             rule = TableRule.model_construct(match="*", handlers=[], on_failure="dead_letter")
             table = Table("", UNDECODABLE, rule, ())
@@ -148,14 +148,14 @@ class TableBook:
         return self._undecodable
 
     def adopt(self, configuration: Configuration) -> list[tuple[Unit, Table]]:
-        """Look every table up in another configuration. The fetcher's thread only.
+        """Look up every table in another configuration. The fetcher's thread only.
 
-        Returns the tables that have other rules or handlers now. One that no rule matches any more ends with
-        what it has queued, as it was; its later records are skipped."""
+        Returns the tables with other rules or handlers. A table that no rule matches any more finishes its
+        queue under the old rules; its later records are skipped."""
         self.configuration = configuration
         self.unmatched.adopt(configuration.tables)
         self._forget_noted()
-        same: dict[tuple[int, int], bool] = {}  # by their ids: there are few rules, and many tables
+        same: dict[tuple[int, int], bool] = {}  # by id: there are few rules and many tables
         changed: list[tuple[Unit, Table]] = []
         unmatched: set[Unit] = set()
         for unit in self.all():
@@ -174,7 +174,7 @@ class TableBook:
                 same[pair] = rule.is_as(table.rule)
             if handlers != table.handlers or not same[pair]:
                 changed.append((unit, Table(table.database, table.name, rule, handlers, by_row=table.by_row)))
-            else:  # a statement in its records may name a table whose rules are others now
+            else:  # a statement in its records may name a table whose rules have changed
                 table.statement_rules = rule.statement_rules
         for unit in unmatched:
             self._forget(unit.table.database, unit.table.name, unit)
@@ -184,24 +184,24 @@ class TableBook:
     def busy(
         self, held: Callable[[], list[tuple[Unit, Chunk]]], at_rest: Callable[[Iterable[Unit]], list[Unit]]
     ) -> list[Unit]:
-        """Those that may still need the handlers they have: for one that no rule matches any more, while
-        something of it waits for the lanes, or is in them. Any thread.
+        """Return the tables that may still need their present handlers. This includes a table that no rule
+        matches any more, while some of its records wait for the lanes or are in them. Any thread.
 
-        `held`: what waits for the lanes; `at_rest`: see Lanes."""
+        `held`: what waits for the lanes. `at_rest`: see Lanes."""
         units, coming = (
             self.all(),
             {unit for unit, _ in held()},
-        )  # first: what the lanes take then is found there
+        )  # held first: what the lanes accept later is found there
         through = set(at_rest([unit for unit in units if unit in self._unmatched and unit not in coming]))
         return [unit for unit in units if unit not in through]
 
     def all(self) -> list[Unit]:
-        """Those that are kept."""
+        """Return the known tables."""
         with self._lock:
             return list(self._all)
 
     def counted(self) -> tuple[list[Unit], dict[str, int]]:
-        """All that are kept, and what those had finished that were let go of, by the name that it counts
-        under: nothing is missing of both together, or in both."""
+        """Return the known tables, and the finished records of released ones by name. Each record is in
+        exactly one of the two."""
         with self._lock:
             return list(self._all), dict(self._gone)

@@ -1,4 +1,4 @@
-"""How long the name of a table may be: what is longer is no table's, and nothing keeps it."""
+"""The longest name that a table may have. A longer name belongs to no table, and is never stored."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
 
 LONGEST_NAME = 512
-"""Bytes in UTF-8, of a database and of a table each. Databases allow 64 characters or 63 bytes, few 255."""
+"""UTF-8 bytes, for a database and for a table. Most databases allow 64 characters or 63 bytes, some 255."""
 
 _LONGEST_SHOWN = 256
 _BYTES_OF_CHARACTER = 4
 
 
 def fits(name: str) -> bool:
-    """Whether a database or a table may be called so.
+    """Whether a database or a table may have this name.
 
     >>> fits("orders"), fits("o" * 513), fits("\N{LATIN SMALL LETTER O WITH STROKE}" * 257)
     (True, False, False)
@@ -24,19 +24,19 @@ def fits(name: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """As it stands in logs and errors: what is longer than 256 characters is cut.
+    """Shorten a name for logs and errors: cut it after 256 characters.
 
     >>> shown("shop.orders"), len(shown("o" * 10**6))
     ('shop.orders', 259)
     """
-    # The mark tells who redacts it that it is cut, perhaps within a secret.
+    # The mark shows the redaction that the name is cut, perhaps within a secret.
     return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
 
 
 def routed(format_: Format, record: Record) -> Route | Skip | Apart:
-    """What the format makes of the record, its names of tables looked at.
+    """Return the format's route of the record, with checked names.
 
-    Raises UndecodableRecord and nothing else: also for a name that is too long to be one."""
+    Raises only UndecodableRecord, also for a name that is too long."""
     found = explained(format_, record)
     if isinstance(found, Skip):
         return found

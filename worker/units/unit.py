@@ -1,4 +1,4 @@
-"""A unit of order: the queue of one table (or of one shard of it), of which at most one batch runs."""
+"""A unit of order: the queue of one table (or of one shard), of which at most one batch runs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class UnitState(Enum):
     IDLE = "idle"
     """Nothing queued."""
     GATHERING = "gathering"
-    """Queued, gathering a fuller batch until `max_wait` is over."""
+    """Queued. Gathers a fuller batch until `max_wait` is over."""
     WAITING_FOR_OTHERS = "waiting for others"
-    """Queued, and others go first: before a barrier all shards of the table and the barrier's other tables;
-    or its shards hold as many decoded rows as they may."""
+    """Queued behind others. Before a barrier, all shards of the table and the barrier's other tables go
+    first. Or its shards have the most decoded rows that they may have."""
     READY = "ready"
     RUNNING = "running"
     BACKOFF = "backoff"
-    """A batch failed and waits to be tried again."""
+    """A batch failed and waits for its retry."""
     HALTED = "halted"
-    """A change failed for good: nothing of this unit runs any more."""
+    """A change failed permanently: nothing of this unit runs any more."""
 
 
 @dataclass(eq=False)
 class Account:
-    """What a table, with its shards, holds of its home lane's bounds. Guarded by the lock of `Lanes`."""
+    """What a table and its shards use of their home lane's bounds. Guarded by the lock of `Lanes`."""
 
     lane: int
     records: int = 0
@@ -48,22 +48,22 @@ class Account:
 class Unit:
     """An ordering unit (a table): its records queue here, and at most one batch of them runs.
 
-    With order by row a table has units for its shards (see worker/units/rows/); its own unit's
-    batches are then spread over them, and only DDL and its like run here."""
+    With order by row, a table also has units for its shards (see worker/units/rows/). Its own unit's batches
+    are then distributed over the shards, and only DDL and other barriers run here."""
 
     def __init__(self, table: Table, lane: int) -> None:
         self.table = table
         self.lane = lane
-        """Where it queues when it is ready, whoever takes it."""
+        """The lane where it queues when it is ready, whichever processor takes it."""
         self.account = Account(lane)
-        """What its records count against, whoever works on them: the table's, for a shard, too."""
+        """The account that its records count against. A shard uses its table's account."""
         self.shard: int | None = None
         """Its number, if it is a shard."""
         self.shards: Shards | None = None
-        """Those of a table in row order."""
+        """The shards of a table in row order."""
         self.chunks: deque[Chunk] = deque()
         self.records = 0
-        """Queued, without the running or kept batch."""
+        """Queued records, without the running or kept batch."""
         self.bytes = 0
         self.state = UnitState.IDLE
         self.due = 0.0
@@ -71,7 +71,7 @@ class Unit:
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
         self.orders: dict[tuple[Assignment, int], SetAside] = {}
-        """Given about queued records (by their offsets) while a batch had them that is none any more."""
+        """Orders about queued records (by offset), given to a batch that was put back since."""
         self.ticket = 0
         """Its place among the units that became ready."""
         self.used = 0.0
@@ -81,9 +81,9 @@ class Unit:
         self.failed_batches = 0
         self.error: str | None = None
         self.failing_since = 0.0
-        """Since when there has been an error."""
+        """When the present error first occurred."""
         self.blocked = False
-        """While it tries again: nothing is wrong with its batch, but where it has to go is down."""
+        """While it retries: its batch is valid, but its target is down."""
 
     def mended(self) -> None:
         self.error = None
@@ -102,12 +102,12 @@ class Unit:
             self.bytes += chunk.bytes
 
     def members(self) -> tuple[Unit, ...]:
-        """The table's own unit and its shards that have something to do."""
+        """Return the table's own unit and its shards that have work."""
         return (self,) if self.shards is None else (self, *self.shards.units.values())
 
     @property
     def at_rest(self) -> bool:
-        """Whether neither it nor a shard of it holds, runs or waits for anything. Without the lock, too: it
+        """Whether it and all its shards are idle: they have, run and wait for nothing. Without the lock: it
         was so a moment ago."""
         shards = self.shards
         return (
@@ -127,12 +127,12 @@ class Unit:
 
     @property
     def halted(self) -> bool:
-        """Whether it or a shard of it is. Any thread."""
+        """Whether it or one of its shards is halted. Any thread."""
         return any(unit.state is UnitState.HALTED for unit in self.members())
 
     def full(self, most_records: int, most_bytes: int) -> bool:
-        """Whether waiting for more would not make a better batch. `most_records`, `most_bytes`: what its lane
-        can hold."""
+        """Whether waiting would not make a better batch. `most_records`, `most_bytes`: the bounds of its
+        lane."""
         table = self.table
         return (
             self.records >= min(table.max_records, most_records)
@@ -142,7 +142,7 @@ class Unit:
         )
 
     def drop(self, gone: set[Assignment]) -> list[Chunk]:
-        """Forget what is queued of these partitions, and return it."""
+        """Remove and return the queued records of these partitions."""
         # A barrier's place in another table stays until the barrier is over.
         dropped = [chunk for chunk in self.chunks if chunk.assignment in gone and chunk.messages]
         if dropped:
@@ -155,7 +155,7 @@ class Unit:
 
 
 class Shard(Unit):
-    """The rows of a table whose keys have one hash. There while it has something to do."""
+    """The rows of a table whose keys have one hash. Exists while it has work."""
 
     def __init__(self, whole: Unit, shards: Shards, number: int, lane: int) -> None:
         super().__init__(whole.table, lane)
@@ -165,51 +165,51 @@ class Shard(Unit):
         self.turns = shards.turns
 
     def full(self, most_records: int, most_bytes: int) -> bool:
-        # What the table has next waits until its shards are empty, or hold less.
+        # The table's next records wait until its shards are empty, or have fewer rows.
         return self.whole.state is UnitState.WAITING_FOR_OTHERS or super().full(most_records, most_bytes)
 
 
 class Shards:
-    """The shards of one table. Guarded by the lock of `Lanes`, as units are."""
+    """The shards of one table. Guarded by the lock of `Lanes`, like units."""
 
     def __init__(self) -> None:
         self.units: dict[int, Shard] = {}
-        """Those that have something to do, by their number."""
+        """The shards that have work, by number."""
         self.records = 0
         """Parts of records: queued, kept and running."""
         self.bytes = 0
         self.order = FinishOrder()
         self.turns = Turns()
-        """Of all together: they have the same handlers."""
+        """For all shards together, because they have the same handlers."""
         self.key_columns: tuple[str, ...] | None = None
-        """What the rows that were spread since the last barrier are told apart by; empty for a table without
-        a key. None: nothing was spread since. The dispatcher's own while its batch is decoded."""
+        """The key columns of rows distributed since the last barrier. Empty: the table has no key. None:
+        nothing was distributed since. The dispatcher's own while its batch is decoded."""
         self.rule: TableRule | None = None
-        """By which they were decoded. The dispatcher's own, too."""
+        """The rule that decoded them. Also the dispatcher's own."""
         self.finished_records = 0
-        """By shards that are not there any more."""
+        """Records finished by shards that no longer exist."""
         self.failed_batches = 0
 
     @property
     def through(self) -> bool:
-        """Whether all that was spread is finished. What is held back may also wait until a partition that
-        leaves is forgotten, when the shards are empty already."""
+        """Whether everything that was distributed is finished. After the shards are empty, records may still
+        be held back until a revoked partition is forgotten."""
         return self.records == 0 and self.order.held_back == 0
 
     def get(self, whole: Unit, number: int, lanes: int) -> Shard:
-        """The shard, made if it has nothing to do so far."""
+        """Return the shard. Makes it if it has had no work."""
         shard = self.units.get(number)
         if shard is None:
-            # Next to each other, so that the shards of one table are evenly spread over the lanes.
+            # Consecutive lanes: the shards of one table are evenly distributed.
             shard = self.units[number] = Shard(whole, self, number, (whole.lane + number) % lanes)
         return shard
 
     def rehome(self, lane: int, lanes: int) -> None:
-        """Their table's home is another lane."""
+        """Their table has another home lane."""
         for shard in self.units.values():
             shard.lane = (lane + shard.number) % lanes
 
     def let_go(self, shard: Shard) -> None:
         self.finished_records += shard.finished_records
         self.failed_batches += shard.failed_batches
-        del self.units[shard.number]  # last: who sees none, without the lock, sees what all have finished
+        del self.units[shard.number]  # last: readers without the lock then see all finished records

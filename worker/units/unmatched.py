@@ -1,4 +1,4 @@
-"""Tables that no rule matches: counted, and told once each, with the rule that was probably meant."""
+"""Tables that no rule matches: counted, and logged once each, with the rule that was probably meant."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ log = get_logger("tables")
 _MOST_TOLD = 100
 _ALIKE = 0.75
 _LONGEST_COMPARED = 256
-"""Characters: the time that it takes grows with the square of them, and the fetcher's thread waits."""
+"""Characters. The time grows with their square, and the fetcher's thread waits."""
 _WILDCARDS = frozenset("*?[")
 
 
 class Unmatched:
-    """What is passed over, and finished, because of the rules. The fetcher's own; `records` any thread."""
+    """Records that are skipped and finished because of the rules. The fetcher's own; `records` any thread."""
 
     def __init__(self, rules: Sequence[TableRule]) -> None:
         self.records = 0
-        """That were passed over so."""
+        """The skipped records."""
         self.adopt(rules)
 
     def adopt(self, rules: Sequence[TableRule]) -> None:
-        """Other rules from now on: what they do not match is told again."""
+        """Use other rules from now on. Tables that they do not match are logged again."""
         self._unused = {id(rule): rule for rule in rules}
         self._told: set[str] = set()
 
     def used(self, rule: TableRule) -> None:
-        """It matches a table, so it is meant as it is."""
+        """The rule matches a table, so it is meant as it is."""
         self._unused.pop(id(rule), None)
 
     def met(self, table: str) -> None:
-        """No rule matches it ("database.table")."""
+        """No rule matches the table ("database.table")."""
         if table in self._told or len(self._told) > _MOST_TOLD:
             return
         self._told.add(table)
@@ -62,8 +62,8 @@ class Unmatched:
 
 
 def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:
-    """The pattern of the rule that would match it but for upper and lower case, or a letter or two. A name
-    that is longer than those of databases has none."""
+    """Return the pattern of the rule that would match it except for upper and lower case, or a letter or two.
+    None for a name longer than a database's names."""
     if len(table) > _LONGEST_COMPARED:
         return None
     globs = []
@@ -86,7 +86,7 @@ def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:
 def _alike(name: str, part: str) -> bool:
     if _WILDCARDS & set(part):
         return fnmatch.fnmatchcase(name, part)
-    # No more of both can be the same than all of the shorter one.
+    # At most the whole shorter one can be equal in both.
     if 2 * min(len(name), len(part)) < _ALIKE * (len(name) + len(part)):
         return False
     matcher = SequenceMatcher(None, name, part)

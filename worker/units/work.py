@@ -25,7 +25,7 @@ _NONE: Mapping[int, SetAside] = {}
 
 
 class Work:
-    """A batch of one unit on its way through its handlers: which records, and how far each handler is."""
+    """A batch of one unit on its way through its handlers: its records, and the progress of each handler."""
 
     __slots__ = (
         "bytes",
@@ -46,31 +46,31 @@ class Work:
     )
 
     trace: Any
-    """Its trace, given by a processor that traces; else there is none, and nothing asks."""
+    """Its trace, set by a processor that traces. Otherwise it is not set and not read."""
 
     def __init__(self, unit: Unit, chunks: list[Chunk], records: int, size: int) -> None:
         self.unit = unit
         self.table: Table = unit.table
-        """Whose handlers it is given to: the unit's, when it began or was last tried again."""
+        """The table whose handlers get it: the unit's table when the batch started or was last retried."""
         self.chunks = chunks
         self.records = records
         self.bytes = size
         self.finished = 0
-        """How many of its first records are finished already."""
+        """How many of its first records are already finished."""
         self.changes: tuple[Change, ...] | None = None
         """None until decoded."""
         self.ends: Sequence[int] = ()
-        """For each record, how many changes come up to its end."""
+        """For each record, the number of changes up to its end."""
         self.runs: list[HandlerRun] = []
         self.shortened = False
         """It was cut to a turn, because other tables wait."""
         self.lent = False
-        """A handler by import path has the rows themselves, and may have changed them."""
+        """A handler given by import path has the rows themselves, and may have modified them."""
         self.tried_again = False
-        """It has been decoded anew because of that: from then on copies are given."""
+        """It was decoded again because of that: from then on handlers get copies."""
         self.most_bytes = SMALL
         self.orders: Mapping[int, SetAside] = _NONE
-        """Its records that are to be set aside, by their number. Given while the batch does not run."""
+        """Orders to set records aside, by the record's number. Given while the batch does not run."""
 
     @property
     def rule(self) -> TableRule:
@@ -78,22 +78,22 @@ class Work:
 
     @property
     def spreads(self) -> bool:
-        """Whether it is to be spread over the shards of its table instead of handled."""
+        """Whether it must be distributed over its table's shards instead of handled."""
         return self.unit.shards is not None and not self.chunks[0].alone
 
     @property
     def total(self) -> int:
-        """How many changes it holds, once it is decoded."""
+        """The number of its changes, once it is decoded."""
         return len(self.changes or ())
 
     @classmethod
     def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
-        """A batch of these chunks, its records and bytes counted."""
+        """Make a batch of these chunks, and count its records and bytes."""
         return cls(unit, chunks, sum(len(c.messages) for c in chunks), sum(c.bytes for c in chunks))
 
     @property
     def withdrawn(self) -> bool:
-        """True when one of its partitions has left: what has not begun must not begin."""
+        """True if one of its partitions was revoked: what has not started must not start."""
         for chunk in self.chunks:  # noqa: SIM110 - a generator costs more than the loop, for every batch
             if chunk.assignment.closed:
                 return True
@@ -103,7 +103,7 @@ class Work:
         return self.orders.get(number)
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
-        """What is ordered about the record of the change at `place`, and where that record's changes end."""
+        """Return the order about the record of the change at `place`, and where that record's changes end."""
         if not self.orders:
             return None
         number = bisect_right(self.ends, place)
@@ -111,8 +111,8 @@ class Work:
         return None if order is None else (self.ends[number], order)
 
     def stands_at(self) -> set[int]:
-        """The records, by their number, that its handlers are to go on with; before it is decoded, and for a
-        table without handlers, the first that is unfinished."""
+        """Return the numbers of the records with which its handlers must continue. Before it is decoded, and
+        for a table without handlers: the first unfinished one."""
         if not self.runs:
             return {self.finished}
         return {bisect_right(self.ends, run.done) for run in self.runs if not run.finished}
@@ -125,10 +125,10 @@ class Work:
     def decode(
         self, undecodable: Callable[[Record, UndecodableRecord], bool], most_bytes: int = SMALL
     ) -> tuple[int, UndecodableRecord] | None:
-        """Decode all records, none of which may take more than about `most_bytes` then.
+        """Decode all records. None may then take more than about `most_bytes`.
 
-        `undecodable` says whether a bad record may be passed over; when it may not, decoding ends there with
-        (its place, what is wrong)."""
+        `undecodable` returns whether a bad record may be skipped. If not, decoding ends there and returns
+        (its place, the error)."""
         self.most_bytes = most_bytes
         changes: list[Change] = []
         ends: list[int] = []
@@ -144,7 +144,7 @@ class Work:
             decode = assignment.format.decode
             is_large = chunk.bytes > LARGE
             by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
-            # Rules are applied to each record, whose fault it is if they refuse it.
+            # Rules are applied to each record. If they refuse it, the error belongs to that record.
             decode_many = (
                 one_by_one
                 if is_large or by_rules or chunk.alone or known is not None
@@ -169,29 +169,29 @@ class Work:
                             database=table.database,
                             table=table.name,
                         )
-                # Total: what no format should raise is this record's fault, too, and stops no worker.
+                # Any error: one that no format should raise is also this record's, and stops no worker.
                 except Exception as error:
                     del changes[ends[-1] if ends else 0 :]
                     fault = fault_under(error, message, by_rules)
                     if not undecodable(message, fault):
                         return len(ends), fault
                 ends.append(len(changes))
-        # A tuple: handlers share it, and none may change what another is given; of rows see `Table.own_rows`.
+        # A tuple, because handlers share it and must not modify it. For rows see `Table.own_rows`.
         self.changes, self.ends = tuple(changes), ends
         return None
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
-        """The changes from `first` up to `end` as a handler sees them."""
+        """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
         if self.lent:
-            # What may be passed over was dealt with when it was decoded first.
+            # Records that may be skipped were already reported when it was first decoded.
             self.decode(lambda _record, _fault: True, self.most_bytes)
             self.lent, self.tried_again = False, True
-        assert self.changes is not None  # it is decoded before it is tried
+        assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)
         changes = given = self.changes if whole else self.changes[first:end]
         if table.own_rows:
-            # Nobody but its only handler needs the rows, unless it fails: then they are decoded anew.
+            # Its only handler may have the rows themselves. If it fails, they are decoded again.
             if table.sole and not table.by_row and not self.tried_again:
                 self.lent = True
             else:
@@ -209,7 +209,7 @@ class Work:
         )
 
     def borders(self, first: int, end: int) -> list[int]:
-        """The only places at which its changes from `first` up to `end` may be parted, with both of these."""
+        """Return all places where its changes from `first` up to `end` may be split, with both ends."""
         return borders(self.changes or (), first, end)
 
     def _topic_ids(self) -> dict[str, str]:
@@ -232,13 +232,13 @@ class Work:
         return positions
 
     def finish_changes(self, done: int) -> int:
-        """Mark the records as finished whose changes are all among the first `done`. Returns how many are
-        finished by it."""
+        """Mark the records as finished whose changes are all among the first `done`. Returns how many now
+        count as finished."""
         return self.finish_records(bisect_right(self.ends, done))
 
     def finish_records(self, count: int) -> int:
-        """Mark the first `count` records as finished. Returns how many are finished by it: those of which
-        other shards have parts only with the last one."""
+        """Mark the first `count` records as finished. Returns how many now count as finished. A record with
+        parts in other shards counts only with its last part."""
         if count <= self.finished:
             return 0
         new = 0
@@ -265,8 +265,7 @@ class Work:
         return work
 
     def unfinished_chunks(self, first: int | None = None) -> list[Chunk]:
-        """What is left from record `first` on (default: from the first unfinished one), as chunks to
-        queue."""
+        """Return the records from `first` on (default: from the first unfinished one), as chunks to queue."""
         skip = self.finished if first is None else first
         left = []
         for chunk in self.chunks:
@@ -280,7 +279,7 @@ class Work:
 
 
 def _show_alike(chunk: Chunk, table: Table) -> bool:
-    """Whether its changes are what they would be by the table's rules of today."""
+    """Whether its changes are the same as by the table's present rules."""
     before = chunk.table
-    # A statement goes by the rules of all tables.
+    # A statement is subject to the rules of all tables.
     return before is not None and not chunk.alone and table.rule.shows_as(before.rule)

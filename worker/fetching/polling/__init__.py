@@ -1,1 +1,1 @@
-"""What is asked of the consumer at once, when, and what it gave."""
+"""When the consumer is polled, for how many records, and what it returned."""

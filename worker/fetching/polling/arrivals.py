@@ -1,4 +1,4 @@
-"""Commits that are sent between polls, and what polls return: records are counted, errors are logged."""
+"""Stages around polls: send commits between them, count their records, log their errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from worker.units.assigned_partition import Assignment
 
 
 class Arrivals(Stage):
-    """Counts what was fetched, without what is held back by an earlier stage."""
+    """Counts fetched records, without those that an earlier stage holds back."""
 
     def __init__(self, consumed: Callable[[str, int, int], object]) -> None:
-        """`consumed`: told (topic, partition, records)."""
+        """`consumed`: called with (topic, partition, records)."""
         self._consumed = consumed
 
     def records(self, runs: Iterable[Run]) -> Iterable[Run]:
@@ -27,7 +27,7 @@ class Arrivals(Stage):
 
 
 class KafkaAnswers(Stage):
-    """Sends commits, and logs errors. Those count until the group gives this worker its partitions."""
+    """Sends commits, and logs errors. Errors count until the group assigns partitions to this worker."""
 
     def __init__(self, store: PolledKafkaStore, errors: KafkaErrors) -> None:
         self._store = store
@@ -40,10 +40,10 @@ class KafkaAnswers(Stage):
         self._errors.settled()
 
     def failed(self, failure: Failure) -> None:
-        """Raises KafkaException for an error that ends the worker."""
+        """Raise KafkaException for an error that ends the worker."""
         error = failure.error
-        if failure.out_of_range:  # logged where the partition is fetched anew
+        if failure.out_of_range:  # logged where the partition is fetched again
             return
-        if error.fatal() or error.code() == KafkaError._FATAL:  # which of both depends on the version
+        if error.fatal() or error.code() == KafkaError._FATAL:  # which of the two depends on the version
             raise KafkaException(error)
         self._errors.report(error, topic=failure.topic)

@@ -18,11 +18,11 @@ from worker.units.assigned_partition import Assignments
 from worker.units.delivery import Delivery
 
 _PATIENCE = 0.25
-"""Seconds to wait for room before the partitions are paused, which throws away what was fetched ahead."""
+"""Seconds to wait for room before partitions are paused. A pause discards prefetched records."""
 
 
 class Backpressure:
-    """Owns what was fetched and the lanes have not taken, and the pauses. The fetcher's own."""
+    """Owns the fetched records that the lanes have not accepted, and the pauses. The fetcher's own."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Backpressure:
         rule: LanesRule,
         clock: Callable[[], float],
     ) -> None:
-        """`store`: takes the commits."""
+        """`store`: sends the commits."""
         self.lanes = lanes
         self.backlog = Backlog(lanes, rule.max_records, rule.max_bytes)
         self.pauses = Pauses(consumer, assignments)
@@ -43,19 +43,19 @@ class Backpressure:
         self.poll_pause = PollPause(lanes, store, clock)
         self._metrics = metrics
         self._clock = clock
-        self._held_since = 0.0  # when the lanes last had no room for a delivery
+        self._held_since = 0.0  # time when the lanes last had no room for a delivery
 
     @property
     def is_full(self) -> bool:
-        """Whether `wait` is to be called instead of a poll."""
+        """Whether to call `wait` instead of polling."""
         return bool(self.backlog) or self.pauses.everything
 
     def takes_nothing(self) -> bool:
-        """Whether what a poll would bring could not be routed."""
+        """Whether the records of a poll could not be routed."""
         return bool(self.backlog or self.polls.waiting or self.pauses.draining)
 
     def hand_over(self, delivery: Delivery, count: int, *, full: bool) -> None:
-        """Give a delivery of `count` records to the lanes; keep it until they have room. `full`: the poll
+        """Give a delivery of `count` records to the lanes, or keep it until they have room. `full`: the poll
         returned as many records as it asked for."""
         fits = self.backlog.add(delivery)
         if not fits:
@@ -63,9 +63,9 @@ class Backpressure:
         self.polls.size.adjust(delivery, count, full=full, fits=fits)
 
     def wait(self) -> None:
-        """Offer what is held again; pause the partitions if that takes long, and go on polling."""
+        """Offer the pending deliveries again. If that takes long, pause all partitions, but keep polling."""
         begin = self._clock()
-        if not self.backlog:  # what waited belonged to partitions that left
+        if not self.backlog:  # what waited belonged to revoked partitions
             self.lanes.forget_refused()
         self.lanes.wait_for_space(POLL_SECONDS)
         if self.backlog.offer():
@@ -82,7 +82,7 @@ class Backpressure:
         self.polls.stay(POLL_SECONDS)
 
     def end(self) -> None:
-        """Nothing is read any more: forget what was not taken."""
+        """Reading has ended: forget what was not accepted."""
         self.backlog.clear()
         self.polls.waiting.clear()
         self.pauses.pause()

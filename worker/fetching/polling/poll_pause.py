@@ -1,4 +1,4 @@
-"""Whether the next poll may wait because the processors have enough to do."""
+"""Whether the next poll may wait because the processors have enough work."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from worker.lanes.lanes import Lanes
 _QUEUED = 10_000
 _SHORT, _LONG, _FOR_AN_ANSWER = 0.02, 0.5, 0.25
 _BUSY = 0.9
-"""Of a processor: what handlers do in Python takes turns on one; waiting, sending and writing take none. An
-estimate, as native threads count, too; a process that gets less than that is never put off for long."""
+"""The share of one processor: Python code in handlers takes turns on one processor; waiting, sending and
+writing need none. An estimate, because native threads count too. Below this share, polls never wait long."""
 
 
 @dataclass(eq=False)
 class PollPause:
-    """With more than 10,000 records queued the next poll is put off by 0.02 s.
+    """Delays the next poll by 0.02 s while more than 10,000 records are queued.
 
-    By up to 0.5 s (0.25 s while a commit waits for its answer) if more records would make nobody quicker,
-    since the interpreter is what all wait for: what is queued for long leaves the cache before it is handled,
-    takes memory and holds the commit back. Where calls take long whatever they hold, more records give them
-    fuller batches, and it stays at 0.02 s.
+    The delay is up to 0.5 s (0.25 s while a commit waits for its answer) if everything waits for the
+    interpreter. More records would then speed up nothing: they leave the cache before they are handled, take
+    memory and delay the commit. If calls take long whatever their size, more records make batches fuller: it
+    stays 0.02 s.
 
-    The fetcher's own. `cpu`: seconds of a processor that this process took so far, of all threads.
+    The fetcher's own. `cpu`: processor seconds that all threads of this process have used.
     """
 
     lanes: Lanes
@@ -38,19 +38,19 @@ class PollPause:
         self._cpu_then = 0.0
 
     def polled(self) -> None:
-        """A poll is over, and what it brought has been passed on."""
+        """Record that a poll is over and its records have been passed on."""
         self._polled, self._cpu_then = self.clock(), self.cpu()
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next poll is to wait."""
+        """Whether the next poll must wait."""
         lanes = self.lanes
         if lanes.seen.queued <= _QUEUED:
             return False
         seconds = self.clock() - self._polled
         if seconds < _SHORT:
             return True
-        # While the membership is in doubt no batch begins before a poll brings the answer to a commit.
+        # While the membership is in doubt, no batch starts before a poll returns the answer to a commit.
         if seconds >= _LONG or not lanes.schedule.ready.are_many or not lanes.trusted:
             return False
         if seconds >= _FOR_AN_ANSWER and self.commits.under_way:

@@ -1,4 +1,4 @@
-"""What the consumer gives, and what of it could not be routed yet."""
+"""What the consumer returns, and which records could not be routed yet."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from worker.units.assigned_partition import Assignment
 
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
-"""How long a poll waits for more once something came: fuller polls cost less for each record."""
+"""Seconds that a poll waits for more records after the first: fuller polls cost less for each record."""
 
 
 class Polls(Stage):
-    """The fetcher's own. A rebalance may come inside each call of the consumer."""
+    """The fetcher's own. A rebalance may happen inside each call of the consumer."""
 
     def __init__(self, consumer: Consumer, max_records: int, max_bytes: int) -> None:
         self._consumer = consumer
         self._bounds = max_records, max_bytes
         self.size = PollSize(max_records, max_bytes)
         self.waiting: deque[list[Message]] = deque()
-        """To be routed before what comes next."""
-        self._revoked: set[TopicPartition] = set()  # what left during the poll under way
+        """To be routed before later records."""
+        self._revoked: set[TopicPartition] = set()  # partitions revoked during the present poll
 
     def next(self) -> list[Message]:
-        """Waits for a first record, then a moment for more."""
+        """Wait for a first record, then a moment for more."""
         first = self._consumer.poll(POLL_SECONDS)
         if first is None:
             return []
@@ -42,7 +42,7 @@ class Polls(Stage):
         return more if self._revoked and _place(first) in self._revoked else [first, *more]
 
     def stay(self, seconds: float) -> None:
-        """In the group, that is: paused partitions give nothing but what was under way."""
+        """Stay in the group: paused partitions return only records that were already on their way."""
         before, self._revoked = self._revoked, set()
         late = self._consumer.consume(MOST_RECORDS, seconds)
         if late := [m for m in late if _place(m) not in self._revoked]:
@@ -55,7 +55,7 @@ class Polls(Stage):
             self._bounds, self.size = bounds, PollSize(*bounds)
 
     def revoked(self, gone: Collection[Assignment]) -> None:
-        """A record fetched before must not count as fetched by a later assignment of its partition."""
+        """Remove their records: a later assignment of the partition must not count them as fetched."""
         revoked = {assignment.partition for assignment in gone}
         self._revoked |= revoked
         for poll in self.waiting:
@@ -66,7 +66,7 @@ class Polls(Stage):
 
     @property
     def some_revoked(self) -> bool:
-        """Whether partitions left during the last poll."""
+        """Whether partitions were revoked during the last poll."""
         return bool(self._revoked)
 
 

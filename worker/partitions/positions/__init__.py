@@ -1,1 +1,1 @@
-"""Where a worker stands, as its stores tell it from outside; the worker itself uses none of it."""
+"""A worker's positions, as its stores show them to commands. The worker itself uses none of this."""

@@ -1,4 +1,4 @@
-"""Where a worker stands, as its stores tell it from outside, and moving it while it is stopped."""
+"""A worker's positions, as its stores show them to commands, and moving them while it is stopped."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _AGAIN_SECONDS = 0.2
 
 
 class PositionError(Exception):
-    """One sentence for people: what cannot be told or moved, and why."""
+    """One sentence for people: what cannot be shown or moved, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One partition: what each store knows of it, and where a start would begin."""
+    """One partition: what each store contains about it, and where a worker would start."""
 
     partition: TopicPartition
     beginning: int
@@ -47,26 +47,26 @@ class Position:
     kafka: Checkpoint | None
     start: Start
     begins_at: int
-    """`start.offset` as an offset of now, within what Kafka has."""
+    """`start.offset` as a present offset, within those that Kafka has."""
     topic_id: str | None
-    """Kafka's id of the topic; None: it cannot be told."""
+    """Kafka's id of the topic, or None if it is unknown."""
     lost: str | None
-    """Why that is not `start.offset` itself, if it is an offset that Kafka does not have."""
+    """Why `begins_at` differs from `start.offset`, if Kafka does not have that offset."""
 
 
 @contextlib.contextmanager
 def connect(configuration: Configuration) -> Iterator[Cluster]:
-    """Kafka and the local file as the configuration's group sees them.
+    """Open Kafka and the own store for the configuration's group.
 
     Raises:
-        PositionError: Kafka cannot be reached, or refuses the credentials.
+        PositionError: Kafka cannot be reached, or rejects the credentials.
     """
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise PositionError(f"{reached.target}: {reached.error}")
     admin = AdminClient(admin_settings(configuration), logger=SILENT)
     settings = consumer_settings(configuration)
-    # A static member's name would make this consumer look like the worker itself.
+    # With a static member's name, this consumer would look like the worker itself.
     settings.pop("group.instance.id", None)
     cluster = Cluster(configuration, Consumer(settings, logger=SILENT), admin)
     try:
@@ -76,7 +76,7 @@ def connect(configuration: Configuration) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """What Kafka and the local file hold for the group of one configuration. Made by `connect`."""
+    """What Kafka and the own store contain for one configuration's group. Made by `connect`."""
 
     def __init__(self, configuration: Configuration, consumer: Consumer, admin: AdminClient) -> None:
         self._group = configuration.kafka.group_id
@@ -91,7 +91,7 @@ class Cluster:
         self._topics: dict[str, list[int]] | None = None
 
     def close(self) -> None:
-        """Let go of the connections and files."""
+        """Close the connections and files."""
         self.own.close()
         if self.journal is not None:
             self.journal.close()
@@ -104,16 +104,16 @@ class Cluster:
         return [pattern for pattern in self._patterns if not self._matching(pattern)]
 
     def partitions(self) -> list[TopicPartition]:
-        """Every partition of the configured topics, ascending."""
+        """Return every partition of the configured topics, ascending."""
         topics = {name for pattern in self._patterns for name in self._matching(pattern)}
         return [TopicPartition(name, number) for name in sorted(topics) for number in self._partitions(name)]
 
     def positions(self) -> list[Position]:
-        """Every partition of the configured topics, ascending.
+        """Return the position of every partition of the configured topics, ascending.
 
         Raises:
             CheckpointError: a store cannot be read.
-            PositionError: Kafka does not tell what it is asked.
+            PositionError: Kafka does not answer a question.
         """
         partitions = self.partitions()
         topics = {place.topic for place in partitions}
@@ -165,10 +165,10 @@ class Cluster:
         return positions
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """The first offset that Kafka still has, and that of the next record to be written.
+        """Return the first offset that Kafka still has, and that of the next record to be written.
 
         Raises:
-            PositionError: there is no such partition, or Kafka does not answer.
+            PositionError: the partition does not exist, or Kafka does not answer.
         """
         topic, number = partition
         known = self._partitions(topic)
@@ -182,7 +182,7 @@ class Cluster:
             raise PositionError(f"cannot see which offsets {partition} has: {text_of(error)}") from None
 
     def at_time(self, partition: TopicPartition, moment: datetime) -> int | None:
-        """The first record whose timestamp in Kafka is not before `moment`; None: there is none.
+        """Return the first record whose Kafka timestamp is at or after `moment`, or None.
 
         Raises:
             PositionError: Kafka does not answer.
@@ -190,8 +190,8 @@ class Cluster:
         return self._at_times({partition: moment})[partition]
 
     def refuse_active_group(self, partition: TopicPartition) -> None:
-        """Raises PositionError when the group has members, CheckpointError when Kafka does not answer."""
-        # Waits until the group's coordinator is there: describing the group does not.
+        """Raise PositionError if the group has members, CheckpointError if Kafka does not answer."""
+        # Waits until the group's coordinator is available. Describing the group does not.
         self.kafka.load([partition])
         end = time.monotonic() + _SECONDS
         while True:
@@ -219,23 +219,23 @@ class Cluster:
         """Set the partition's position in Kafka, then in the own store, with nothing finished ahead.
 
         Raises:
-            CheckpointError: Kafka did not take it; nothing was moved.
+            CheckpointError: Kafka rejected it, and nothing was moved.
             PositionError: the group is active, and nothing was moved; or Kafka has the new position and the
-                own store has not.
+                own store does not.
         """
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
         topic_id = self.topic_id(partition.topic)
         known = [each.checkpoint for each in self.kafka.load_committed(others).values()]
-        with contextlib.suppress(CheckpointError):  # that it cannot be written is told below
+        with contextlib.suppress(CheckpointError):  # a store that cannot be written is reported below
             known += [each.checkpoint for each in self.own.load_entries(others).values()]
         began = began_with(known, topic_id)
-        # With a group that never ran, the other partitions begin at `initial` all the same.
+        # If the group never ran, the other partitions still start at `initial`.
         checkpoints = {partition: Checkpoint(offset, (), topic_id, len(numbers) if began is None else began)}
         try:
             marks = self.kafka.save(checkpoints)
         except CheckpointError:
-            self.refuse_active_group(partition)  # a member may have come just now: the likeliest reason
+            self.refuse_active_group(partition)  # a member may just have joined: the likeliest reason
             raise
         try:
             self.own.save(checkpoints, marks)
@@ -246,7 +246,7 @@ class Cluster:
             ) from None
 
     def topic_id(self, topic: str) -> str | None:
-        """Kafka's id of the topic; None: it cannot be told."""
+        """Return Kafka's id of the topic, or None if it is unknown."""
         return self._topic_ids.now([topic], _SECONDS).get(topic)
 
     def _all_topics(self) -> dict[str, list[int]]:
@@ -266,7 +266,7 @@ class Cluster:
         return [name for name in self._all_topics() if matches(name)]
 
     def _within(self, offset: int, beginning: int, end: int) -> tuple[int, str | None]:
-        """Where the worker goes on when Kafka does not have the offset."""
+        """Where the worker continues if Kafka does not have the offset."""
         if offset < beginning:
             return beginning, f"Kafka has deleted {offset} to {beginning - 1}"
         if offset > end:

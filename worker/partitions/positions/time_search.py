@@ -1,4 +1,4 @@
-"""Where a partition was at a time: by the source's, which the journal knows, else by Kafka's."""
+"""A partition's offset at a time: by source time from the journal, otherwise by Kafka's timestamps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[int, str]:
-    """(the next offset to read, by whose time that is and what it means), so that every change comes that
-    happened at `moment` or later, and few that happened before it.
+    """Return the next offset to read for a time, and a text about whose time that is and what it means. All
+    changes that happened at `moment` or later are from there on, and few earlier ones.
 
     Raises:
-        PositionError: there is no such partition, or Kafka does not answer.
+        PositionError: the partition does not exist, or Kafka does not answer.
     """
     beginning, end = cluster.bounds(partition)
     found, why = _in_journal(cluster, partition, moment)
@@ -36,7 +36,7 @@ def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> t
 
 
 def time_text(time: datetime | int) -> str:
-    """The time, also one in milliseconds since 1970, as ISO 8601 in UTC; beyond all years, as it is."""
+    """Format a time as ISO 8601 in UTC. An int is milliseconds since 1970; beyond all years, it stays so."""
     if isinstance(time, int) and not 0 <= time < _YEAR_10000_MS:
         return f"{time} ms"
     moment = _EPOCH + timedelta(milliseconds=time) if isinstance(time, int) else time.astimezone(UTC)
@@ -44,11 +44,11 @@ def time_text(time: datetime | int) -> str:
 
 
 def _in_journal(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[Unit | None, str]:
-    """(The unit to go by, what it says) or (None, why there is none)."""
+    """Return the unit to use and what it says, or None and the reason."""
     if cluster.journal is None:
         return None, "no journal is kept"
     try:
-        # A part of a millisecond is rounded up: what happened in it may have been before the moment.
+        # Part of a millisecond is rounded up: its changes may have happened before the moment.
         source_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
         found: Found = cluster.journal.search(partition, source_ms, cluster.topic_id(partition.topic))
     except JournalError as error:

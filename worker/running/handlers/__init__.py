@@ -1,1 +1,1 @@
-"""The configured handlers: made, opened, asked, changed while the worker runs, closed."""
+"""The configured handlers: made, opened, asked for status, changed while the worker runs, closed."""

@@ -1,4 +1,4 @@
-"""Handlers told to end: what they may take, and what becomes of those that take longer."""
+"""Ending handlers: their time limits, and what happens to slow ones."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from worker.running.handlers.open_handler import OpenHandler
 log = get_logger("handlers")
 
 LONGEST_CLOSE = 86_400.0
-"""Seconds: a `close_timeout` beyond a day is a mistake."""
+"""Seconds. A `close_timeout` beyond a day is a mistake."""
 
 
 def most_seconds(handlers: Iterable[Handler]) -> float:
-    """The longest `close_timeout`. A handler may have given that name to something else; no number, one that
-    no clock can wait for, or a property that raises, counts as the usual one."""
+    """Return the longest `close_timeout`. An unusable one counts as the default: a handler may use that name
+    for something else, for example a property that raises."""
     found = (close_timeout(each) for each in handlers)
     return max((each if waitable(each) else Handler.close_timeout for each in found), default=0.0)
 
 
 def close_timeout(handler: Handler) -> Any:
-    """As the handler has it; None when it does not tell."""
+    """Return the handler's `close_timeout`, or None if reading it raises."""
     try:
         return handler.close_timeout
-    except BaseException:  # a stop goes on, whatever it raises
+    except BaseException:  # a stop continues, whatever it raises
         return None
 
 
 def waitable(seconds: object) -> bool:
     """Whether it can be a `close_timeout`."""
-    return isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_CLOSE  # not NaN either
+    return isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_CLOSE  # excludes NaN
 
 
 def release(opened: OpenHandler, partitions: Collection[tuple[str, int]]) -> None:
-    """Tell it that these leave; what it raises is logged."""
+    """Notify the handler that these partitions are revoked. Its errors are logged."""
     try:
         opened.release(partitions)
-    except BaseException as error:  # SystemExit, too
+    except BaseException as error:  # SystemExit too
         log.error("handler_release_failed", handler=opened.name, error=describe(error), exc_info=error)
 
 
 def taken(opened: list[OpenHandler]) -> list[OpenHandler]:
-    """All that are in the list, which is empty then. Another thread may add to it or take from it meanwhile:
-    each is given to one of both, and none is lost, as by a copy that is followed by `clear`."""
+    """Remove and return all entries of the list. Another thread may add or remove entries meanwhile. Each
+    entry goes to exactly one of them, and none is lost, unlike with a copy followed by `clear`."""
     found: list[OpenHandler] = []
     with suppress(IndexError):
         while True:
@@ -58,10 +58,10 @@ def taken(opened: list[OpenHandler]) -> list[OpenHandler]:
 
 
 def close_all(opened: list[OpenHandler]) -> bool:
-    """Close them; False if one of them raised, or took longer than it may.
+    """Close them. Returns False if one of them raised, or took too long.
 
-    Side by side: what one does at its end takes nothing of another's time, and none goes on with what it does
-    behind its batches until the others are closed."""
+    They close in parallel, so none uses up another's time. None continues its work behind batches until the
+    others are closed."""
     began = time.monotonic()
     closing = [(each, Bounded(f"close-{each.name}", each.close)) for each in taken(opened)]
     clean = True

@@ -33,8 +33,8 @@ from worker.running.handlers.plan import BoundRule, HandlerPlan, bind, handles, 
 log = get_logger("handlers")
 
 OPENING_SECONDS = 10.0
-"""Beyond `start_timeout`, for an `open` that is bounded by itself."""
-_LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close that is bounded by itself
+"""Time beyond `start_timeout`, for an `open` with its own limit."""
+_LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close with its own limit
 
 
 class HandlerOpenError(Exception):
@@ -42,56 +42,56 @@ class HandlerOpenError(Exception):
 
 
 class TargetOpenError(HandlerOpenError):
-    """A built-in handler's `open` raised: the text says what of its target."""
+    """A built-in handler's `open` raised. The text describes the problem with its target."""
 
 
 @dataclass(eq=False)
 class HandlerSet:
-    """One object for each configured handler; one for each lane where the class says `per_lane`.
+    """One object for each configured handler, or one per lane if the class says `per_lane`.
 
-    The main thread's own, but for `of`, `circuits` and `statuses`; `open` and `plan` run in a thread that it
-    waits for, unless the worker stops.
+    The main thread's own, except `of`, `circuits` and `statuses`. `open` and `plan` run in a separate thread.
+    The main thread waits for it unless the worker stops.
     """
 
     configuration: Configuration
     _: KW_ONLY
     fail: Callable[[BaseException], None] | None = None
-    """What handlers are given as `stop_worker`; `metrics` and `partitions` by their own names."""
+    """Passed to handlers as `stop_worker`; `metrics` and `partitions` by their own names."""
     metrics: HandlerMetrics = NO_METRICS
     partitions: Callable[[], Collection[tuple[str, int]]] | None = None
     stopping: Callable[[], bool] | None = None
-    """What those are given that `open` opens."""
+    """Passed to handlers that `open` opens."""
 
     def __post_init__(self) -> None:
-        """Raises HandlerTypeError and OptionsError."""
+        """Make the configured handlers. Raises HandlerTypeError and OptionsError."""
         self._rules = [
             BoundRule(rule, [bind(self.configuration, entry) for entry in rule.handlers])
             for rule in self.configuration.tables
         ]
         self._opened: list[OpenHandler] = []
         self._retired: list[BoundHandler] = []
-        # Opened for a plan that is not adopted yet.
+        # The last plan, if it is not adopted yet.
         self._plan = HandlerPlan(self.configuration)
-        self._opening: tuple[str, float] = "", 0.0  # the handler, and until when
-        # Of handlers that have left: what the worker did not wait for, and until when it may take.
+        self._opening: tuple[str, float] = "", 0.0  # the handler, and its deadline
+        # Closings of removed handlers that the worker did not wait for, with their deadlines.
         self._late: list[tuple[Bounded[bool], float]] = []
-        self._leaving: list[Handler] = []  # being closed, for they are not configured any more
+        self._leaving: list[Handler] = []  # being closed, because they are no longer configured
         self._ended = False
 
     def of(self, rule: TableRule) -> list[BoundHandler]:
         return next(known.bound for known in self._rules if known.rule is rule)
 
     def circuits(self) -> Iterator[tuple[str, Circuit]]:
-        """Each configured handler's name and what is known of its target."""
+        """Yield each configured handler's name and its target's circuit."""
         for bound in self._all():
             yield bound.name, bound.circuit
 
     def statuses(self) -> list[dict[str, Any]]:
-        """What each open handler tells of itself. Any thread."""
+        """Return the status of each open handler. Any thread."""
         return statuses(self._opened, self.configuration.secrets.redact)
 
     def open(self) -> None:
-        """Open every handler. Raises HandlerOpenError; those opened before are closed again by `close`."""
+        """Open every handler. Raises HandlerOpenError. `close` then closes those that are open."""
         begun = HandlerPlan(self.configuration, opened=self._opened)
         self._begin_opening(begun)
         for known in self._rules:
@@ -99,11 +99,11 @@ class HandlerSet:
                 self._open(begun, entry, bound.objects, 0)
 
     def plan(self, configuration: Configuration) -> HandlerPlan:
-        """Make and open what another configuration has beside the handlers that are there; they stay where
-        type, name and options are the same. Nothing is changed yet.
+        """Make and open the handlers that another configuration adds. Handlers with the same type, name and
+        options stay. Nothing else changes yet.
 
-        Raises HandlerTypeError, OptionsError, HandlerOpenError; what was opened is closed again. What a plan
-        that is not adopted has opened is closed by `close`."""
+        Raises HandlerTypeError, OptionsError, HandlerOpenError, after closing what was opened. `close` also
+        closes the handlers of a plan that is not adopted."""
         self._plan = plan = HandlerPlan(configuration)
         self._begin_opening(plan)
         free = [(entry, bound) for known in self._rules for entry, bound in pairs(known)]
@@ -116,17 +116,17 @@ class HandlerSet:
         return plan
 
     def give_up_plan(self) -> None:
-        """Close what the plan has opened that is still under way; what it opens yet is closed at once."""
+        """Close what the present plan has opened. Handlers that it opens later are closed at once."""
         self._plan.given_up = True
         close_all(self._plan.opened)
 
     @property
     def opening(self) -> str:
-        """The handler that was begun to be opened last."""
+        """The handler whose opening started last."""
         return self._opening[0]
 
     def adopt(self, plan: HandlerPlan) -> None:
-        """The planned handlers are the configured ones from now on."""
+        """Make the planned handlers the configured ones."""
         staying = {id(bound) for known in plan.rules for bound in known.bound}
         self._retired += [bound for bound in self._all() if id(bound) not in staying]
         for bound, objects in plan.grown:
@@ -137,8 +137,8 @@ class HandlerSet:
         self._plan = HandlerPlan(plan.configuration)
 
     def close_retired(self, in_use: Collection[BoundHandler], *, stopped: Callable[[], bool]) -> None:
-        """Close the handlers that are not configured any more, but for those still in use. Once the worker is
-        `stopped`, that is waited for by `close`."""
+        """Close the handlers that are no longer configured and not in use. If the worker is `stopped`,
+        `close` waits for them."""
         used = {id(bound) for bound in in_use}
         gone = [bound for bound in self._retired if id(bound) not in used]
         for bound in gone:
@@ -159,7 +159,7 @@ class HandlerSet:
 
     @property
     def has_retired(self) -> bool:
-        """Whether handlers that are not configured any more wait to be closed."""
+        """Whether handlers that are no longer configured wait to be closed."""
         return bool(self._retired)
 
     @property
@@ -169,7 +169,7 @@ class HandlerSet:
         return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
 
     def release(self, partitions: Collection[tuple[str, int]], seconds: float) -> None:
-        """Tell the handlers that partitions leave, and wait so long for them. Any thread; raises nothing."""
+        """Notify the handlers of revoked partitions, and wait for `seconds`. Any thread. Raises nothing."""
         end = time.monotonic() + seconds
         told = [
             (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
@@ -190,7 +190,7 @@ class HandlerSet:
                     )
 
     def close(self) -> bool:
-        """Close what was opened; False if one of them raised, or took longer than it may."""
+        """Close all open handlers. Returns False if one of them raised, or took too long."""
         self._ended = True
         clean = close_all([*taken(self._opened), *taken(self._plan.opened)])
         while self._late:
@@ -246,7 +246,7 @@ class HandlerSet:
                 lanes=configuration.lanes.count,
                 folder=configuration.folder,
                 start_timeout=max(0.0, end - time.monotonic()),
-                # A plan of a reload is given up where one of its handlers cannot be opened, not the worker.
+                # If a reload's handler cannot be opened, the plan is abandoned, not the worker.
                 stopping=self.stopping if opened is self._opened else None,
                 spark=configuration.spark,
                 stop_worker=self.fail,
@@ -257,7 +257,7 @@ class HandlerSet:
             try:
                 handler.open(context)
             except (Exception, SystemExit) as error:
-                # What waits for its target is let go when the worker stops: that is no fault of its start.
+                # A stop releases a handler that waits for its target. The start has not failed then.
                 if isinstance(error, TargetUnavailable) and context.stopping and context.stopping():
                     raise GivenUp(f"handler {entry.name} was not open yet: {error}") from error
                 kind = TargetOpenError if entry.type in BUILT_IN else HandlerOpenError
@@ -271,6 +271,6 @@ class HandlerSet:
                     used=Handler.close_timeout,
                 )
             opened.append(OpenHandler(entry.name, entry.type, lane, handler))
-            if self._ended or plan.given_up:  # what was known was closed meanwhile
+            if self._ended or plan.given_up:  # the known ones were closed meanwhile
                 close_all(opened)
                 raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")

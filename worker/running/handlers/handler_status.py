@@ -1,4 +1,4 @@
-"""What handlers tell of themselves (`Handler.status`), made safe to show."""
+"""Handlers' own status (`Handler.status`), made safe to show."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from worker.attempts.backoff import describe
 from worker.running.handlers.open_handler import OpenHandler, Told
 
 _ANSWER_SECONDS = 0.5
-"""That all of them together may take: who asks for the worker's own figures is not to wait for handlers."""
+"""The limit for all of them together, because the worker's own figures must not wait for handlers."""
 
 
 def statuses(opened: Iterable[OpenHandler], redact: Callable[[str], str]) -> list[dict[str, Any]]:
-    """`{"handler", "type", ("lane",) ...}` of each handler that has something to tell, without secrets.
+    """Return `{"handler", "type", ("lane",) ...}` of each handler with a status, without secrets.
 
-    A status that raises is told as `{"error": ...}`, and one that hangs so beside what it told last: neither
-    must hide what the worker itself knows.
+    A status that raises becomes `{"error": ...}`. One that hangs becomes its last answer with an `error`.
+    Neither may hide the worker's own figures.
     """
     asked = [
         each for each in list(opened) if getattr(type(each.handler), "status", None) is not Handler.status
@@ -50,7 +50,7 @@ def _told(handler: Handler, redact: Callable[[str], str]) -> Told:
 
 
 def _plain(value: Any, redact: Callable[[str], str]) -> Any:
-    """`value` as JSON can hold it; what it cannot hold as text."""
+    """Convert `value` for JSON. What JSON cannot represent becomes text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):

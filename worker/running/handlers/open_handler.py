@@ -1,4 +1,4 @@
-"""A handler object between `open` and `close`: which of its calls may not run beside each other."""
+"""A handler object between `open` and `close`: which of its calls must not overlap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Told = dict[str, Any] | None
 
 
 class _Asking:
-    """The calls of one handler's `status`: one at a time; one that hangs is waited for once. Any thread."""
+    """The calls of one handler's `status`: one at a time. A hanging call is waited for once. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,9 +30,9 @@ class _Asking:
                 self._call, self._begun, self._late = Bounded("status", ask), time.monotonic(), False
 
     def answer(self, end: float) -> Told:
-        """What it tells by then; else what it told last, and that it is late."""
+        """Return its answer by `end`, or its last answer with an error that it is late."""
         call = self._call
-        if call is None:  # somebody else has had the answer
+        if call is None:  # another thread has taken the answer
             return self._last
         try:
             told = call.within(0.0 if self._late else end - time.monotonic())
@@ -48,7 +48,7 @@ class _Asking:
 
 
 class _Ending:
-    """`close` waits for each `release` under way, and none begins after it. Any thread."""
+    """`close` waits for each running `release`. None starts after it. Any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -80,17 +80,17 @@ class OpenHandler:
 
     name: str
     type: str
-    """As the configuration has it."""
+    """As in the configuration."""
     lane: int | None
-    """Of an object for one lane."""
+    """For an object that serves one lane."""
     handler: Handler
     asking: _Asking = field(default_factory=_Asking)
     _ending: _Ending = field(default_factory=_Ending)
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Tell it that these leave. Raises what it raises."""
+        """Notify the handler that these partitions are revoked. Raises what it raises."""
         self._ending.release(lambda: self.handler.release(partitions))
 
     def close(self) -> None:
-        """After a `release` that is under way, however long that takes. Raises what it raises."""
+        """Close the handler after any running `release`, however long that takes. Raises what it raises."""
         self._ending.close(self.handler.close)

@@ -1,4 +1,4 @@
-"""Which handlers a configuration has, rule by rule: made, bound to their rules, and not opened yet."""
+"""A configuration's handlers, by rule: made, bound to their rules, and not opened yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.running.handlers.open_handler import OpenHandler
 
 @dataclass(slots=True)
 class BoundRule:
-    """A rule of the configuration with its handlers, entry by entry."""
+    """A rule of the configuration with its handlers, by entry."""
 
     rule: TableRule
     bound: list[BoundHandler]
@@ -22,30 +22,30 @@ class BoundRule:
 
 @dataclass(slots=True)
 class HandlerPlan:
-    """The handlers of another configuration: those that stay, and new ones that are open already."""
+    """The handlers of another configuration: those that stay, and new ones, already open."""
 
     configuration: Configuration
     rules: list[BoundRule] = field(default_factory=list)
     opened: list[OpenHandler] = field(default_factory=list)
     grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
-    """Objects for lanes that are new."""
+    """Objects for new lanes."""
     given_up: bool = False
     """Nobody waits for it any more."""
 
 
 def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
-    """Whether the rule of this table ("database.table") leads to the handler."""
+    """Whether the rule of this table ("database.table") includes the handler."""
     rule = configuration.rule_for(table)
     return rule is not None and entry in rule.handlers
 
 
 def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
-    """Each entry of the rule, and what was made of it."""
+    """Return each entry of the rule with its handler."""
     return zip(known.rule.handlers, known.bound, strict=True)
 
 
 def bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
-    """Make the handler of an entry; one for each lane where its class says so. Raises HandlerTypeError and
+    """Make the handler of an entry, or one per lane if its class says so. Raises HandlerTypeError and
     OptionsError."""
     first = create(entry, configuration.folder)
     more = configuration.lanes.count - 1 if first.per_lane else 0

@@ -1,1 +1,1 @@
-"""Records that were taken apart because they hold changes of several tables."""
+"""Records that were split because they contain changes of several tables."""

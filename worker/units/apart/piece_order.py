@@ -1,13 +1,13 @@
-"""In which order records count as finished where some were taken apart by their tables.
+"""The order in which records count as finished if some were split by table.
 
-Such a record counts when all its pieces are done. A restart repeats what does not count: the pieces, too,
-that were done. What came after one of them in its table must then come again as well, else the last that a
-target hears of a row is an old state. So until the whole record counts, its tables hold back what they finish
-behind it; they go on working meanwhile.
+A split record counts as finished when all its pieces are. A restart repeats every record that does not count,
+including its finished pieces. Later records of these tables must then be repeated too. Otherwise, a target's
+last change of a row would be an old one. So until the whole record counts, its tables continue to work, but
+hold back what they finish after it.
 
-A table in row order may be done with a record before an earlier one: then they have no row in common (see
-`worker.units.finish_order`), and the later one need not wait. What waits, waits for lower offsets alone, so
-records never wait for each other in a ring.
+A table in row order may finish a record before an earlier one. The two then have no row in common (see
+`worker.units.finish_order`), so the later one need not wait. Records wait only for lower offsets, so they
+never wait for each other in a cycle.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _Table = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class _Whole:
-    """A record that was taken apart."""
+    """A record that was split."""
 
     run: Run
     offset: int
     tables: list[_Table] = field(default_factory=list)
-    """Those that have pieces of it."""
+    """The tables that have pieces of the record."""
     undone: int = 0
-    """How many of them are not through with theirs."""
+    """How many of these tables have not finished their pieces."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pieces:
-    """Those that one table has of a record: a statement among its rows makes several."""
+    """The pieces of one record in one table. A statement between its rows makes several."""
 
     whole: _Whole
     left: int
@@ -50,34 +50,34 @@ class _Pieces:
 
 @dataclass(slots=True)
 class _HeldBack:
-    """What one table has done and what does not count yet."""
+    """Records that one table has finished and that do not count yet."""
 
     wholes: list[_Whole] = field(default_factory=list)
-    """By their offsets."""
+    """By offset."""
     own: list[tuple[int, int, Run]] = field(default_factory=list)
-    """A heap of records that are the table's own: (offset, number of the run, run)."""
+    """A heap of records that belong to this table alone: (offset, number of the run, run)."""
 
 
 _offset = attrgetter("offset")
 
 
 class PieceOrder:
-    """Of one partition, from its assignment to its revocation."""
+    """The order of one partition, from its assignment to its revocation."""
 
     __slots__ = ("_lock", "_tables")
 
     def __init__(self) -> None:
-        # Guards all below, and what is counted down of pieces: processors finish several tables at once.
+        # Guards all below, and the pieces' counters: several processors finish tables at the same time.
         self._lock = threading.Lock()
         self._tables: dict[_Table, _HeldBack] = {}  # those that hold something back
 
     def runs(
         self, run: Run, offsets: Mapping[_Table, Iterable[int]], taken_apart: Collection[int]
     ) -> dict[_Table, TableRun]:
-        """What stands for the run in each table.
+        """Return what represents the run in each table.
 
-        `offsets`: table -> those of what it gets of the run, pieces each for itself; `taken_apart`: of the
-        records that are not one table's. One that no table gets anything of is not among them."""
+        `offsets`: table -> the offsets of its records in the run, one for each piece. `taken_apart`: the
+        offsets of split records, except those without a piece for any table."""
         wholes = {offset: _Whole(run, offset) for offset in taken_apart}
         runs: dict[_Table, TableRun] = {}
         for table, own in offsets.items():
@@ -92,12 +92,12 @@ class PieceOrder:
 
     @property
     def held_back(self) -> int:
-        """Records, or pieces of them, that are done and do not count yet."""
+        """Finished records, or pieces, that do not count yet."""
         with self._lock:
             return sum(len(each.wholes) + len(each.own) for each in self._tables.values())
 
     def done(self, table: _Table, run: Run, offsets: Sequence[int], pieces: Mapping[int, _Pieces]) -> None:
-        """The table is through with these, each of which it had once."""
+        """The table has finished these records or pieces."""
         with self._lock:
             held = self._tables.get(table)
             if held is None:
@@ -117,7 +117,7 @@ class PieceOrder:
             self._advance(table)
 
     def _advance(self, table: _Table) -> None:
-        """Finish what nothing is before any more, in this table and those that go on by it."""
+        """Finish everything that no longer waits, in this table and in those that continue as a result."""
         due = deque([table])
         while due:
             held = self._tables.get(table := due.popleft())
@@ -137,13 +137,13 @@ class PieceOrder:
                 del self._tables[table]
 
     def _counts(self, whole: _Whole) -> bool:
-        """Whether all of it is done, and nothing before it in any of its tables waits."""
+        """Whether all its pieces are finished, and it is the first waiting record in each of its tables."""
         return not whole.undone and all(self._tables[each].wholes[0] is whole for each in whole.tables)
 
 
 @dataclass(slots=True, eq=False)
 class TableRun:
-    """A run of offsets as one table finishes it; see `offsets.run.Run`. Any thread."""
+    """A run of offsets as one table finishes it (see `offsets.run.Run`). Any thread."""
 
     order: PieceOrder
     table: _Table
@@ -151,13 +151,13 @@ class TableRun:
     pieces: Mapping[int, _Pieces]
 
     def finish(self, offsets: Sequence[int]) -> None:
-        """Mark these as done by the table, each as often as it has pieces of it."""
+        """Mark these as finished by the table, each once for each of its pieces."""
         self.order.done(self.table, self.run, offsets, self.pieces)
 
     def finish_records(self, records: Sequence[Record], offset_of: Callable[[Record], int]) -> None:
-        """The same for what has these offsets."""
+        """The same, for records with these offsets."""
         self.finish([offset_of(record) for record in records])
 
 
 AnyRun = Run | TableRun
-"""What records are finished in."""
+"""The run that records are finished in."""

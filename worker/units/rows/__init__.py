@@ -1,1 +1,1 @@
-"""Tables in row order: a decoded batch spread over the table's shards, and what each shard gets of it."""
+"""Tables in row order: a decoded batch is distributed over the table's shards."""

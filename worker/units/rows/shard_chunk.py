@@ -1,4 +1,4 @@
-"""What a shard of a table in row order holds of the table's records."""
+"""A shard's part of the records of a table in row order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ShardChunk(DecodedChunk):
-    """What one shard gets of the records of a chunk: of each its part, the changes that are of this shard."""
+    """A shard's part of the records of a chunk: of each record, the changes that belong to this shard."""
 
     __slots__ = ("order", "shard", "shared")
 
@@ -31,7 +31,7 @@ class ShardChunk(DecodedChunk):
         shared: Mapping[int, SharedRecord],
         order: FinishOrder,
     ) -> None:
-        """`shared`: by offset, the records of which other shards have parts, too."""
+        """`shared`: offset -> record, for records with parts in other shards."""
         super().__init__(like, messages, changes, ends, table=table)
         self.shard = shard
         self.shared = shared
@@ -40,7 +40,7 @@ class ShardChunk(DecodedChunk):
             self.bytes = sum(map(self._size, range(len(messages))))
 
     def _size(self, place: int) -> int:
-        """Bytes of one part: its share of the record, and the weight of a record."""
+        """Return the bytes of one part: its share of the record, and the overhead of a record."""
         message = self.messages[place]
         shared = self.shared.get(message.offset())
         if shared is None:
@@ -77,7 +77,7 @@ class ShardChunk(DecodedChunk):
     def finish(self, messages: Sequence[Record]) -> int:
         if self.shared or self.order.holds(self.shard):
             return self.order.done(self.shard, self, messages, self.shared)
-        # In this order: when it is forgotten, what held it back is gone, and was never finished.
+        # In this order: after `forget`, what held it back is gone and was never finished.
         if self.assignment.forgotten:
             return 0
         return super().finish(messages)

@@ -1,11 +1,11 @@
-"""A decoded batch of a table in row order, spread over the table's shards.
+"""Distribution of a decoded batch of a table in row order over the table's shards.
 
-The table's own unit only decodes and spreads: so one thread at a time decodes a table, in order, and its
-shards, which are units like any other, keep all lanes busy. A shard exists while it has something to do. A
-record counts against its table's home lane until its last row is finished.
+The table's own unit only decodes and distributes. So one thread at a time decodes a table, in order. Its
+shards are normal units and keep all lanes busy. A shard exists while it has work. A record counts against its
+table's home lane until its last row is finished.
 
-What concerns the whole table is a barrier: DDL, truncate, a change that moves a row to another primary key, a
-row that does not carry its whole key, and the first record whose key has other columns than those before it.
+Changes that concern the whole table are barriers: DDL, truncate, and a move of a row to another primary key.
+So are a row without its whole key, and a record with other key columns than the records before it.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from worker.units.work import Work
 
 KeyColumns = tuple[str, ...]
 _OTHER_RULES: KeyColumns = ("",)
-"""In the place of the key columns of what was spread by other rules: no key has these."""
+"""Used for records that were distributed under other rules: no key has these columns."""
 
 
 @dataclass(slots=True)
 class Spread:
-    """What becomes of a batch."""
+    """The result of distributing a batch."""
 
     parts: list[tuple[int, ShardChunk]] = field(default_factory=list)
-    """(number of the shard, what it gets), of all records up to the first barrier."""
+    """(number of the shard, its chunk), for all records before the first barrier."""
     rest: list[Chunk] = field(default_factory=list)
-    """From the first barrier on, to be queued again: each barrier alone."""
+    """Records from the first barrier on, to be queued again, each barrier alone."""
     records: int = 0
     """Records without changes: they are finished."""
     bytes: int = 0
 
 
 def spread(work: Work) -> Spread:
-    """Spread a decoded batch, and finish its records that have no changes. 0.9 us a record."""
+    """Distribute a decoded batch, and finish its records without changes. 0.9 us a record."""
     shards, changes = work.unit.shards, work.changes
-    assert shards is not None  # only such a table's batches are spread
+    assert shards is not None  # only batches of such a table are distributed
     assert changes is not None  # it is decoded
     result = Spread()
     rule = work.table.rule
     if shards.key_columns is not None and shards.rule is not None and not rule.shows_as(shards.rule):
-        shards.key_columns = _OTHER_RULES  # a row may have another key now: what was spread is handled first
+        shards.key_columns = _OTHER_RULES  # a row may have another key now: finish earlier rows first
     shards.rule = rule
     begin = place = 0
     for chunk in work.chunks:
@@ -73,21 +73,21 @@ class _Piece:
     chunk: Chunk
     changes: Sequence[Change]
     ends: Sequence[int]
-    """For each record, how many of `changes` come up to its end."""
+    """For each record, the number of `changes` up to its end."""
     table: Table
     """See `DecodedChunk`."""
 
     def spread(
         self, result: Spread, known: KeyColumns | None, order: FinishOrder
     ) -> tuple[int, KeyColumns | None]:
-        """Spread what comes before the first barrier. (its place, the key columns that were last seen)."""
+        """Distribute records up to the first barrier. Returns its place, and the last key columns."""
         chunk, changes = self.chunk, self.changes
         shares: dict[int, tuple[list[Record], list[Change], list[int]]] = {}
         shared: dict[int, SharedRecord] = {}
         empty: list[Record] = []
         first, stop = 0, len(self.ends)
         for place, (message, end) in enumerate(zip(chunk.messages, self.ends, strict=True)):
-            if end - first == 1:  # as most are: the same as below, at less cost
+            if end - first == 1:  # most records: as below, at less cost
                 change = changes[first]
                 number = shard_of(change)
                 columns = change.key_columns or ()
@@ -137,8 +137,8 @@ class _Piece:
         return stop, known
 
     def apart(self, first: int, *, barrier: bool) -> list[Chunk]:
-        """The records from `first` on, which may be known to be a `barrier`; each barrier in a chunk of its
-        own."""
+        """Return the records from `first` on, each barrier in its own chunk. `barrier`: the first record is
+        one."""
         found: list[Chunk] = []
         whole = DecodedChunk(self.chunk, self.chunk.messages, self.changes, self.ends, table=self.table)
         known: KeyColumns | None = None
@@ -161,7 +161,7 @@ class _Piece:
 
 
 def _numbers(changes: Sequence[Change], known: KeyColumns | None) -> list[int] | None:
-    """The shard of each of a record's changes; None when the record is a barrier."""
+    """Return the shard of each of a record's changes, or None if the record is a barrier."""
     numbers = []
     for change in changes:
         number = shard_of(change)
