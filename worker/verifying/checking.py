@@ -28,7 +28,7 @@ class Outcome:
     """Ranges of keys. Each has a checksum on both sides."""
     different_ranges: int = 0
     different_rows: int = 0
-    """The current number: at first of all ranges, then fewer with each check that finds some equal."""
+    """The current number: initially from all ranges, then fewer after each check that finds some equal."""
     differences: list[Difference] = field(default_factory=list)
     """Some of the different rows."""
     notes: list[str] = field(default_factory=list)
