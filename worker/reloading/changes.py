@@ -62,7 +62,7 @@ class ChangesOf:
     def _pieces(self, format_: Format, record: Record) -> Iterator[tuple[Route, Record]]:
         try:
             route: Route | Skip | Apart | None = format_.route(record.value() or b"")
-        except Exception:  # as the router: then the slow path says what it is
+        except Exception:  # as in the router: the slow path then finds the reason
             route = None
         if route is None or not (route.database and route.table):  # type: ignore[union-attr]
             route = explained(format_, record)
