@@ -30,7 +30,7 @@ def replay_letters(
 ) -> int:
     """Replay the letters in this order. Of letters of the same failure, only the first is replayed.
 
-    Returns 0; 1 if a letter could not be applied; 2 if nobody can be asked.
+    Returns 0; 1 if a letter could not be applied, or the user declined; 2 if nobody can be asked.
 
     Raises DeadLetterError: the replayed letters cannot be recorded."""
     if not letters:

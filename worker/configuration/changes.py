@@ -30,7 +30,7 @@ LIVE = (
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Key paths whose values differ, sorted."""
+    """The key paths whose values differ, sorted."""
 
     live: tuple[str, ...]
     """Paths in LIVE, or below one."""

@@ -90,7 +90,7 @@ class Configuration(Section):
     tracing: TracingRule | None = None
     """Spans of handled batches, sent to a collector; null: no tracing. Needs the extra `otel`."""
     spark: dict[str, Any] = Field(default={})
-    """See the Spark handler."""
+    """Settings of Spark: see the Spark handler."""
 
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)

@@ -165,7 +165,7 @@ class TableRule(Section):
 
     @property
     def statement_rules(self) -> StatementRules | None:
-        """What is done to DDL; None: no table has column rules."""
+        """What is done to DDL statements; None: no table has column rules."""
         return self._statement_rules
 
     def is_as(self, other: TableRule) -> bool:

@@ -143,7 +143,7 @@ class Gate:
             visit.come(loop.create_task(self._connect(visit, connection)))
 
     def _has_room(self) -> bool:
-        """Disconnect the client that made the worker wait longest. Probes are safe: they ask at once."""
+        """At the limit, disconnect the client that made the worker wait longest. Probes ask at once."""
         if len(self._visits) >= self.most:
             waiting = [visit for visit in self._visits if not visit.busy]
             if not waiting:

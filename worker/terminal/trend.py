@@ -23,7 +23,7 @@ _NARROW = 60
 
 
 class Trend:
-    """The worker's points of the last hour, and later ones from its answers."""
+    """The worker's stored points of the last hour, and points from later answers."""
 
     def __init__(self, points: Iterable[Point] = ()) -> None:
         self._points: deque[Point] = deque(points, maxlen=int(_HOUR / SECONDS) + 1)
