@@ -31,9 +31,11 @@ _PASSING = frozenset(
 _OF_LIBRARIES = frozenset((1000, 1001))
 _OF_FILES = re.compile("filesystem error|File access error|No space left on device|Read-only file system")
 """What libraries say when the disk takes no file: no room for more of them, say."""
-_NO_RIGHT = frozenset((115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759))
-"""A right or a setting is wrong, a limit is reached, the server could not load the table: perhaps for this
-table alone."""
+_NO_RIGHT = frozenset(
+    (46, 47, 60, 81, 115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759)
+)
+"""A right or a setting is wrong, a limit is reached, the server could not load the table, a view of it lacks
+what it reads: perhaps for this table alone."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
