@@ -52,7 +52,7 @@ class Configuration(Section):
     json_layout: JsonLayout | None = Field(default=None, alias="json", validate_default=True)
     """The layout of records of the format json."""
     debezium: DebeziumSettings = Field(default_factory=DebeziumSettings)
-    """Settings for Debezium records, for facts that the records do not contain."""
+    """Facts about Debezium records that the records themselves do not contain."""
     schema_registry: SchemaRegistrySettings | None = None
     """The schema registry for Debezium records that refer to their schema by an id; null: records contain
     their schema, or have none."""

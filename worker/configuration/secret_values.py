@@ -39,7 +39,8 @@ def secret_texts(document: Document) -> Iterator[str]:
 
 def hidden_paths(document: Document) -> Iterator[KeyPath]:
     """Yield the paths of values that are hidden entirely: from secret files and, in free sections, from
-    variables. In other values, secrets are redacted from the text around them, unless they are too short."""
+    variables. A longer value that contains such a secret is hidden only if the secret is too short to be
+    redacted."""
     for path, replacement in document.replaced.items():
         secret = replacement.from_file or is_secret_place(path) or _is_free(path)
         if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):

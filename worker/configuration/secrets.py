@@ -68,7 +68,7 @@ def is_secret_place(path: Sequence[object]) -> bool:
     """
     if names_columns(path[:-1]):
         return False
-    # Also of the headers that a handler sends, such as X-Auth: whatever their names are.
+    # Headers that a handler sends count too, such as X-Auth, whatever their names are.
     if tuple(path) in _OF_SECRETS or tuple(path[:5:2]) == ("tables", "handlers", "headers"):
         return True
     return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])

@@ -47,8 +47,8 @@ def build_app(
     access: Access | None = None,
     sources: Sources | None = None,
 ) -> Starlette:
-    """Build the application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`, `POST
-    /api/unblock`, and the page's own requests, answered from `sources`: `/api/events`, `/api/live`,
+    """Build the application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`, and
+    `/api/unblock` (POST). The page's own requests are answered from `sources`: `/api/events`, `/api/live`,
     `/api/tables`, `/api/history`, `/api/configuration`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on their own threads. `health`,
