@@ -54,7 +54,7 @@ def _generate(work: Path) -> None:
     )
     if done.returncode:
         said = _COLOURS.sub("", f"{done.stdout}{done.stderr}")
-        # The place in its own code does not help anybody.
+        # A traceback of its own code does not help the reader.
         raise SiteError(said.partition("Traceback (most recent call last)")[0].strip())
 
 

@@ -101,7 +101,7 @@ class Layout:
         return path.relative_to("docs") if path.parts[0] == "docs" else path
 
     def _with_links(self, page: Path, text: str, shown: set[PurePosixPath]) -> str:
-        """Return the text with adapted links. Add their targets that are no pages to `shown`."""
+        """Return the text with adapted links. Add targets that are not pages to `shown`."""
 
         def link(found: re.Match[str]) -> str:
             mark, words, target, part = found.groups(default="")

@@ -39,8 +39,7 @@ def secret_texts(document: Document) -> Iterator[str]:
 
 def hidden_paths(document: Document) -> Iterator[KeyPath]:
     """Yield the paths of values that are hidden entirely: from secret files and, in free sections, from
-    variables. A longer value that contains such a secret is hidden only if the secret is too short to be
-    redacted."""
+    variables. Values that contain more text are only hidden if the secret is too short to redact."""
     for path, replacement in document.replaced.items():
         secret = replacement.from_file or is_secret_place(path) or _is_free(path)
         if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):

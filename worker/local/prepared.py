@@ -1,8 +1,8 @@
 """Files that halve the start of the local broker. They are Kafka's classes, read and checked once per
 machine, and the first records of a formatted folder.
 
-They are in the cache beside Spark's archive (see `handlers.spark.runtime.class_archive`). `python -m
-worker.local.training` creates them.
+They are beside Spark's archive in the cache (see `handlers.spark.runtime.class_archive`). The module
+`worker.local.training` creates them.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def reload_table(
     """Build the table from the topics that its marks name, then replace the old table. `is_alone`: no worker
     writes it meanwhile.
 
-    `tell` receives the progress regularly; `say` the current step, or what is left. Raises ReloadFault. The
-    table is then unchanged. Only if the connection was lost at the commit, it may be complete already.
+    `tell` receives the progress regularly; `say` the current step, or what is left. Raises ReloadFault. Then
+    the table is unchanged, but if the connection was lost at the commit, it may already be complete.
     """
     context = HandlerContext(
         worker=configuration.name,
