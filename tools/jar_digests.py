@@ -1,5 +1,5 @@
-"""Write jars.sha256 for new versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py `python
-tools/jar_digests.py opensearch` writes tests/servers/opensearch.sha256, for jars that only tests need.
+"""Write jars.sha256 for new versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py
+With the argument `opensearch`, write tests/servers/opensearch.sha256, for jars that only tests need.
 
 It resolves the jars into an empty cache and trusts the registry. Compare the difference with the digests that
 the projects publish before you commit it.

@@ -59,8 +59,7 @@ class WholeTopics:
     def records(self) -> Generator[Record]:
         """Yield records from the current positions to the current end of each partition.
 
-        A record counts as received at the next request, or at the generator's end. Raises ReadFault.
-        """
+        A record counts as received at the next request, or at the generator's end. Raises ReadFault."""
         if not self.next:
             return
         places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in self.next.items()]
