@@ -1,11 +1,11 @@
-"""Checks the files that deploy binlane, without a cluster, a Docker daemon or a network.
+"""Check the files that deploy binlane, without a cluster, a Docker daemon or a network.
 
     python tools/check_deployment.py [ROOT]
 
-Exit 0: nothing found. Exit 1: one line for each fault, `file: what`. Dockerfile: hadolint. Manifests: the
-base and every overlay is rendered and validated (check_manifests.py). Compose and Prometheus files: strict
-models of what they use, and `docker compose config` and promtool where they are installed. Every binlane
-configuration among them: `binlane check`. Files that are made from others: that they are up to date.
+Exit code 0: no fault. Exit code 1: one line for each fault, `file: what`. The Dockerfile is checked by
+hadolint. The base and every overlay of the manifests are rendered and validated (check_manifests.py). Compose
+and Prometheus files are checked by strict models, and by `docker compose config` and promtool if installed.
+Every binlane configuration among them is checked by `binlane check`. Generated files must be up to date.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def check(root: Path) -> Iterator[str]:
-    """Every fault of the deployment files under `root`, as `file: what`."""
+    """Yield every fault of the deployment files under `root`, as `file: what`."""
     yield from check_dockerfile(root / "Dockerfile")
     yield from check_manifests(root)
     yield from check_compose(root)

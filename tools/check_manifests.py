@@ -1,8 +1,7 @@
-"""Checks k8s/ (the base and every overlay) and the example of a whole deployment, as `kubectl kustomize`
-renders them.
+"""Check k8s/ (the base and every overlay) and the example deployment, as `kubectl kustomize` renders them.
 
-Kubernetes' own schemas, strictly; strict models of what KEDA and the Prometheus operator brought;
-`binlane check` of each configuration; and what binlane needs of its pods.
+Kubernetes' own schemas are applied strictly, as are strict models of KEDA's and the Prometheus operator's
+resources. Each configuration must pass `binlane check`, and pods must have what binlane needs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate  # type: ignore[import-untyped]  # it ships no types
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import yaml
 from checking import configuration_faults, image_user, longest_stop, read, tool
 from custom_resources import custom_faults, is_custom
@@ -25,21 +24,21 @@ from worker.running.handlers.handler_set import OPENING_SECONDS
 __all__ = ["EXAMPLE", "check_manifests", "folders", "render"]
 
 EXAMPLE = Path("examples", "kubernetes-shop")
-"""A whole deployment, made of the base and components."""
+"""A complete deployment, built from the base and components."""
 
 MEBIBYTES = 2048 + 384 + 256 + 150
-"""What a pod needs by default: Spark's heap, what Java takes beside it, `lanes.max_bytes`, a fixed part."""
+"""A pod's default memory: Spark's heap, Java's other memory, `lanes.max_bytes`, and a fixed part."""
 
 Manifest = dict[str, Any]
 
 
 def folders(root: Path) -> list[Path]:
-    """What may be applied: the base, and each overlay."""
+    """Return the folders that can be applied: the base, and each overlay."""
     return [root / "k8s" / "base", *sorted((root / "k8s" / "overlays").iterdir())]
 
 
 def render(folder: Path) -> list[Manifest]:
-    """What `kubectl kustomize` makes of the folder. Raises ValueError with what it says where it cannot."""
+    """Render the folder with `kubectl kustomize`. Raises ValueError with its error output if it fails."""
     command = [tool("kubectl"), "kustomize", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -48,7 +47,7 @@ def render(folder: Path) -> list[Manifest]:
 
 
 def check_manifests(root: Path) -> Iterator[str]:
-    """The faults of all folders that may be applied, each as `folder: what`."""
+    """Yield the faults of all folders that can be applied, as `folder: what`."""
     for folder in (*folders(root), root / EXAMPLE):
         yield from check_folder(root, folder)
 
@@ -105,7 +104,7 @@ def _workload_faults(root: Path, workload: Manifest, manifests: list[Manifest]) 
     if faults:
         return
     configuration = read(text, path.parent)
-    # An overlay brings its own configuration: one with Spark, which takes longest to stop, must fit, too.
+    # An overlay has its own configuration. One with Spark, which takes longest to stop, must fit too.
     stop = max(
         longest_stop(configuration), longest_stop(read((root / "deploy" / "binlane.yaml").read_text()))
     )
@@ -131,7 +130,7 @@ def _pod_faults(root: Path, pod: Manifest, container: Manifest) -> Iterator[str]
 
 
 def _selector_faults(workload: Manifest, manifests: list[Manifest]) -> Iterator[str]:
-    """Whatever chooses pods must choose those of the workload; a NetworkPolicy, perhaps Spark's executors."""
+    """Check that selectors select the workload's pods. A NetworkPolicy may also select executors."""
     labels = workload["spec"]["template"]["metadata"]["labels"].items()
     maps = [one["data"] for one in manifests if one["kind"] == "ConfigMap" and "executor.yaml" in one["data"]]
     executors = [yaml.safe_load(each["executor.yaml"])["metadata"]["labels"].items() for each in maps]
@@ -174,7 +173,7 @@ def _count_faults(
             yield "replicas must not be set beside a ScaledObject: each apply would set them back"
     reason = single_worker(configuration)
     most = max((each["maxReplicaCount"] for each in scaled), default=spec.get("replicas", 1))
-    # A StatefulSet's pod has ended before another takes its name; a Deployment does not wait for that.
+    # A StatefulSet's pod has ended before another takes its name. A Deployment does not wait for that.
     promised = configuration.spark.get("single_writer") is True
     recreated = spec.get("strategy", {}).get("type") == "Recreate"
     if reason is not None and not (most == 1 and (kind == "StatefulSet" or (recreated and not promised))):
@@ -183,7 +182,7 @@ def _count_faults(
 
 
 def _first_look_faults(root: Path, configuration: Configuration) -> Iterator[str]:
-    """What only logs must leave neither rows in the log nor an offset to whoever comes with a target."""
+    """A log-only deployment must not log rows, nor leave an offset in the group of a later target."""
     entries = [entry for rule in configuration.tables for entry in rule.handlers]
     if any(entry.type != "log" for entry in entries):
         return
@@ -197,7 +196,7 @@ def _first_look_faults(root: Path, configuration: Configuration) -> Iterator[str
 
 
 def _file_with(root: Path, text: str) -> Path:
-    """The file that a ConfigMap was made of: `binlane check` names it in what it says."""
+    """Find the source file of a ConfigMap, whose name `binlane check` prints."""
     found = [*sorted((root / "k8s").rglob("*.yaml")), *(root / EXAMPLE).rglob("*.yaml")]
     return next(path for path in found if path.read_text() == text)
 

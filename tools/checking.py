@@ -1,4 +1,4 @@
-"""What the checks of the deployment's files have in common."""
+"""Helpers shared by the checks of deployment files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["configuration_faults", "image_user", "longest_stop", "read", "tool",
 
 
 def tool(name: str) -> str:
-    """The program of the virtual environment, else of the machine."""
+    """Return the program from the virtual environment, else from the machine."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.exists() else name
 
 
 def tool_faults(name: str, command: list[str]) -> list[str]:
-    """What the program says when it fails, line by line, each as `name: what`."""
+    """Run the program. If it fails, return its output lines, each as `name: what`."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []
@@ -37,9 +37,9 @@ _CHECKED: dict[tuple[object, ...], list[str]] = {}
 
 
 def configuration_faults(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
-    """What `binlane check` says against the configuration at `path`, with these variables set.
+    """Return what `binlane check` reports for the configuration at `path`, with these variables set.
 
-    It takes half a second, and overlays share configurations: the same one is checked once."""
+    A check takes half a second, and overlays share configurations, so each one is checked only once."""
     same = (path.relative_to(root), path.read_text(), *sorted(environment.items()))
     if same not in _CHECKED:
         _CHECKED[same] = _check(root, path, environment)
@@ -61,14 +61,14 @@ def _check(root: Path, path: Path, environment: dict[str, str]) -> list[str]:
 
 
 def read(configuration: str, folder: Path = Path()) -> Configuration:
-    """With the defaults of its variables, and what the files in `${file:...}` hold, from `folder` on."""
+    """Read a configuration, with the defaults of variables and the `${file:...}` files below `folder`."""
     text = re.sub(r"(?<!\$)\$\{\w+:-(.*?)\}", r"\1", configuration)
     text = re.sub(r"\$\{file:(.*?)\}", lambda found: (folder / found[1]).read_text().rstrip("\n"), text)
     return Configuration.model_validate(yaml.safe_load(text))
 
 
 def longest_stop(configuration: Configuration) -> float:
-    """How many seconds whoever stops the worker has to wait before they kill it."""
+    """Return the seconds to wait for a stop before the worker may be killed."""
     return grace_seconds(
         stop_seconds(
             shutdown_timeout=configuration.shutdown_timeout,
@@ -79,6 +79,6 @@ def longest_stop(configuration: Configuration) -> float:
 
 
 def image_user(dockerfile: Path) -> str | None:
-    """The uid of the image's last USER."""
+    """Return the uid of the image's last USER."""
     users = [line.split()[1] for line in dockerfile.read_text().splitlines() if line.startswith("USER ")]
     return users[-1].split(":")[0] if users else None

@@ -1,4 +1,4 @@
-"""docs/command-line.md: every command with its arguments and options, as `--help` tells them."""
+"""docs/command-line.md: every command with its arguments and options, as `--help` prints them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ What `--help` of each command says. `CONFIG` is a [configuration](configuration.
 
 
 def commands() -> Iterator[tuple[str, str, frozenset[str]]]:
-    """(words after `binlane`, its help, its options) of every command and group; first the program itself."""
+    """Yield (words after `binlane`, its help, its options) of the program, and every command and group."""
     yield from _below(typer.main.get_command(app), "", None)
 
 
 def page() -> str:
-    """The whole page, which ends with a line break."""
+    """Return the whole page, which ends with a line break."""
     parts = [_HEAD]
     for words, text, _ in commands():
         name = f"binlane {words}".strip()

@@ -1,4 +1,4 @@
-"""docs/configuration-keys.md: every key of a configuration, by the model that reads it."""
+"""docs/configuration-keys.md: every key of a configuration, generated from its model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = tuple[str, str, str, str]
 
 
 def page() -> str:
-    """The whole page, which ends with a line break."""
+    """Return the whole page, which ends with a line break."""
     parts = [_HEAD]
     for heading, meaning, rows in sections():
         parts.append(
@@ -49,10 +49,10 @@ def page() -> str:
 
 
 def sections() -> Iterator[tuple[str, str, list[Row]]]:
-    """(heading, meaning, rows) of the file's top level and of each section below it."""
+    """Yield (heading, meaning, rows) of the file's top level and of each section below it."""
     schema = Configuration.model_json_schema()
     schema["description"] = "The keys that stand at the left edge of the file."
-    schema["properties"]["spark"]["$ref"] = ""  # a section, whose keys its own model knows
+    schema["properties"]["spark"]["$ref"] = ""  # a section whose keys are in a separate model
     yield from _sections("Top level", "", schema, schema["$defs"])
     yield from _sections("", "spark", *_model(section_model("spark")))
     for name in BUILT_IN:
@@ -81,7 +81,7 @@ def _sections(
 
 
 def _section_of(value: dict[str, Any], below: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """(the section that a key holds, what stands behind its name), None for a plain value."""
+    """Return (the section of a key, the suffix of its name), or None for a plain value."""
     for choice in value.get("anyOf", [value]):
         inner = below.get(choice.get("$ref", "").rpartition("/")[2])
         if inner is not None and "properties" in inner:
@@ -152,14 +152,14 @@ def _referred(value: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
-    """As a file would have it."""
+    """Format a value as in a file."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 def _prose(text: str) -> str:
-    """A description as Markdown of a table's cell: only its backticks mean something."""
+    """Escape a description for a table cell in Markdown. Only its backticks keep their meaning."""
     spans = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
         part if number % 2 else re.sub(r"([*\[\]\\])", r"\\\1", part.replace("<", "&lt;"))

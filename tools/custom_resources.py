@@ -1,7 +1,7 @@
 """The parts of KEDA's and the Prometheus operator's resources that this project uses, as strict models.
 
-Kubernetes' own schemas do not know them. A key that is not listed here is a fault: it is either misspelt, or
-new to the project and then belongs here. Sources: KEDA's ScaledObject and prometheus scaler
+Kubernetes' own schemas do not include them. A key that is missing here is a fault: it is either misspelt, or
+new to the project and must be added. Sources: KEDA's ScaledObject and prometheus scaler
 (https://keda.sh/docs/), and the Prometheus operator's reference
 (https://prometheus-operator.dev/docs/api-reference/api/).
 """
@@ -87,13 +87,13 @@ class Fallback(Strict):
 
 
 class PrometheusTrigger(Strict):
-    """KEDA takes texts alone, numbers too."""
+    """KEDA accepts only text, even for numbers."""
 
     server: str = Field(alias="serverAddress", pattern="^https?://")
     query: str
     threshold: str = Field(pattern=r"^\d+$")
     ignore_null: Literal["false"] = Field(alias="ignoreNullValues")
-    """Else no figures would count as no work."""
+    """Otherwise missing values would count as no work."""
 
 
 class Trigger(Strict):
@@ -105,7 +105,7 @@ class ScaledObjectSpec(Strict):
     target: ScaleTarget = Field(alias="scaleTargetRef")
     polling: int = Field(alias="pollingInterval", gt=0)
     least: int = Field(alias="minReplicaCount", gt=0)
-    """A worker that is not there has no figures to scale by."""
+    """At least one, because without a worker there are no values to scale by."""
     most: int = Field(alias="maxReplicaCount", gt=0)
     fallback: Fallback
     advanced: Advanced
@@ -187,7 +187,7 @@ def is_custom(manifest: dict[str, Any]) -> bool:
 
 
 def custom_faults(manifest: dict[str, Any]) -> list[str]:
-    """What is wrong with a manifest of one of these kinds, each as `path: what`."""
+    """Return the faults of a manifest of one of these kinds, each as `path: what`."""
     try:
         MODELS[manifest["kind"]].model_validate(manifest)
     except ValidationError as error:

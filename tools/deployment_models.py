@@ -1,6 +1,6 @@
 """The parts of Compose and Prometheus files that this project uses, as strict models.
 
-A key that is not listed here is a fault: it is either misspelt, or new to the project and then belongs here.
+A key that is missing here is a fault: it is either misspelt, or new to the project and must be added.
 Sources: the Compose specification (https://github.com/compose-spec/compose-spec) and Prometheus'
 configuration reference (https://prometheus.io/docs/prometheus/latest/configuration/).
 """
@@ -15,7 +15,7 @@ __all__ = ["AlertRules", "Compose", "Duration", "Prometheus", "Service", "Strict
 
 Duration = Annotated[str, StringConstraints(pattern=r"^(\d+(ms|s|m|h|d))+$")]
 Port = Annotated[str, StringConstraints(pattern=r"^127\.0\.0\.1:\d{2,5}:\d{2,5}$")]
-"""Published on this machine only: nothing here asks for a password."""
+"""Published only on this machine, because nothing here requires a password."""
 
 
 class Strict(BaseModel):

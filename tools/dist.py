@@ -1,7 +1,7 @@
-"""Builds what a release consists of into dist/: make dist
+"""Build a release into dist/: make dist
 
-The wheel and the sdist; a CycloneDX SBOM of what the image runs with (the Python packages of image-hashed.txt
-and the jars of jars.sha256, each with its digests); and SHA256SUMS of the three.
+It consists of the wheel, the sdist, a CycloneDX SBOM and their SHA256SUMS. The SBOM lists what the image runs
+with: the Python packages of image-hashed.txt and the jars of jars.sha256, each with its digests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JARS = PROJECT / "handlers/spark/runtime/jars.sha256"
 
 def main() -> None:
     sys.path.insert(0, str(PROJECT))
-    from worker import __version__  # noqa: PLC0415 (of this folder, whichever is installed)
+    from worker import __version__  # noqa: PLC0415 (from this folder, whichever version is installed)
 
     folder = PROJECT / "dist"
     folder.mkdir(exist_ok=True)
@@ -35,21 +35,21 @@ def main() -> None:
 
 
 def build(project: Path, folder: Path) -> list[Path]:
-    """The wheel and the sdist."""
+    """Build the wheel and the sdist."""
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder), "-t", "sdist", "-t", "wheel"]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     return [*folder.glob("*.whl"), *folder.glob("*.tar.gz")]
 
 
 def sbom(version: str) -> dict[str, Any]:
-    """As cyclonedx-py makes it of the Python packages, with the jars, and binlane as what it is about."""
+    """Return cyclonedx-py's SBOM of the Python packages, with the jars, and with binlane as its subject."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible"]
         command += ["--spec-version", "1.6", "--output-file", f"{folder}/bom.json", "image-hashed.txt"]
         subprocess.run(command, cwd=PROJECT, check=True)
         bom: dict[str, Any] = json.loads(Path(folder, "bom.json").read_text())
     for each in bom["components"]:
-        each.pop("description", None)  # the line of the list once more
+        each.pop("description", None)  # repeats the line of the list
         each["bom-ref"] = each["purl"]
     bom["components"] += [jar(*line.split()) for line in JARS.read_text().splitlines()]
     purl = f"pkg:pypi/binlane@{version}"
@@ -67,7 +67,7 @@ def sbom(version: str) -> dict[str, Any]:
 
 
 def jar(digest: str, name: str) -> dict[str, Any]:
-    """A component; a name such as delta-storage-4.3.1.jar."""
+    """Return the component of a jar, such as delta-storage-4.3.1.jar."""
     found = re.fullmatch(r"(.+?)-(\d[\w.\-]*)\.jar", name)
     told = {"name": found[1], "version": found[2]} if found else {"name": name}
     hashes = [{"alg": "SHA-256", "content": digest}]
@@ -75,8 +75,8 @@ def jar(digest: str, name: str) -> dict[str, Any]:
 
 
 def valid(bom: dict[str, Any]) -> dict[str, Any]:
-    """Raises SystemExit for one that CycloneDX's own schema refuses."""
-    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 (installed for make dist alone)
+    """Return the SBOM. Raises SystemExit if CycloneDX's own schema rejects it."""
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 (only installed for make dist)
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
 
     fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom))

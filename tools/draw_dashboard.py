@@ -1,4 +1,4 @@
-"""Draws the dashboard's panels from a Prometheus' data into one picture, where there is no Grafana.
+"""Draw the dashboard's panels from a Prometheus into one picture, without Grafana.
 
 python tools/draw_dashboard.py [PROMETHEUS] [FILE] [--minutes N] [--sections N]
 """
@@ -26,11 +26,11 @@ __all__ = ["draw"]
 DASHBOARD = Path(__file__).parents[1] / "k8s" / "components" / "monitoring" / "dashboard.json"
 Labels = dict[str, str]
 Series = tuple[str, list[float], list[float]]
-"""(its name in the legend, minutes before now, values)"""
+"""(name in the legend, minutes before now, values)"""
 
 
 class Source:
-    """A Prometheus, asked for a range that ends now."""
+    """A Prometheus, queried for a range that ends now."""
 
     def __init__(self, url: str, minutes: float, points: int = 200) -> None:
         self._url = url
@@ -39,7 +39,7 @@ class Source:
         self._step = max(1.0, self._seconds / points)
 
     def series(self, target: dict[str, Any]) -> list[Series]:
-        """What a panel's target draws. Raises httpx.HTTPError, and KeyError with what Prometheus says."""
+        """Return the series of a panel's target. Raises httpx.HTTPError, and KeyError for an error answer."""
         expr = target["expr"].replace("$namespace", ".*").replace("$job", ".*")
         expr = expr.replace("$__rate_interval", f"{max(5, int(self._step * 4))}s")
         asked = {"query": expr, "start": self._end - self._seconds, "end": self._end, "step": self._step}
@@ -55,7 +55,7 @@ class Source:
 
 
 def draw(url: str, file: Path, minutes: float, sections: int | None = None) -> None:
-    """Panels, placed as on the dashboard, of the last `minutes`: those of the first so many sections, or all.
+    """Draw panels of the last `minutes`, placed as on the dashboard: of the first `sections`, or all.
 
     Raises httpx.HTTPError, KeyError."""
     panels = _first(json.loads(DASHBOARD.read_text())["panels"], sections)
@@ -77,7 +77,7 @@ def draw(url: str, file: Path, minutes: float, sections: int | None = None) -> N
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=75)
     plt.close(figure)
-    # Few colours are enough, and a third of the size.
+    # A few colours are enough, at a third of the size.
     Image.open(drawn).convert("RGB").quantize(64).save(file, optimize=True)
 
 

@@ -1,13 +1,13 @@
-"""Writes the files that are made from others.
+"""Write the generated files.
 
     PYTHONPATH=tools python tools/generate.py [ROOT]
 
-docs/metrics.md: its table, from the definitions of the metrics.
-docs/command-line.md: what `--help` of every command says.
-docs/log-events.md: the events that the code logs, with what tools/log_events.yaml says of them.
-docs/configuration-keys.md: every key, by the model of the configuration.
-k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, as the Prometheus operator
-takes them.
+- docs/metrics.md: its table, from the definitions of the metrics.
+- docs/command-line.md: the output of `--help` of every command.
+- docs/log-events.md: the events that the code logs, with their texts in tools/log_events.yaml.
+- docs/configuration-keys.md: every key, from the model of the configuration.
+- k8s/components/monitoring/prometheus-rule.yaml: the rules of deploy/alerts.yml, in the Prometheus operator's
+  form.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ spec:
 
 
 def prometheus_rule(root: Path) -> str:
-    """The rules, indented under `spec`; their comments stay."""
+    """Return the rules, indented under `spec`, with their comments."""
     lines = (root / RULES).read_text().splitlines()
     return _RULE_HEAD + "\n".join(f"  {line}" if line else "" for line in lines) + "\n"
 
 
 def metrics_page(root: Path) -> str:
-    """The page with its table made anew. Raises ValueError where the marks around it are missing."""
+    """Return the page with a new table. Raises ValueError if the marks around the table are missing."""
     before, begin, rest = (root / METRICS).read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
@@ -64,11 +64,11 @@ GENERATED: dict[str, Callable[[Path], str]] = {
     KEYS: lambda root: configuration_page.page(),
     "k8s/components/monitoring/prometheus-rule.yaml": prometheus_rule,
 }
-"""{file: what makes its text of a project's folder}"""
+"""{file: the function that generates its text for a project folder}"""
 
 
 def stale(root: Path) -> list[str]:
-    """The generated files under `root` that are not what they would be made."""
+    """Return the generated files under `root` that are not up to date."""
     return [
         name
         for name, make in GENERATED.items()

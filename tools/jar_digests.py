@@ -1,7 +1,7 @@
-"""Writes jars.sha256 anew, for other versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py
-`python tools/jar_digests.py opensearch` writes tests/servers/opensearch.sha256, of what only tests need.
+"""Write jars.sha256 for new versions of Kafka, Delta, Spark or Debezium: python tools/jar_digests.py
+With the argument `opensearch`, write tests/servers/opensearch.sha256, for jars that only tests need.
 
-Resolves their jars into an empty cache and trusts what the registry gives: compare the difference with what
+It resolves the jars into an empty cache and trusts the registry. Compare the difference with the digests that
 the projects publish before you commit it.
 """
 
@@ -24,10 +24,10 @@ TESTS = Path(__file__).parents[1] / "tests"
 def main() -> None:
     if sys.argv[1:] == ["opensearch"]:
         sys.path.insert(0, str(TESTS))
-        from servers.search_node import OPENSEARCH  # noqa: PLC0415 - it is not asked for as a rule
+        from servers.search_node import OPENSEARCH  # noqa: PLC0415 - rarely needed
 
         return _write(TESTS / "servers/opensearch.sha256", [OPENSEARCH])
-    # Delta's with those that Spark ships: another patch release of Spark may ship fewer of them.
+    # Delta's jars with those that Spark ships, because another patch release of Spark may ship fewer.
     wanted = [jars.KAFKA_COORDINATES, jars.delta_coordinates(), CONNECT, DEBEZIUM]
     return _write(Path(jars.__file__).with_name("jars.sha256"), wanted)
 

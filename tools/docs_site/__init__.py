@@ -1,4 +1,4 @@
-"""The documentation's site: its pages laid out, built by Zensical, and looked through.
+"""The documentation site: arrange its pages, build it with Zensical, and check it.
 
 python -m docs_site [FOLDER]        (with tools on PYTHONPATH; `make docs` does)
 """

@@ -1,4 +1,4 @@
-"""Builds the site into a folder, `build/site` by default. The exit code is 1 when anything is wrong."""
+"""Build the site into a folder, `build/site` by default. The exit code is 1 if anything is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the site, and fails for whatever a reader would stumble over."""
+"""Build the site, and fail for anything that would hinder a reader."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SiteError(Exception):
-    """The site cannot be used; the text has a line for each fault."""
+    """The site cannot be used. The text has one line for each fault."""
 
 
 def build(root: Path, folder: Path) -> int:
-    """Build the project's site into `folder`, anew; how many pages it has.
+    """Build the project's site into an emptied `folder`. Return the number of pages.
 
-    Raises SiteError: a page outside of the navigation, a broken link, a missing part of a page, a picture
-    without words, something that is loaded from elsewhere.
+    Raises SiteError for a page outside of the navigation, a broken link or a missing part of a page. Also for
+    a picture without alternative text, or a resource of another site.
     """
     layout = Layout(root)
     _refuse(layout.faults())
@@ -54,7 +54,7 @@ def _generate(work: Path) -> None:
     )
     if done.returncode:
         said = _COLOURS.sub("", f"{done.stdout}{done.stderr}")
-        # Where in its own code it gave up tells nobody anything.
+        # A traceback of its own code does not help the reader.
         raise SiteError(said.partition("Traceback (most recent call last)")[0].strip())
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a site that was built, by its files alone."""
+"""Find the faults of a built site, from its files alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Page:
     loads: list[str] = field(default_factory=list)
     places: set[str] = field(default_factory=set)
     silent: list[str] = field(default_factory=list)
-    """Pictures without words."""
+    """Pictures without alternative text."""
 
 
 class _Reader(HTMLParser):
@@ -52,7 +52,7 @@ class _Reader(HTMLParser):
 
 
 def faults(site: Path) -> list[str]:
-    """A line for each: where, and what."""
+    """Return one line for each fault: where, and what."""
     site = site.resolve()
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))}
     found = [
@@ -95,6 +95,6 @@ def _of_page(site: Path, path: Path, page: _Page, pages: dict[Path, _Page]) -> I
 
 
 def _file(site: Path, page: Path, link: str) -> Path:
-    """What a link of a page leads to. An absolute one begins at the site's root."""
+    """Return the target of a page's link. An absolute link starts at the site's root."""
     path = unquote(urlsplit(link).path)
     return (site / path.lstrip("/") if path.startswith("/") else page.parent / path).resolve()

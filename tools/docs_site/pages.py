@@ -1,10 +1,10 @@
-"""The pages of the site, laid out as the generator reads them.
+"""The pages of the site, arranged as the generator reads them.
 
-`docs/` is the site's root. Pages from elsewhere (CONTRIBUTING.md, examples/README.md) come beside them, under
-the names that they have in the project, and each file that a page links to becomes a page that shows it.
+`docs/` is the site's root. Other pages (CONTRIBUTING.md, examples/README.md) are added under their names in
+the project. Each file that a page links to becomes a page that shows it.
 
-Pages are written for code hosts. The generator's Markdown differs in lists (what belongs to an item is
-indented by four, and a list has an empty line before it) and in bars within a table's code.
+Pages are written for code hosts. The generator's Markdown differs in lists and in bars within a table's code.
+An item's content is indented by four, and a list follows an empty line.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LANGUAGES = {".yaml": "yaml", ".py": "python"}
 
 
 class _Loader(yaml.SafeLoader):
-    """Of the generator's file, which names a function of Python."""
+    """Loads the generator's file, which names a Python function."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
 def navigation(text: str) -> list[str]:
-    """The pages that a mkdocs.yml has in its navigation, in their order, by their names below `docs`."""
+    """Return the pages in the navigation of a mkdocs.yml, in order, by their names below `docs`."""
 
     def below(entry: Any) -> Iterator[str]:
         if isinstance(entry, str):
@@ -48,14 +48,14 @@ def navigation(text: str) -> list[str]:
 
 
 class Layout:
-    """Which text is where in the folder that the generator reads."""
+    """The arrangement of texts in the folder that the generator reads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.pages = navigation((root / "mkdocs.yml").read_text())
 
     def faults(self) -> list[str]:
-        """Pages without a place in the navigation, and places without a page."""
+        """Return pages that are missing in the navigation, and entries without a page."""
         docs = self._root / "docs"
         there = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
         return [
@@ -76,7 +76,7 @@ class Layout:
         ]
 
     def write(self, folder: Path) -> None:
-        """Lay all out below `folder`, which is made."""
+        """Write all pages below `folder`, which is created."""
         shown: set[PurePosixPath] = set()
         for page in self.pages:
             source = self._source(page)
@@ -96,12 +96,12 @@ class Layout:
         return inside if inside.exists() else self._root / page
 
     def _place(self, source: Path) -> PurePosixPath:
-        """Where a file of the project is in the layout."""
+        """Return the place of a project file in the arrangement."""
         path = PurePosixPath(source.relative_to(self._root).as_posix())
         return path.relative_to("docs") if path.parts[0] == "docs" else path
 
     def _with_links(self, page: Path, text: str, shown: set[PurePosixPath]) -> str:
-        """The text, with links for the layout; `shown` gets the files they lead to that are no pages."""
+        """Return the text with adapted links. Add targets that are not pages to `shown`."""
 
         def link(found: re.Match[str]) -> str:
             mark, words, target, part = found.groups(default="")
@@ -122,10 +122,10 @@ class Layout:
 
 
 def as_the_generator_reads_it(text: str) -> str:
-    """A page's lists and tables, as Python-Markdown takes them."""
+    """Convert a page's lists and tables for Python-Markdown."""
     lines: list[str] = []
     fence = ""
-    item = 0  # where the text of the list item begins that a line may belong to; 0: there is none
+    item = 0  # column of the current list item's text; 0: no list item
     loose = False  # whether the item has paragraphs
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))
@@ -144,13 +144,13 @@ def as_the_generator_reads_it(text: str) -> str:
         if opened := _FENCE.match(line):
             fence = "" if fence and opened[1].startswith(fence) else fence or opened[1]
         elif line.startswith("|") and not fence:
-            line = _CODE_WITH_BAR.sub(_as_html, line)  # noqa: PLW2901 - the same line, in other words
+            line = _CODE_WITH_BAR.sub(_as_html, line)  # noqa: PLW2901 - the same line, rewritten
         lines.append(f"{' ' * max(0, 4 - item)}{line}" if inside else line)
     return "\n".join(lines) + "\n"
 
 
 def _as_html(found: re.Match[str]) -> str:
-    """Code of a table's cell, each sign as a number: Python-Markdown would show the bar's backslash."""
+    """Convert a cell's code to HTML with numbered signs: Python-Markdown would show the backslash."""
     text = found[1].replace("\\|", "|")
     signs = (each if each.isalnum() else f"&#{ord(each)};" for each in text)
     return f"<code>{''.join(signs)}</code>"

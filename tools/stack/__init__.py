@@ -1,1 +1,1 @@
-"""`make stack`: what docker-compose.yml starts, without containers."""
+"""`make stack`: the services of docker-compose.yml, without containers."""

@@ -1,6 +1,6 @@
-"""`python -m stack`: the stack in the foreground, until `q`, Ctrl-C or SIGTERM. `make stack` calls it.
+"""`python -m stack`: run the stack in the foreground, until `q`, Ctrl-C or SIGTERM. `make stack` calls it.
 
-tools/stack/view.py shows a replica while it runs.
+tools/stack/view.py shows a replica while the stack runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOOK_SECONDS = 0.5
 
 
 def main() -> int:
-    """0: stopped when it was asked to. 1: a part did not start, or ended."""
+    """Return 0 after a requested stop, 1 if a part did not start or ended by itself."""
     logs.configure("warning")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def show(screen: Screen, stack: Stack) -> None:
-    """Where is what, and what to do now."""
+    """Print the addresses and the next steps."""
     screen.console.print()
     for name, what in (
         ("page", stack.url),
@@ -48,7 +48,7 @@ def show(screen: Screen, stack: Stack) -> None:
         ("look at it", f".venv/bin/python tools/stack/view.py {stack.lake}/shop/orders"),
         ("stop", "q, or Ctrl-C"),
     ):
-        # As it is, however long: to be copied.
+        # Not wrapped, so that it can be copied.
         screen.console.print(f"[bold]{name:14}[/]{what}", soft_wrap=True)
 
 

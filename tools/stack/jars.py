@@ -15,16 +15,16 @@ CONNECT = (
     f"org.apache.kafka:connect-json:{jars.KAFKA_VERSION}",
 )
 DEBEZIUM = (f"io.debezium:debezium-connector-mariadb:{DEBEZIUM_VERSION}",)
-# A plugin's Kafka and what it logs with are those of Connect.
+# Connect provides the plugin's Kafka and logging libraries.
 SHARED = ("jakarta.ws.rs-api", "kafka-clients", "lz4-java", "slf4j-api", "snappy-java", "zstd-jni")
 
 
 def connect_jars() -> list[Path]:
-    """Kafka Connect and all it needs. Raises JarsError, JavaError."""
+    """Return Kafka Connect and its dependencies. Raises JarsError, JavaError."""
     return jars.resolve(CONNECT, kind="connect", digests=jars.known_digests())
 
 
 def debezium_plugin() -> Path:
-    """The folder that is the connector. Raises JarsError, JavaError."""
+    """Return the folder of the connector. Raises JarsError, JavaError."""
     found = jars.resolve(DEBEZIUM, kind="debezium", without=SHARED, digests=jars.known_digests())
     return found[0].parent

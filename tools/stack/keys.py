@@ -1,4 +1,4 @@
-"""One key that is read without Enter."""
+"""Read single keys without Enter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["asked_to_stop", "single_keys"]
 
 @contextmanager
 def single_keys() -> Iterator[None]:
-    """In a terminal a key counts at once, and is not shown; Ctrl-C stays a signal."""
+    """In a terminal, deliver each key at once without showing it. Ctrl-C stays a signal."""
     if not sys.stdin.isatty():
         yield
         return
@@ -30,7 +30,7 @@ def single_keys() -> Iterator[None]:
 
 
 def asked_to_stop(seconds: float) -> bool:
-    """Whether `q` came within so many seconds. Without a terminal it never does."""
+    """Return whether `q` was pressed within `seconds`. Without a terminal it never is."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return False

@@ -1,4 +1,4 @@
-"""The parts of the stack that are servers: the source, Kafka Connect, Prometheus, and what changes rows."""
+"""The servers of the stack: the source, Kafka Connect, Prometheus, and the traffic that changes rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEPLOY = ROOT / "deploy"
 
 
 def near(port: int) -> int:
-    """This port, which is where one looks first; any free one where it is taken."""
+    """Return this port, where users look first, or any free port if it is in use."""
     return port if is_free(port) else free_port()
 
 
@@ -41,7 +41,7 @@ class Source(MariaDBServer):
     }
 
     def start(self) -> None:
-        """Returns when its tables are there. Raises ServerError, ProgramMissing."""
+        """Start, and return when its tables exist. Raises ServerError, ProgramMissing."""
         super().start()
         statements = "".join(
             line
@@ -58,12 +58,12 @@ class Source(MariaDBServer):
 
     @property
     def shop_url(self) -> str:
-        """The shop's own user's."""
+        """The URL of the shop's own user."""
         return f"mysql://shop:shop@{HOST}:{self.port}/shop"
 
     @property
     def prompt(self) -> str:
-        """The command that gives a prompt for SQL."""
+        """The command that opens an SQL prompt."""
         return f"mariadb --host={HOST} --port={self.port} --user=shop --password=shop shop"
 
 
@@ -84,7 +84,7 @@ class Connect(ServerProcess):
         return f"http://{HOST}:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """What the files of deploy/connect leave open."""
+        """Return the variables that the files of deploy/connect need."""
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self._bootstrap_servers,
             "CONNECT_LISTENER": self.url,
@@ -108,7 +108,7 @@ class Connect(ServerProcess):
         ]
 
     def ping(self) -> bool:
-        """Whether the connector and its task run. Raises RuntimeError when one has failed."""
+        """Return whether the connector and its task run. Raises RuntimeError if one has failed."""
         answer = httpx.get(f"{self.url}/connectors/shop/status", timeout=2, trust_env=False)
         if answer.status_code != 200:
             return False
@@ -121,7 +121,7 @@ class Connect(ServerProcess):
 
 
 class Traffic(ServerProcess):
-    """deploy/source/traffic.py: it changes a few rows a second."""
+    """deploy/source/traffic.py, which changes a few rows per second."""
 
     package: ClassVar[str] = "traffic"
     unprivileged: ClassVar[bool] = False
@@ -145,6 +145,6 @@ class Traffic(ServerProcess):
 
 
 def prometheus(port: int) -> PrometheusNode:
-    """With the rules of deploy/alerts.yml; `scrape` says what it looks at."""
+    """Create a Prometheus with the rules of deploy/alerts.yml. `scrape` sets its targets."""
     rules: dict[str, Any] = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
     return PrometheusNode(rules, port)

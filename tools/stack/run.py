@@ -1,4 +1,4 @@
-"""The stack from its start to its end."""
+"""Start the stack, and stop it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ROWS_SECONDS = 120.0
 
 
 class StackError(RuntimeError):
-    """A part does not start, or has ended by itself; the message says which, and what it said last."""
+    """A part does not start, or has ended by itself. The message names it and its last output."""
 
 
 class Stack:
-    """What runs. Made by `started`."""
+    """The running parts. Created by `started`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Stack:
         self.prometheus_url = ""
         self.source: Source
         self.pids: dict[str, int] = {}
-        """{part: the process that is it}"""
+        """{part: its process id}"""
         self._checks: dict[str, Callable[[], str | None]] = {}
 
     @property
@@ -51,12 +51,12 @@ class Stack:
         return self.folder / "lake"
 
     def runs(self, name: str, pid: int, check: Callable[[], str | None]) -> None:
-        """`check` says None while the part runs, else what it said last."""
+        """Register a part. `check` returns None while it runs, else its last output."""
         self.pids[name] = pid
         self._checks[name] = check
 
     def check(self) -> None:
-        """Raises StackError when a part has ended."""
+        """Raise StackError if a part has ended."""
         for name, check in self._checks.items():
             said = check()
             if said is not None:
@@ -65,8 +65,8 @@ class Stack:
 
 @contextmanager
 def started(screen: Screen) -> Iterator[Stack]:
-    """Everything runs, and each table of the shop has come to the worker. Leaving it ends every process that
-    it started, the one that was started last first. Raises StackError."""
+    """Start everything, and wait for each table of the shop. At the end, stop every process that was started,
+    in reverse order. Raises StackError."""
     with ExitStack() as ending:
         folder = Path(tempfile.mkdtemp(prefix="binlane-stack-"))
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -110,7 +110,7 @@ def _start(stack: Stack, name: str, server: ServerProcess, ending: ExitStack) ->
 
 
 def _start_worker(stack: Stack, bootstrap_servers: str, ending: ExitStack) -> None:
-    """Returns when the replica of each table is there. Raises WorkerFailed."""
+    """Start the worker, and return when the replica of each table exists. Raises WorkerFailed."""
     environment = {
         "KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers,
         "BINLANE_DATA": str(stack.folder),
@@ -152,7 +152,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _part(screen: Screen, name: str) -> Iterator[Callable[[str], None]]:
-    """One line of the screen. Raises StackError, which names the part, for what its start raises."""
+    """Show one line for a part. Errors of its start become StackErrors that name it."""
     with contextlib.ExitStack() as stack:
         step = stack.enter_context(screen.step(f"starting {name}"))
 

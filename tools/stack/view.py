@@ -1,8 +1,8 @@
-"""Shows a replica with what was received but not merged yet, anew every two seconds, until Ctrl-C.
+"""Show a replica with its unmerged rows, every two seconds, until Ctrl-C.
 
     python tools/stack/view.py FOLDER [--once]
 
-FOLDER is the table's: `.../lake/shop/orders`. Of its rows the last ones are shown.
+FOLDER is the table's: `.../lake/shop/orders`. The last rows are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from worker.observing import logs
 
 _SECONDS = 2.0
 _ROWS = 8
-# For few rows: their plan is done before its code would be compiled.
+# For few rows: their plan is finished before its code would be compiled.
 _CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
@@ -35,7 +35,7 @@ _CONF = {
 
 
 def main(arguments: list[str]) -> int:
-    """0: it was shown; 1: there is no such table."""
+    """Return 0 after showing it, 1 if there is no such table."""
     logs.configure("warning")
     table, once = arguments[0].rstrip("/"), "--once" in arguments
     with tempfile.TemporaryDirectory(prefix="binlane-view-") as folder:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         spark = SharedSpark(section, Path(folder), "view")
         try:
             stopped = threading.Event()
-            _ = spark.session  # waits for it; it takes SIGINT for itself, to end queries with errors
+            _ = spark.session  # waits until it runs; Spark handles SIGINT itself, and queries then fail
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: stopped.set())
             while not stopped.is_set():
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(spark: SharedSpark, table: str) -> bool:
-    """Whether there was something to see: until a statement of the source is followed there is not."""
+    """Print the rows. Return False if none are visible: a statement of the source is not applied yet."""
     try:
         rows = sorted(current(spark.session, table).toArrow().to_pylist(), key=lambda row: -_number(row))
     except NothingToSee as fault:
@@ -75,7 +75,7 @@ def _show(spark: SharedSpark, table: str) -> bool:
 
 
 def _number(row: dict[str, object]) -> float:
-    """Of its first column, where that is one."""
+    """Return the value of the first column if it is a number, else 0."""
     first = next(iter(row.values()))
     return float(first) if isinstance(first, int | float | Decimal) else 0.0
 

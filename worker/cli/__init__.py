@@ -1,4 +1,4 @@
-"""The command line. Each command lives in `worker.commands` and is imported only when it is called."""
+"""The command line. Each command is a module of `worker.commands`, imported only when it is called."""
 
 from worker.cli.command_line import app
 from worker.cli.process import main

@@ -1,4 +1,4 @@
-"""What several commands take, and how each is called: imported only then."""
+"""Arguments shared by several commands, and the function that imports and calls a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-# Whether the file can be read is told like every other fault of it: by `load`, in one line.
+# `load` reports an unreadable file in one line, like every other fault.
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration file (YAML).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Patterns = Annotated[
@@ -30,12 +30,12 @@ class WithoutSpark(Exception):
         )
 
     def format_message(self) -> str:
-        """As the command line's own errors have it."""
+        """Format the message as Click does for its own errors."""
         return str(self)
 
 
 def call(command: str, *arguments: Any, **options: Any) -> int | None:
-    """Call `module:function` of `worker.commands`. Raises WithoutSpark where it needs what is not there."""
+    """Call `module:function` of `worker.commands`. Raises WithoutSpark if Spark's packages are missing."""
     module, _, function = command.partition(":")
     try:
         found = _imported(module, function)
@@ -48,7 +48,7 @@ def call(command: str, *arguments: Any, **options: Any) -> int | None:
 
 
 def _imported(module: str, function: str) -> Any:
-    # What is imported stays: to look through it for garbage again and again is a twentieth of a start.
+    # Imported objects stay. Scanning them for garbage repeatedly takes a twentieth of a start.
     gc.disable()
     try:
         return getattr(import_module(f"worker.commands.{module}"), function)
@@ -57,7 +57,7 @@ def _imported(module: str, function: str) -> Any:
 
 
 def time_of(text: str, option: str = "--time") -> datetime:
-    """In UTC where it names no zone. Raises BadParameter, which names `option`."""
+    """Parse a time; without a zone it is UTC. Raises BadParameter, which names `option`."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The command `binlane`, and those of its subcommands that stand alone."""
+"""The command `binlane`, and its subcommands that belong to no group."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check(
         ),
     ] = None,
 ) -> int | None:
-    """Validate a configuration, and print which pattern leads to which handlers."""
+    """Check a configuration, and print which handlers each pattern leads to."""
     return call("check:check", config, connect, sample)
 
 
@@ -84,7 +84,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another number gives another day in the shop.")] = 7,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
 ) -> int | None:
-    """Run the whole job on this machine: a real Kafka, a small shop's changes, the worker with Spark."""
+    """Run a demo on this machine: Kafka, a small shop's changes, the worker with Spark."""
     return call("demo:demo", directory, changes, seed, keep)
 
 
@@ -126,7 +126,7 @@ def unblock(
     token: Token = None,
     ca: Authorities = None,
 ) -> int | None:
-    """Have a running worker set one record aside that blocks its table: tried once more, then passed over."""
+    """Set aside one record that blocks a table of a running worker. It is tried once more first."""
     if skip == dead_letter:
         raise typer.BadParameter("give either --skip or --dead-letter")
     action = "skip" if skip else "dead_letter"
@@ -141,7 +141,7 @@ def tables(
     as_json: AsJson = False,
     views: Annotated[bool, typer.Option("--views", help="Print statements that make views instead.")] = False,
 ) -> int | None:
-    """List the tables that the Spark handlers keep: rows, files, size, what waits, times and offsets."""
+    """List Spark handlers' tables: rows, files, size, unmerged rows, times and offsets."""
     return call("tables:tables", config, patterns or (), as_json, views)
 
 
@@ -185,7 +185,7 @@ def reload(
         bool, typer.Option("--alone", help="No worker runs: for a store that is safe for one writer (S3).")
     ] = False,
 ) -> int | None:
-    """Build one table of a database or of Spark again from its topic, while a worker goes on."""
+    """Rebuild one SQL or Spark table from its topic, while a worker continues."""
     if not from_beginning:
         raise typer.BadParameter("say how: --from-beginning")
     if not all(table.partition(".")[::2]):

@@ -26,7 +26,7 @@ def dead_letters_list(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only so many of the newest.")] = None,
     as_json: AsJson = False,
 ) -> int | None:
-    """List the dead letters, the oldest first, and whether they were replayed."""
+    """List dead letters, oldest first, and whether each was replayed."""
     moment = None if since is None else time_of(since, "--since")
     return call("dead_letters:list_letters", config, table, moment, limit, as_json)
 

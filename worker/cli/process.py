@@ -1,4 +1,4 @@
-"""The process of a command: its standard files, what nobody catches, and its exit code."""
+"""The process of a command: its standard files, uncaught errors, and exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.cli.command_line import app
 from worker.running.ending import LastResort
 
 _END_SECONDS = 60.0
-"""What a handler has left behind a command that is done has so long to end."""
+"""Time for threads that handlers left behind to end after the command is done."""
 
 
 def main() -> None:
@@ -22,14 +22,14 @@ def main() -> None:
     _fill_standard_files()
     _take_unhandled()
     code = _exit_code(sys.argv[1:])
-    # Python waits for the threads that a handler may have left, and for what is to be done at exit.
+    # Python waits for threads that a handler may have left, and for exit hooks.
     LastResort(code).arm(_END_SECONDS)
     sys.exit(code)
 
 
 def _take_unhandled() -> None:
-    """Errors that nobody catches, those of a handler's own threads among them, are logged as all others are:
-    Python would print them with the secrets that they hold."""
+    """Log uncaught errors like all others, including those of handlers' threads. Python would print them with
+    their secrets."""
 
     def log(error: BaseException | None) -> bool:
         from worker.observing import logs
@@ -48,14 +48,14 @@ def _take_unhandled() -> None:
 
 
 def _fill_standard_files() -> None:
-    """Those that were closed before: else the next file or socket has that number, and what is told there."""
+    """Open standard files that were closed. Otherwise the next file would get that number and output."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # has the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - to the end of the process
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open to the end of the process
 
 
 def _exit_code(arguments: list[str]) -> int:
@@ -67,7 +67,7 @@ def _exit_code(arguments: list[str]) -> int:
     except typer.Abort:
         return 130
     except BrokenPipeError:
-        # Whoever read the output has seen enough; without this, Python complains when it closes stdout.
+        # The reader of the output has closed it. Without this, Python reports an error when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -76,8 +76,8 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _told(error: Exception) -> int:
-    """One line for each fault of the user's; anything else is raised again."""
-    # Typer brings a Click of its own in some versions: its errors are known by what they can do.
+    """Print a user's fault as one line. Raise any other error again."""
+    # Some versions of Typer contain their own Click, so its errors are recognized by their method.
     if hasattr(error, "format_message"):
         message = " ".join(error.format_message().split())
         typer.echo(f"binlane: {message} (see binlane --help)", err=True)

@@ -1,10 +1,10 @@
-"""What each subcommand of `binlane` does, a module for each; `worker/cli` reads the command line."""
+"""The subcommands of `binlane`, one module each. `worker/cli` parses the command line."""
 
 import sys
 
 if "structlog" not in sys.modules and "rich" not in sys.modules:
-    # structlog loads rich where it finds it, for tracebacks that no command draws: a tenth of a start. Here,
-    # as commands have a process of their own; None means to Python that there is no such module.
+    # structlog imports rich for tracebacks that no command prints, a tenth of a start. It is blocked here,
+    # because commands have their own process. None makes Python's import fail.
     sys.modules["rich"] = None  # type: ignore[assignment]
     try:
         import structlog  # noqa: F401

@@ -19,11 +19,10 @@ _LOOK_SECONDS = 0.5
 def broker(directory: Path | None = None, port: int | None = None) -> None:
     """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM.
 
-    `directory` keeps the data between runs; without it there is a temporary folder. `port`: by default a free
-    one.
+    `directory` keeps the data between runs; default: a temporary folder. `port`: default: any free port.
     """
     logs.configure()
-    # Both said outright: a shell's background job begins with SIGINT ignored.
+    # Both are set explicitly, because a shell's background job starts with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -39,7 +38,7 @@ def broker(directory: Path | None = None, port: int | None = None) -> None:
 
 
 def _watch(node: Broker) -> None:
-    """Returns never: raises KeyboardInterrupt at a signal, BrokerError when Kafka ends by itself."""
+    """Wait until KeyboardInterrupt at a signal, or raise BrokerError if Kafka ends by itself."""
     while node.running:
         time.sleep(_LOOK_SECONDS)
     raise BrokerError(f"Kafka ended by itself: {node.telling_log_lines()}")

@@ -1,4 +1,4 @@
-"""`binlane check`: is the configuration usable, what leads where, and does everything answer?"""
+"""`binlane check`: check a configuration, show where tables go, and test connections."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from worker.running.handlers.handler_set import OPENING_SECONDS
 
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:
-    """Print which pattern leads to which handlers; with `connect`, reach Kafka, the database of the
-    checkpoints and the handlers' targets;
-    with `sample`, show what becomes of the records in that file.
+    """Print which pattern leads to which handlers. With `connect`, also connect to Kafka, the checkpoint
+    database and the handlers' targets. With `sample`, also show how the records in that file are handled.
 
-    Returns 0, or 1 when something could not be reached, a record not decoded, or no record meets a rule.
+    Returns 0, or 1 if a connection failed, a record was not decoded, or no record matches a rule.
 
     Raises ConfigurationError: the configuration, or the file of records, cannot be used."""
-    logs.configure("warning")  # what is not asked for is not told among the answers
+    logs.configure("warning")  # keeps other messages out of the output
     configuration, output = begin("check", config, level="warning")
     console = wide_console()
     console.print(Text(f"{config}: usable"))
@@ -44,10 +43,10 @@ def check(config: Path, connect: bool = False, sample: Path | None = None) -> in
 
 
 def _times(configuration: Configuration) -> str:
-    """What whoever starts and stops the worker has to wait for."""
+    """Format how long a deployment must wait for a start and a stop."""
     folder = configuration.folder
     entries = [entry for rule in configuration.tables for entry in rule.handlers]
-    # The code of others is not run for this: what an object of theirs says for itself is not known.
+    # Foreign code is not run for this, so values that such a handler object sets itself are unknown.
     closing = [
         (create(entry, folder) if entry.type in BUILT_IN else resolve(entry.type, folder)).close_timeout
         for entry in entries
@@ -72,7 +71,7 @@ def _table(configuration: Configuration, output: Output) -> Table:
     )
     for rule in configuration.tables:
         attempts = rule.retry.max_attempts
-        # Text: a pattern such as [a-z] would else be read as rich's markup.
+        # Text, because rich would read a pattern such as [a-z] as markup.
         cells = (
             rule.match,
             _handlers(rule),

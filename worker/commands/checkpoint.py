@@ -1,4 +1,4 @@
-"""`binlane checkpoint`: where a worker stands, and moving it while it is stopped."""
+"""`binlane checkpoint`: show a worker's positions, and move them while it is stopped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from worker.partitions.positions.time_search import place_at, time_text
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     """Print every store's position for each partition, and where a start would begin and why.
 
-    `history`: of each partition also so many of the positions that it had, the last ones.
+    `history`: also print this many of the latest positions of each partition.
 
-    Returns 0, or 1 when a store or the journal cannot be read. Raises ConfigurationError.
+    Returns 0, or 1 if a store or the journal cannot be read. Raises ConfigurationError.
     """
     configuration, output = begin("checkpoint", config, check_handlers=False)
     try:
@@ -67,11 +67,11 @@ def move(
 ) -> int:
     """Move a stopped worker's position in Kafka and in its own store.
 
-    To `offset`, the next to read; or to where the source's `time` begins as the journal tells, or Kafka's
-    where the journal does not.
+    The new position is `offset`, the next to read, or the start of the source's `time`. The journal finds
+    that start, else Kafka does.
 
-    Returns 0; 1 when the group is active or a store cannot be written; 2 unless either `offset` or `time` is
-    given. Raises ConfigurationError.
+    Returns 0; 1 if the group is active or a store cannot be written; 2 unless exactly one of `offset` and
+    `time` is given. Raises ConfigurationError.
     """
     if (offset is None) == (time is None):
         return Output("checkpoint").failed("give either --offset or --time", 2)
@@ -84,7 +84,7 @@ def move(
             how = ""
             if time is not None:
                 offset, how = place_at(cluster, place, time)
-            assert offset is not None  # one of both was given
+            assert offset is not None  # exactly one of both was given
             if not beginning <= offset <= end:
                 return output.failed(
                     f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved"
@@ -103,13 +103,13 @@ def move(
 def copy(config: Path, to: str, source: str | None = None, replace: bool = False) -> int:
     """Copy a stopped group's checkpoints from one store to another: `kafka`, a folder, or a database's URL.
 
-    `source`: by default the configuration's own. `replace`: also where the other store says otherwise.
+    `source`: default: the configuration's own store. `replace`: also overwrite different positions.
 
-    Returns 0; 1 when the group is active, a store cannot be used, or the other one says otherwise. Raises
-    ConfigurationError.
+    Returns 0; 1 if the group is active, a store cannot be used, or the target has a different position.
+    Raises ConfigurationError.
     """
     configuration, output = begin("checkpoint", config, check_handlers=False)
-    # Either may be a URL that no configuration knows, with its password.
+    # Both may be URLs with passwords that the configuration does not contain.
     secrets = [password for text in (to, source or "") for password in passwords_in(text)]
     configuration.secrets.learn(Secrets(secrets))
     group = configuration.kafka.group_id

@@ -1,4 +1,4 @@
-"""`binlane dead-letters replay`: letter by letter, with a result for each."""
+"""`binlane dead-letters replay`: replay letters one by one, with a result for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.dead_letters.topic import DeadLetterTopic
 from worker.running.dead_letter_replay import Plan, Reader, Replay, ReplayFault
 
 _SAVE_SECONDS = 1.0
-"""After a crash, what was replayed since is replayed again."""
+"""Time between two saves. After a crash, letters replayed since the last one are replayed again."""
 
 
 def replay_letters(
@@ -28,11 +28,11 @@ def replay_letters(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Replay them in this order: of letters of the same failure the first.
+    """Replay the letters in this order. Of letters of the same failure, only the first is replayed.
 
-    Returns 0; 1 when one of them could not be applied; 2 without an answer.
+    Returns 0; 1 if a letter could not be applied, or the user declined; 2 if nobody can be asked.
 
-    Raises DeadLetterError: what was replayed cannot be remembered."""
+    Raises DeadLetterError: the replayed letters cannot be recorded."""
     if not letters:
         print("no dead letters to replay")
         return 0
@@ -75,8 +75,8 @@ class _Run:
         self._saved = time.monotonic()
 
     def one(self, letter: DeadLetter, *alike: DeadLetter) -> None:
-        """Replay it, for those of the same failure, too, and print what came of it. Raises StopWorker and
-        DeadLetterError."""
+        """Replay a letter, also on behalf of `alike`, which are of the same failure. Print the result. Raises
+        StopWorker and DeadLetterError."""
         try:
             plan = self._reader.plan(letter)
             if not self._dry_run:
@@ -96,7 +96,7 @@ class _Run:
                 self._save()
 
     def end(self) -> None:
-        """Close the handlers and keep what was done."""
+        """Close the handlers and save which letters were replayed."""
         for name, error in self._replay.close():
             self.failed += 1
             self.tell(f"handler {name} could not be closed: {describe(error)}")
@@ -120,7 +120,7 @@ def _told(plan: Plan) -> str:
 
 
 def _asked(count: int, output: Output) -> int | None:
-    """None to go on, else the exit code."""
+    """Ask for confirmation. Return None to continue, else the exit code."""
     if not sys.stdin.isatty():
         return output.failed(f"{count} letters would be replayed; nobody can be asked here: give --yes", 2)
     print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)

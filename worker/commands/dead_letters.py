@@ -1,4 +1,4 @@
-"""`binlane dead-letters list|show|replay`: what is in the dead-letter topic, and sending it back."""
+"""`binlane dead-letters list|show|replay`: show the dead-letter topic, and replay its letters."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def list_letters(
     limit: int | None = None,
     as_json: bool = False,
 ) -> int:
-    """Print the letters, the oldest first; with `limit` only so many of the newest.
+    """Print the letters, oldest first; with `limit` only that many of the newest.
 
-    Returns 0, or 1 when the topic cannot be read. Raises ConfigurationError.
+    Returns 0, or 1 if the topic cannot be read. Raises ConfigurationError.
     """
     configuration, output = begin("dead-letters", config, check_handlers=False)
     try:
@@ -57,9 +57,9 @@ def list_letters(
 
 
 def show(config: Path, place: str) -> int:
-    """Print one letter whole: headers, key, value, and its changes by the present configuration.
+    """Print one letter completely: headers, key, value, and its changes by the current configuration.
 
-    Returns 0; 1 when it cannot be read; 2 when `place` is no place. Raises ConfigurationError.
+    Returns 0; 1 if it cannot be read; 2 if `place` is not valid. Raises ConfigurationError.
     """
     found = _place(place)
     if found is None:
@@ -105,9 +105,9 @@ def replay(
     dry_run: bool = False,
     yes: bool = False,
 ) -> int:
-    """Send letters back through their handlers: these, or all (of a table) that were not replayed yet.
+    """Replay letters through their handlers: those at `places`, or all (of a table) not replayed yet.
 
-    Returns 0; 1 when a letter could not be applied, or the answer was no; 2 for a place that is none. Raises
+    Returns 0; 1 if a letter could not be applied, or the user declined; 2 for an invalid place. Raises
     ConfigurationError.
     """
     wanted: list[tuple[int, int]] = []
@@ -128,7 +128,7 @@ def replay(
 def _chosen(
     topic: DeadLetterTopic, wanted: Sequence[tuple[int, int]], table: str | None
 ) -> list[list[DeadLetter]]:
-    """Each with the letters of the same failure, which are done with it."""
+    """Return each chosen letter with the others of the same failure, which are replayed with it."""
     if wanted:
         named = in_order(topic.get(*place) for place in sorted(set(wanted)))
         about = {letter.about for letter in named}
@@ -173,7 +173,7 @@ def _as_json(letter: DeadLetter, replayed: bool) -> dict[str, Any]:
 
 
 def _readable(data: bytes | None) -> str:
-    """JSON indented, other text as it is, and anything else in hexadecimal digits."""
+    """Format bytes: JSON indented, other text unchanged, and anything else in hexadecimal digits."""
     if data is None:
         return "none"
     try:
@@ -188,7 +188,7 @@ def _readable(data: bytes | None) -> str:
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """`0:17` as (0, 17)."""
+    """Parse `0:17` as (0, 17). Return None if it is invalid."""
     numbers = text.split(":")
     if len(numbers) != 2 or not all(each.isascii() and each.isdigit() for each in numbers):
         return None

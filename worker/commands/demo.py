@@ -1,4 +1,4 @@
-"""`binlane demo`: the whole job on this machine."""
+"""`binlane demo`: a complete demo on this machine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from worker.observing import logs
 def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     """Play a small shop through Kafka and the worker into Spark, and compare the replica with the source.
 
-    `directory` (new or empty) takes all that is written, and stays; without it there is a temporary folder,
-    removed at the end unless `keep` says otherwise or something went wrong.
+    All files are written to `directory` (new or empty), which stays. Without it, they go to a temporary
+    folder. That is removed at the end, unless `keep` is set or something failed.
 
-    Returns 0 only when replica and source are equal and each table's order was kept; 1 otherwise, 2 for an
-    unusable directory, 130 at a signal.
+    Returns 0 if replica and source are equal and each table's order was kept, else 1; 2 for an unusable
+    directory, 130 at a signal.
     """
     logs.configure("warning")
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):

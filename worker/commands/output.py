@@ -1,4 +1,4 @@
-"""How commands begin, and what they print: without secrets, and without what a terminal would obey."""
+"""Set up commands, and print their output without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def begin(
 
 
 def wide_console(width: int = 160) -> Console:
-    """Standard output; `width`: in characters, if it is no terminal."""
+    """Return standard output. `width`: in characters, if it is not a terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=width)
 
 
 def table_with(headings: Iterable[str], **options: Any) -> Table:
-    """A table whose cells are folded."""
+    """Create a table whose long cells are folded."""
     table = Table(**options)
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -46,7 +46,7 @@ def table_with(headings: Iterable[str], **options: Any) -> Table:
 
 
 class Output:
-    """What one command prints."""
+    """The output of one command."""
 
     def __init__(self, command: str, redact: Callable[[str], str] = str) -> None:
         self._command = command
@@ -54,7 +54,7 @@ class Output:
         self._told = -_TELL_SECONDS
 
     def clean(self, text: str, *, lines: bool = False) -> str:
-        """`lines`: line breaks stay."""
+        """Remove secrets and control characters. `lines`: keep line breaks."""
         return visible(self._redact(text), lines=lines)
 
     def say(self, text: str) -> None:
@@ -62,13 +62,13 @@ class Output:
         print(self.clean(" ".join(text.split())), file=sys.stderr, flush=True)
 
     def say_now_and_then(self, text: str) -> None:
-        """The same, unless one was printed in the last seconds."""
+        """Print one line on standard error, unless one was printed in the last five seconds."""
         if time.monotonic() - self._told > _TELL_SECONDS:
             self._told = time.monotonic()
             self.say(text)
 
     def failed(self, message: object, code: int = 1) -> int:
-        """Say what is wrong. Returns `code`."""
+        """Print an error on standard error. Return `code`."""
         self.say(f"binlane {self._command}: {message}")
         return code
 

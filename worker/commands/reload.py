@@ -1,4 +1,4 @@
-"""`binlane reload`: one table built again from its topic."""
+"""`binlane reload`: rebuild one table from its topic."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from worker.reloading.run import ReloadFault, chosen, reload_table
 
 
 def reload(config: Path, table: str, handler: str | None = None, *, alone: bool = False) -> int:
-    """Build the target's table again from the beginning of its topic, and put it in the place of the old one.
-    `alone`: no worker writes it meanwhile.
+    """Rebuild the target's table from the beginning of its topic, then replace the old table. `alone`: no
+    worker writes it meanwhile.
 
-    Returns 0 when that is done, 1 when not: then the table is as it was. Raises ConfigurationError.
+    Returns 0, or 1 if it failed: then the table is unchanged. Raises ConfigurationError.
     """
     configuration, output = begin("reload", config, level="warning")
 

@@ -19,8 +19,8 @@ from worker.running.worker import Worker
 
 
 def run(config: Path) -> int:
-    """0 drained, 1 stopped by an error, 2 unusable configuration. Raises ConfigurationError."""
-    # Until the worker takes its signals: it begins with the file as it is now, so there is nothing to reload.
+    """Return 0 (drained), 1 (stopped by an error) or 2 (unusable options). Raises ConfigurationError."""
+    # Until the worker handles its signals, it starts with the current file, so a reload is not needed.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configuration = load(config)
     redact = configuration.secrets.redact
@@ -34,10 +34,10 @@ def run(config: Path) -> int:
         print(redact(f"{config}: {explain(error)}"), file=sys.stderr)
         return 2
     code = worker.run()
-    # A thread that hangs in a handler must not keep the process alive. (If this hangs: see LastResort.)
+    # A thread that hangs in a handler must not keep the process alive. If this hangs, see LastResort.
     try:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # nobody reads it any more
+            with suppress(Exception):  # the reader may have closed it
                 stream.flush()
         process_ends()
     finally:

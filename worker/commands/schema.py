@@ -22,7 +22,7 @@ def schema() -> int:
 
 
 def configuration_schema() -> dict[str, Any]:
-    """The schema, with the options of the built-in handlers.
+    """Return the schema, with the options of the built-in handlers.
 
     Every value may also be a variable (`${NAME}`), as `load` allows.
     """
@@ -66,7 +66,7 @@ def _add_handlers(definitions: dict[str, Any]) -> None:
 
 
 def _definition(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the model's schema, which is added to `definitions`."""
+    """Add the model's schema to `definitions`, and return a reference to it."""
     schema = model.model_json_schema()
     definitions |= schema.pop("$defs", {})
     definitions[model.__name__] = schema
@@ -90,7 +90,7 @@ def _takes_any_text(value: dict[str, Any]) -> bool:
 
 
 def _is_scalar(value: dict[str, Any], definitions: dict[str, Any]) -> bool:
-    """Whether a single word can be given there; a variable never stands for a list or a mapping."""
+    """Whether a single word is allowed as the value. A variable never replaces a list or a mapping."""
     if "anyOf" in value:
         return any(_is_scalar(choice, definitions) for choice in value["anyOf"])
     if "$ref" in value:

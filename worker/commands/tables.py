@@ -1,4 +1,4 @@
-"""`binlane tables`: the tables that the Spark handlers keep, and how far each of them is."""
+"""`binlane tables`: list the Spark handlers' tables and their progress."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from worker.observing.visible_text import moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
 _WIDTH_WITHOUT_TERMINAL = 1_000
-"""Nothing is folded then: whoever reads it searches in it."""
+"""Without a terminal nothing is folded, so that users can search the output."""
 _AT_ONCE = 4
-"""Tables looked at side by side: each waits for several small reads."""
+"""Tables that are read in parallel. Each waits for several small reads."""
 
 
 def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, views: bool = False) -> int:
-    """List the tables of the Spark handlers; with `views`, print the statements that make views of them.
+    """List the tables of the Spark handlers; with `views`, print statements that create views of them.
 
-    Returns 0, or 1 when something could not be read. Raises ConfigurationError.
+    Returns 0, or 1 if something could not be read. Raises ConfigurationError.
     """
     chosen = chosen_by(patterns)
     configuration, output = begin("tables", config, level="warning")
@@ -57,7 +57,7 @@ def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
 
 
 def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
-    """Statements, for spark-sql or a notebook; their names are a proposal."""
+    """Print statements for spark-sql or a notebook. The views' names are suggestions."""
     for lake, table in found:
         if table.mode == "history":
             continue
@@ -133,7 +133,7 @@ def _number(value: int | None) -> str:
 
 
 def _size(value: int) -> str:
-    """With three digits at most: `4.2 MiB`."""
+    """Format a size with at most three digits: `4.2 MiB`."""
     size, units = float(value), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 999.5 and len(units) > 1:
         size /= 1024

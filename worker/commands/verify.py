@@ -1,4 +1,4 @@
-"""`binlane verify`: whether the replicas are what the source database holds."""
+"""`binlane verify`: compare the replicas with the source database."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from worker.verifying.run import Report, TableReport, compare
 from worker.verifying.spark_lakes import chosen_by
 
 _WIDTH_WITHOUT_TERMINAL = 1_000
-"""Nothing is folded then: whoever reads it searches in it."""
+"""Without a terminal nothing is folded, so that users can search the output."""
 _LONGEST = 80
-"""Of a value that is shown."""
+"""The most characters of a value that are shown."""
 
 
 def verify(
@@ -38,13 +38,13 @@ def verify(
     repair: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Compare every replica with the table of the source that it is of; `repair`: write what differs.
+    """Compare every replica with its source table. `repair`: write the rows that differ.
 
-    How far it is stands on standard error, but for JSON. Returns 0 when all are equal, or are now; 1 when
-    not, when a side cannot be reached, or when no table fits one of the patterns.
+    Progress is printed on standard error, except with JSON. Returns 0 if all tables are equal, or are after
+    the repair. Returns 1 if not, if a side cannot be reached, or if no table matches one of the patterns.
 
-    Raises ConfigurationError: the configuration cannot be used, or keeps no replicas in Spark;
-    typer.BadParameter: an argument cannot be used.
+    Raises ConfigurationError: the configuration cannot be used, or has no Spark replicas; typer.BadParameter:
+    an argument is invalid.
     """
     chosen = chosen_by(patterns)
     if through not in ("view", "table"):
@@ -72,7 +72,7 @@ def verify(
         say=None if as_json else output.say,
         tell=None if as_json else output.say_now_and_then,
     )
-    # A name that is misspelled must not pass for a table that was compared.
+    # A misspelled name must not look like a table that was compared.
     unmet = [each for each in patterns if not any(map(chosen_by([each]), report.names))]
     if unmet and report.error is None:
         told = ", ".join(map(repr, unmet))
@@ -87,7 +87,7 @@ def verify(
 
 
 def _refuse_others(config: Path, configuration: Configuration) -> None:
-    """Raises ConfigurationError where there is nothing that could ever be compared."""
+    """Raise ConfigurationError if there is nothing to compare."""
     entries = [entry for rule in configuration.tables for entry in rule.handlers]
     spark = [SparkOptions.model_validate(each.options) for each in entries if each.type == "spark"]
     if not any(options.mode == "replica" for options in spark):
@@ -132,7 +132,7 @@ def _table_as_json(report: TableReport, limit: int) -> dict[str, Any]:
 
 
 def _differences(check: Check, limit: int) -> list[tuple[str, dict[str, str], dict[str, dict[str, str]]]]:
-    """What is wrong with a row, its key, and its columns on both sides; of the first rows."""
+    """Return the first differences: what is wrong, the row's key, and its columns on both sides."""
     found = []
     names = check.columns
     for each in check.outcome.differences[:limit]:

@@ -1,5 +1,4 @@
-"""The configuration: one YAML file with its sections, checked as a whole before anything starts or is
-reloaded."""
+"""The configuration: one YAML file. All its sections are checked before the worker starts or reloads it."""
 
 from worker.configuration.faults import ConfigurationError, Fault
 from worker.configuration.loading import load

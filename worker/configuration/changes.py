@@ -1,4 +1,4 @@
-"""What differs between two configurations, and which of it a running worker can take over."""
+"""Compare two configurations, and find the changes that a running worker can apply."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ LIVE = (
     "stuck_after",
     "tables",
 )
-"""Key paths that a running worker takes over, with all below them; every other change needs a restart."""
+"""Key paths that a running worker applies, with all keys below them. Other changes need a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Key paths whose values differ, sorted."""
+    """The key paths whose values differ, sorted."""
 
     live: tuple[str, ...]
-    """Of LIVE."""
+    """Paths in LIVE, or below one."""
     restart: tuple[str, ...]
-    """The others."""
+    """All other paths."""
 
     def __bool__(self) -> bool:
         return bool(self.live or self.restart)
 
 
 def compare(old: Configuration, new: Configuration) -> Changes:
-    """What `new` has otherwise than `old`. Values are never part of the answer: they may be secret."""
+    """Return the key paths whose values differ. The values themselves may be secret and are left out."""
     paths = sorted(set(_differing(old, new, "")))
     live = [path for path in paths if any(path == key or path.startswith(f"{key}.") for key in LIVE)]
     return Changes(tuple(live), tuple(path for path in paths if path not in live))
 
 
 def merge(old: Configuration, new: Configuration) -> Configuration:
-    """What a running worker goes on with: `new` where that can be, else `old`.
+    """Return the configuration to continue with: LIVE keys from `new`, all others from `old`.
 
-    With the secrets of `old`, which all its parts hold; they are to learn those of `new`.
+    It keeps the `Secrets` object of `old`, which all parts share. The caller adds the secrets of `new` to it.
     """
     updates: dict[str, object] = {}
     for path in LIVE:
@@ -79,7 +79,7 @@ def _differing(old: object, new: object, path: str) -> list[str]:
 
 
 def _plain(value: object) -> object:
-    """Without what models prepare for themselves, which is never the same twice."""
+    """Dump models to plain values: their private attributes always differ."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.model_dump() if isinstance(value, BaseModel) else value

@@ -14,7 +14,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that makes a configuration unusable.
+    """A fault that makes a configuration unusable.
 
     `str(fault)` is one line: file and line, key path, what was found, what is allowed, the nearest spelling.
     """
@@ -27,7 +27,7 @@ class Fault:
     allowed: str = ""
     nearest: str | None = None
     line: int | None = None
-    """From 1."""
+    """Counted from 1."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -35,7 +35,7 @@ class Fault:
         if self.allowed:
             parts.append(f"allowed: {self.allowed}")
         if self.nearest:
-            # To be copied as it is.
+            # Quoted if YAML needs it, so the user can copy it.
             quoted = json.dumps(self.nearest) if self.nearest[0] in "*&%@!`" else self.nearest
             parts.append(f"nearest: {quoted}")
         text = ": ".join(part for part in (place, self.path, "; ".join(parts)) if part)
@@ -43,9 +43,9 @@ class Fault:
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. `faults` holds all that was found, in the order of the file.
+    """The configuration cannot be used. `faults` lists every fault, in the order of the file.
 
-    Its text is one line for each fault.
+    The text of the exception has one line for each fault.
     """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
@@ -54,7 +54,7 @@ class ConfigurationError(Exception):
 
 
 def key_path(path: KeyPath) -> str:
-    """A path as it is written.
+    """Format a path as it is written in text.
 
     >>> key_path(("tables", 2, "handlers", 0, "type"))
     'tables[2].handlers[0].type'
@@ -64,7 +64,7 @@ def key_path(path: KeyPath) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a fault shows it: short, on one line, and never what a mapping or a list holds."""
+    """Format a value for a fault: short, on one line, and without the contents of mappings and lists."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list):

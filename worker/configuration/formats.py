@@ -1,4 +1,4 @@
-"""The readers of a configuration's formats."""
+"""Create the record readers that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
 COMMAND_SECONDS = 15.0
-"""How long a command waits for a schema registry that does not answer."""
+"""Seconds that a command waits for a schema registry that does not answer."""
 
 
 def formats_of(
@@ -20,11 +20,11 @@ def formats_of(
     patience: float | None = COMMAND_SECONDS,
     rebuilt: Callable[[], object] = lambda: None,
 ) -> FormatChoice:
-    """`patience`: how many seconds a record waits for its schema when the registry is down; None: as long as
-    that takes. `rebuilt`: called when a schema is made ready again that had been let go."""
+    """Create the readers. `patience`: seconds that a record waits for its schema while the registry is down;
+    None: without limit. `rebuilt` is called when a dropped schema is compiled again."""
     schemas, settings = None, configuration.schema_registry
     if settings is not None:
-        # Not above: only who has a registry needs its client.
+        # Imported here because only configurations with a registry need its client.
         from worker.formats.schema_registry.format import schemas_of  # noqa: PLC0415
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)

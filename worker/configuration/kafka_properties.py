@@ -1,4 +1,4 @@
-"""From the `kafka:` section to librdkafka's properties.
+"""Convert the `kafka:` section to librdkafka's properties.
 
 Property names and meanings: librdkafka's CONFIGURATION.md.
 """
@@ -23,7 +23,7 @@ from handlers.kafka.librdkafka import (
 )
 from worker.configuration.sections import KafkaRule
 
-# What binlane's promises rest on, and where the user says the same thing.
+# Properties that binlane's guarantees depend on, and what to set instead.
 _OWNED = {
     "bootstrap.servers": "set kafka.bootstrap_servers instead",
     "metadata.broker.list": "set kafka.bootstrap_servers instead",
@@ -37,19 +37,19 @@ _OWNED = {
 
 _DEFAULTS = {
     "client.id": "binlane",
-    # librdkafka's 1,000 ms leaves the queue dry between fetches: 5 ms triples the throughput.
+    # With librdkafka's 1,000 ms the queue runs empty between fetches. 5 ms triples the throughput.
     "fetch.queue.backoff.ms": "5",
-    # The fetch queue is memory beside `lanes.max_bytes`; 64 MiB is librdkafka's own default.
+    # The fetch queue uses memory beyond `lanes.max_bytes`. librdkafka's own default is 64 MiB.
     "queued.max.messages.kbytes": "32768",
     "isolation.level": "read_committed",
-    # Off in librdkafka: what a broker's disk or memory damaged would be handed on as if it had been sent so.
+    # Off in librdkafka. Without it, a record damaged on a broker's disk or in its memory is accepted.
     "check.crcs": "true",
 }
 
-# librdkafka looks for new topics every 300 s: too long to wait for a table that is made while somebody looks.
+# librdkafka looks for new topics every 300 s, too long for a user who waits for a new table.
 _LOOKS_FOR_TOPICS = {"topic.metadata.refresh.interval.ms": "30000"}
 
-# With the new protocol these are the broker's to say, and librdkafka refuses them.
+# With the new protocol the broker sets these, and librdkafka rejects them.
 _CLASSIC_ONLY = {
     "partition.assignment.strategy": "the broker assigns; group.remote.assignor chooses how",
     "session.timeout.ms": "the broker's group.consumer.session.timeout.ms says it",
@@ -63,18 +63,18 @@ class _Configuration(Protocol):
 
 
 def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
-    """The properties of the worker's consumer, all values text.
+    """Return the properties of the worker's consumer. All values are text.
 
-    The user's properties come before binlane's defaults; those that binlane's promises rest on cannot be set.
+    The user's properties override binlane's defaults, except those that binlane's guarantees depend on.
 
-    Raises SettingsError: a property that binlane must own, or that does not go with
-    `group.protocol=consumer`, or whose value is no text, number or boolean.
+    Raises SettingsError: a property that binlane sets itself, one that `group.protocol=consumer` excludes, or
+    a value that is not text, a number or a boolean.
     """
     kafka = configuration.kafka
     properties = _user_properties(kafka)
     has_patterns = any(topic.startswith("^") for topic in kafka.topics)
     settings = {**_DEFAULTS, **(_LOOKS_FOR_TOPICS if has_patterns else {}), **properties}
-    if "group.protocol" in properties:  # librdkafka ignores the case; whoever reads these settings need not
+    if "group.protocol" in properties:  # librdkafka ignores case; code that reads the settings need not
         settings["group.protocol"] = properties["group.protocol"].lower()
     if settings.get("group.protocol") == "consumer":
         for name, instead in _CLASSIC_ONLY.items():
@@ -83,8 +83,8 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
                     name, f"does not go with group.protocol=consumer ({instead}): remove one of the two"
                 )
     else:
-        # Partitions of merged topics leave together: if only those with DDL did, what is queued of the others
-        # would go on without it.
+        # With DDL topics, all partitions must be revoked together. Otherwise the queued records of the others
+        # would continue without the DDL.
         strategy = "roundrobin" if kafka.ddl_topics else "cooperative-sticky"
         settings.setdefault("partition.assignment.strategy", strategy)
     settings.update(
@@ -93,7 +93,7 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
             "group.id": kafka.group_id,
             "enable.auto.commit": "false",
             "enable.auto.offset.store": "false",
-            # Out of range is an error to be seen and told, never a silent jump.
+            # An offset out of range must be a reported error, never a silent jump.
             "auto.offset.reset": "error",
             "enable.partition.eof": "true",
         }
@@ -102,34 +102,34 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
 
 
 def admin_settings(configuration: _Configuration) -> dict[str, Any]:
-    """The properties of an admin client or a producer: the consumer's, without what only consumers know.
+    """Return the properties of an admin client or a producer: the consumer's, without consumer-only ones.
 
-    Raises SettingsError: as `consumer_settings`."""
+    Raises SettingsError: see `consumer_settings`."""
     owned = _OWNED.keys() - {"bootstrap.servers"}
     settings = consumer_settings(configuration)
     return {name: value for name, value in settings.items() if name not in CONSUMER_ONLY | owned}
 
 
 def producer_settings(configuration: _Configuration) -> dict[str, Any]:
-    """The properties of a producer that writes each record once and in order.
+    """Return the properties of a producer that writes each record once and in order.
 
-    Raises SettingsError: as `consumer_settings`."""
+    Raises SettingsError: see `consumer_settings`."""
     defaults = {
         "acks": "all",
-        # A record that came in compressed may be larger than what a topic takes as it is.
+        # A record that was compressed at the source may exceed the topic's limit without compression.
         "compression.type": "lz4",
         "linger.ms": "0",
-        # How large a record may be is for the broker to say (`max.message.bytes` of the topic).
+        # The broker limits the size of a record (`max.message.bytes` of the topic).
         "message.max.bytes": "1000000000",
     }
     return {**defaults, **admin_settings(configuration), "enable.idempotence": "true"}
 
 
 def check_settings(configuration: _Configuration) -> None:
-    """Let librdkafka itself judge the properties. Reaches no broker; takes a few milliseconds.
+    """Let librdkafka check the properties. Connects to no broker; takes a few milliseconds.
 
-    Raises SettingsError: as `consumer_settings`, and for an unknown property, a value out of range, a
-    certificate file that cannot be read, and whatever else librdkafka refuses.
+    Raises SettingsError: as `consumer_settings`, and for anything that librdkafka rejects. Examples: an
+    unknown property, a value out of range, a certificate file that cannot be read.
     """
     settings = consumer_settings(configuration)
     del settings["bootstrap.servers"]
@@ -141,14 +141,14 @@ def check_settings(configuration: _Configuration) -> None:
 
 
 def settings_faults(kafka: KafkaRule) -> list[SettingsError]:
-    """Everything that librdkafka and binlane refuse of the properties, each told once.
+    """Return every fault of the properties, each once.
 
-    What librdkafka refuses it tells one at a time: each is taken out, and the rest judged again.
+    librdkafka reports one fault at a time: the faulty property is removed, and the rest is checked again.
     """
     left, faults = dict(kafka.properties), list[SettingsError]()
     while found := _fault(kafka, left):
         name = found.key.removeprefix(f"{PROPERTIES}.")
-        if found.of_all and name not in left and faults:  # it may only follow from those
+        if found.of_all and name not in left and faults:  # it may only follow from the earlier faults
             return faults
         culprit = _culprit(kafka, left, found, name)
         if culprit is None:
@@ -167,8 +167,8 @@ def _fault(kafka: KafkaRule, properties: Mapping[str, Any]) -> SettingsError | N
 
 
 def _culprit(kafka: KafkaRule, properties: Mapping[str, Any], found: SettingsError, named: str) -> str | None:
-    """The property without which it is another fault or none: what librdkafka names may be another one, or
-    stand nowhere (of an alias the first name, of a property of Java's what to set instead)."""
+    """Find the property whose removal removes the fault. The name that librdkafka reports may not be in the
+    file: for an alias it reports the first name, for a Java property the replacement."""
     for name in sorted(properties, key=lambda name: name != named):
         rest = {other: value for other, value in properties.items() if other != name}
         without = _fault(kafka, rest)

@@ -1,4 +1,4 @@
-"""From a file to a configuration, or to everything that is wrong with it."""
+"""Load a configuration from a file, or report everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from worker.configuration.secret_values import hidden_paths, secret_texts
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
 
-# Pydantic's errors of a wrong type, and the types that put them right.
+# Pydantic's errors for a wrong type, and the types that fix them.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
 _TRACING = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _SPARK = ("pyspark", "pyarrow", "obstore")
@@ -38,9 +38,9 @@ def load(
 
     Args:
         path: the YAML file.
-        environment: where `${NAME}` comes from; default: the process's environment.
+        environment: the variables that `${NAME}` reads; default: the process's environment.
         check_handlers: import the handlers' modules and check their options. Commands that run no handler
-            leave it out.
+            skip it.
 
     Raises ConfigurationError: with every fault that was found."""
     text = _read(path)
@@ -76,7 +76,7 @@ def _read(path: Path) -> str:
 
 
 def _keep_properties_text(document: Document) -> None:
-    """librdkafka takes texts: a password of digits must not become a number on its way."""
+    """Keep the values of properties as text: a password of digits must not become a number."""
     for path, replacement in document.replaced.items():
         if path[:2] == ("kafka", "properties") and len(path) == 3:
             document.data["kafka"]["properties"][path[2]] = replacement.text
@@ -90,7 +90,7 @@ class _Checker:
         self._data: dict[Any, Any] = document.data
         self._faulty: set[str] = {fault.path for fault in document.faults}
         self.secrets = Secrets(secret_texts(document))
-        # Messages of others are cleaned of everything that came from a variable, secret or not.
+        # Messages of other libraries are redacted of every variable's value, secret or not.
         values = [value for replacement in document.replaced.values() for value in replacement.values]
         self._everything = Secrets([*secret_texts(document), *values])
 
@@ -114,7 +114,7 @@ class _Checker:
             try:
                 handler = resolve(handler_type, folder)
             except HandlerTypeError as error:
-                # The problem names the module, which is a part of the value.
+                # The problem names the module, which is part of the value.
                 problem = "it leads to no handler" if self._hidden((*place, "type")) else error.problem
                 found = f"found {self._shown((*place, 'type'))}: {problem}"
                 self._add((*place, "type"), found, error.allowed, error.nearest)
@@ -146,7 +146,7 @@ class _Checker:
             self._retyped(error, place)
 
     def properties(self) -> None:
-        """Whatever else is wrong: they need nothing of the rest."""
+        """Check kafka.properties alone, even if the rest of the configuration has faults."""
         kafka = self._data.get("kafka")
         properties = kafka.get("properties") if isinstance(kafka, dict) else None
         if not isinstance(properties, dict):
@@ -186,7 +186,7 @@ class _Checker:
                     yield ("tables", index, "handlers", number), entry
 
     def _retyped(self, error: ValidationError, place: KeyPath) -> bool:
-        """Give variables the type that is wanted: text as it was written, or the number that the text is.
+        """Convert variables' values to the type that is expected: the original text, or the number in it.
 
         Returns whether anything changed.
         """
@@ -218,7 +218,7 @@ class _Checker:
     def _add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
         if self._has_fault(path):
             return
-        # The nearest spelling of a hidden value would give it away.
+        # The nearest spelling of a hidden value would reveal it.
         near = (
             None
             if self._hidden(path) or any(one[: len(path)] == path for one in self._document.replaced)
@@ -250,15 +250,15 @@ class _Checker:
 
 
 def _texts(mapping: Mapping[Any, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The mapping as keyword arguments."""
+    """Convert the mapping to keyword arguments."""
     return {str(key): value for key, value in mapping.items() if key not in without}
 
 
-# ---- packages of extras that are not there
+# ---- missing packages of extras
 
 
 def _missing_packages(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """(path of a key, what it needs and what installs it)."""
+    """Yield (path of a key, how to install the package that it needs)."""
     if configuration.tracing is not None and not _are_installed(_TRACING):
         yield ("tracing",), _advice("otel")
     if not _are_installed(_SPARK):
@@ -279,5 +279,5 @@ def _are_installed(names: Iterable[str]) -> bool:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package around it
+    except ModuleNotFoundError:  # the parent package is missing too
         return False

@@ -1,4 +1,4 @@
-"""The whole configuration, as the worker reads it."""
+"""The whole configuration, as the worker uses it."""
 
 from __future__ import annotations
 
@@ -37,60 +37,60 @@ if TYPE_CHECKING:
 
 
 class Configuration(Section):
-    """One worker's configuration. Times are seconds, sizes bytes.
+    """The configuration of one worker. Times are seconds, sizes are bytes.
 
-    `load` makes it from a file; `Configuration.model_validate` from a mapping of the same shape, where
-    numbers are accepted as seconds and bytes too.
+    `load` reads it from a file. `Configuration.model_validate` accepts a mapping of the same shape, and also
+    numbers as seconds and bytes.
     """
 
     kafka: KafkaRule
-    """Where the change records come from."""
+    """The source of the change records."""
     name: str = Field(default_factory=lambda data: str(data["kafka"].group_id), min_length=1)
     """The worker's name in logs and on the status page; default: the group id."""
     format: FormatChoice = Field(default="canal")
     """The format of the records, or a mapping of topics (names, or ^expressions) to formats."""
     json_layout: JsonLayout | None = Field(default=None, alias="json", validate_default=True)
-    """Where records of the format json hold what."""
+    """The layout of records of the format json."""
     debezium: DebeziumSettings = Field(default_factory=DebeziumSettings)
-    """What records of the format debezium do not say of themselves."""
+    """Facts about Debezium records that the records themselves do not contain."""
     schema_registry: SchemaRegistrySettings | None = None
-    """Where the schemas of Debezium's records are that name theirs by an id; null: they hold their own, or
-    none."""
+    """The schema registry for Debezium records that refer to their schema by an id; null: records contain
+    their schema, or have none."""
     lanes: LanesRule = Field(default_factory=LanesRule)
-    """How records are handled side by side."""
+    """Settings of the lanes, which handle batches in parallel."""
     batch: BatchRule = Field(default_factory=BatchRule)
-    """How much a handler is given at once, by default."""
+    """The default size of a batch."""
     checkpoint: CheckpointRule = Field(default_factory=CheckpointRule)
-    """How the position is kept."""
+    """How positions are stored."""
     start_timeout: PositiveDuration = duration("5m")
-    """How long the handlers may take to open; a worker that takes longer ends with exit code 1."""
+    """The longest time for opening the handlers; a worker that takes longer exits with code 1."""
     shutdown_timeout: Duration = duration("30s")
-    """How long a stop waits for what runs."""
+    """How long a stop waits for running batches."""
     revoke_timeout: Duration = duration("10s")
-    """How long a rebalance waits for running batches of the partitions that leave."""
+    """How long a rebalance waits for the running batches of revoked partitions."""
     stuck_after: PositiveDuration = duration("5m")
-    """How long a partition's first unfinished record may stay the first before that is reported."""
+    """How long the same record may be the first unfinished one of its partition before that is reported."""
     max_ahead: int = Field(default=1_000_000, ge=1)
-    """So many records of a partition are fetched since its first unfinished one; then it is paused until that
-    one is finished."""
+    """The most records of a partition that are fetched after its first unfinished one. At this limit the
+    partition is paused until that record is finished."""
     tables: list[TableRule] = Field(min_length=1)
-    """The first match wins; an unmatched table is counted as skipped and finished."""
+    """The first match wins. Records of an unmatched table are counted as skipped and are finished."""
     masking: MaskingRule = Field(default_factory=MaskingRule)
-    """What masks of all tables share."""
+    """Settings shared by the masks of all tables."""
     dead_letter: DeadLetterRule | None = None
-    """Where records go that cannot be handled; null: nowhere."""
+    """The topic for records that cannot be handled; null: no such topic."""
     on_undecodable: OnFailure = Field(
         default_factory=lambda data: "dead_letter" if data.get("dead_letter") else "halt"
     )
     """What happens to an undecodable record; default: dead_letter when its topic is set, else halt."""
     http: HttpRule | None = Field(default_factory=HttpRule)
-    """Where status, probes and metrics are served; null: nowhere."""
+    """The HTTP server for status, probes and metrics; null: no server."""
     logging: LoggingRule = Field(default_factory=LoggingRule)
-    """What is logged, and how it looks."""
+    """What is logged, and in which format."""
     tracing: TracingRule | None = None
-    """Spans of what is handled, told to a collector; null: none. Needs the extra `otel`."""
+    """Spans of handled batches, sent to a collector; null: no tracing. Needs the extra `otel`."""
     spark: dict[str, Any] = Field(default={})
-    """See the Spark handler."""
+    """Settings of Spark: see the Spark handler."""
 
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
@@ -119,55 +119,56 @@ class Configuration(Section):
             ruled = table.ruled(self.masking.secret)
             complete.append(ruled.model_copy(update={"batch": table.batch.over(self.batch)}))
         if any(table.row_rules is not None for table in complete):
-            # With it comes the reader of DDL: only whoever has rules waits for its import.
+            # Imported here because it imports the DDL parser, which only column rules need.
             from worker.column_rules.statements import StatementRules  # noqa: PLC0415
 
             databases = [name for table in complete if (name := database_of(table.match)) is not None]
             statements = StatementRules(partial(_row_rules_of, complete), databases)
             for table in complete:
                 table.among(statements)
-        # Frozen for everybody else; validation is still under way.
+        # The model is frozen for others; validation is not finished yet.
         object.__setattr__(self, "tables", complete)
         return self
 
     @property
     def path(self) -> Path:
-        """The file it was read from."""
+        """The file of this configuration."""
         return self._path
 
     @property
     def folder(self) -> Path:
-        """The file's own folder: where relative paths of handlers and their import paths start."""
+        """The folder of the file. Relative paths and import paths of handlers start here."""
         return self._path.absolute().parent
 
     @property
     def secrets(self) -> Secrets:
-        """What must never be shown; `secrets.redact(text)` takes it out of a text."""
+        """All texts that must never be shown. `secrets.redact(text)` replaces them."""
         return self._secrets
 
     @property
     def hidden(self) -> frozenset[KeyPath]:
-        """The paths of values that came from elsewhere and must not be shown, whatever they are."""
+        """The paths of values that are never shown, because they are from secret files or variables."""
         return self._hidden
 
     def read_from(self, path: Path, secrets: Secrets, hidden: frozenset[KeyPath] = frozenset()) -> Self:
-        """This configuration, knowing its file, its secrets, and where values stand that are not shown."""
+        """Set the file, the secrets and the hidden paths. Return this configuration."""
         self._path = path
         self._secrets = secrets
         self._hidden = hidden
         return self
 
     def rule_for(self, table: str) -> TableRule | None:
-        """The first rule that matches `table` ("database.table"), or the table that it replaces (see
-        `ghost_tables`); None: the table is skipped."""
+        """Return the first rule that matches `table` ("database.table"), or the rule of the table that it
+        replaces (see `ghost_tables`). None: the table is skipped."""
         return _rule_of(self.tables, table)
 
 
 def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False) -> TableRule | None:
-    """The first rule that matches `table`. The tables of an online schema change have the rule of the table
-    that they replace if its rows leave by rules: theirs are its rows.
+    """Return the first rule that matches `table`. An online schema change's table contains the same rows as
+    the table that it replaces. So it gets the rule of that table, if the rule changes rows.
 
-    `is_stated`: a statement names it, in capitals perhaps, or before its rows become the other table's."""
+    `is_stated`: a statement names the table, perhaps in capitals, or before its rows are the other table's.
+    """
     matches = TableRule.may_match if is_stated else TableRule.matches
     found = next((rule for rule in tables if matches(rule, table)), None)
     for name in replaced_by(table) if is_stated or found is not None else ():

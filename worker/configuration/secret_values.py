@@ -1,4 +1,4 @@
-"""Which values of a configuration file are secret."""
+"""Find the secret values of a configuration file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from worker.configuration.secrets import SHORTEST, is_secret_key, is_secret_plac
 from worker.configuration.url_secrets import basic_in_urls, secrets_beyond_origin
 
 _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
-"""Headers whose values are words that others use, too: shown nowhere, but left in texts."""
+"""Headers whose values are common words. They are never shown as values, but stay in other texts."""
 
 
 def secret_texts(document: Document) -> Iterator[str]:
-    """What must not reach a log: texts of secret keys, of secret files, and of variables in free sections.
+    """Yield texts that must not be logged: of secret keys, of secret files, of variables in free sections.
 
-    Keys of binlane's own (a name, an address, a level) are meant to be seen when they come from variables.
+    Variables in binlane's own keys (a name, an address, a level) are not secret.
     """
     for path, replacement in document.replaced.items():
         if replacement.from_file or is_secret_place(path) or _is_free(path):
@@ -38,8 +38,8 @@ def secret_texts(document: Document) -> Iterator[str]:
 
 
 def hidden_paths(document: Document) -> Iterator[KeyPath]:
-    """Values that are not shown as a whole: of secret files and, in free sections, of variables. Others hold
-    them among more text, from which they can be taken out unless they are too short for that."""
+    """Yield the paths of values that are hidden entirely: from secret files and, in free sections, from
+    variables. Values that contain more text are only hidden if the secret is too short to redact."""
     for path, replacement in document.replaced.items():
         secret = replacement.from_file or is_secret_place(path) or _is_free(path)
         if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
@@ -47,7 +47,7 @@ def hidden_paths(document: Document) -> Iterator[KeyPath]:
 
 
 def is_webhook(handler_type: object) -> bool:
-    """Whether a handler of this type has a URL that is a secret but for its origin."""
+    """Whether a handler of this type has a URL that is secret except for its origin."""
     return isinstance(handler_type, str) and "webhook" in handler_type.lower()
 
 
@@ -77,7 +77,7 @@ def _is_free(path: KeyPath) -> bool:
 def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
     if isinstance(data, Mapping):
         if data.keys() >= {"username", "password"}:
-            yield f"{data['username']}:{data['password']}"  # sent so, in base64, as basic authorization
+            yield f"{data['username']}:{data['password']}"  # basic authorization sends it in base64
         for name, value in data.items():
             yield from _by_name(value, (*path, str(name)))
     elif isinstance(data, list):
@@ -85,7 +85,7 @@ def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
             yield from _by_name(value, (*path, number))
     elif isinstance(data, str | int) and not isinstance(data, bool) and _is_of_secret_key(path):
         yield str(data)
-        # A kind of authorization before the secret: Bearer TOKEN.
+        # The kind of authorization may precede the secret: Bearer TOKEN.
         yield from str(data).split()[1:]
     elif isinstance(data, str):
         for password in passwords_in(data):
@@ -95,6 +95,6 @@ def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
 
 
 def _is_of_secret_key(path: KeyPath) -> bool:
-    """Whether the last key of the path is a secret's; of a list, the key that has it."""
+    """Whether the last key of the path is the key of a secret. For a list item, its list's key counts."""
     place = max((number for number, key in enumerate(path) if isinstance(key, str)), default=-1)
     return place >= 0 and is_secret_key(str(path[place])) and not names_columns(path[:place])

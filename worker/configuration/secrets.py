@@ -1,4 +1,4 @@
-"""What must never be shown: values that came from variables and files, and those of secret keys."""
+"""Redact secrets: values from variables and files, and values of secret keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from worker.configuration.url_secrets import secrets_in_urls
 
 MASK = "***"
 
-# Shorter texts stand in too many harmless words to be taken out of them.
+# Shorter texts occur in too many harmless words to be redacted.
 SHORTEST = 4
-# Of a text of several lines: shorter ones are the braces of a JSON file and its like.
+# In a text of several lines, shorter lines are braces of JSON and similar.
 _SHORTEST_LINE = 8
 
 _SECRET_KEY = re.compile(
@@ -31,18 +31,18 @@ _SECRET_WORDS = frozenset(
     "pass pwd pw psk sas sig bearer passcode apikey accesskey accountkey sharedkey".split()  # noqa: SIM905
 )
 _BEFORE_KEY = frozenset(
-    # The last two are Azure's.
+    # The last two are used by Azure.
     "api access account shared encryption signing master client hmac ssh functions subscription".split()  # noqa: SIM905
 )
-"""Words that make a key a secret when they stand before the word "key"."""
+"""Words that make a key secret if they precede the word "key"."""
 _OF_SECRETS = (("masking",), ("schema_registry", "basic_auth"))
-"""Mappings in whose place a secret is written by mistake."""
+"""Mappings that people replace with the secret itself by mistake."""
 _OF_COLUMNS = ("rename", "mask", "cast", "add")
-"""Keys of a table's `columns` below which columns stand."""
+"""Keys of a table's `columns` whose keys are column names."""
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether the value of such a key is a secret by its name.
+    """Whether a key's name says that its value is secret.
 
     >>> [is_secret_key(key) for key in ("sasl.password", "X-API-Key", "DB_PASS", "key", "by.pass")]
     [True, True, True, False, True]
@@ -59,23 +59,23 @@ def is_secret_key(key: str) -> bool:
 
 
 def is_secret_place(path: Sequence[object]) -> bool:
-    """Whether what stands there, below keys and numbers, is a secret by where it stands.
+    """Whether the value at this path is secret because of its place.
 
     >>> [is_secret_place(path) for path in (("http", "token"), ("tracing", "headers", "x-team"), ("name",))]
     [True, True, False]
-    >>> is_secret_place(("tables", 0, "columns", "mask", "password"))  # a column of that name
+    >>> is_secret_place(("tables", 0, "columns", "mask", "password"))  # a column
     False
     """
     if names_columns(path[:-1]):
         return False
-    # Also of the headers that a handler sends, such as X-Auth: whatever their names are.
+    # Headers that a handler sends count too, such as X-Auth, whatever their names are.
     if tuple(path) in _OF_SECRETS or tuple(path[:5:2]) == ("tables", "handlers", "headers"):
         return True
     return path[:2] == ("tracing", "headers") or any(is_secret_key(str(key)) for key in path[-1:])
 
 
 def names_columns(path: Sequence[object]) -> bool:
-    """Whether the keys there are names of columns, which may be `password` without a secret below.
+    """Whether the keys at this path are column names: a column may be called `password` without being secret.
 
     >>> [names_columns(("tables", 0, "columns", key)) for key in ("mask", "include")]
     [True, False]
@@ -87,7 +87,7 @@ _SETTING = re.compile(r"""([\w.-]+)\s*=\s*("[^"]*"|'[^']*'|[^;&,\s]+)""")
 
 
 def passwords_in(text: str) -> Iterator[str]:
-    """The passwords that URLs (see `secrets_in_urls`) or a connection string hold, as they stand there.
+    """Yield the passwords in URLs (see `secrets_in_urls`) or in a connection string, as they are written.
 
     >>> list(passwords_in("redis://shop:hunter2@cache:6379/0"))
     ['hunter2']
@@ -103,19 +103,19 @@ def passwords_in(text: str) -> Iterator[str]:
 
 
 class Secrets:
-    """The secret texts of one worker: those of its configuration, and of each that it takes over later."""
+    """The secret texts of one worker: those of its configuration, and of each one that it reloads later."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._lock = threading.Lock()  # one learns at a time
+        self._lock = threading.Lock()  # serializes `_learn`
         self._texts: frozenset[str] = frozenset()
         self._forms: list[str] = []
         self._pattern: re.Pattern[str] | None = None
         self._learn(texts)
 
     def learn(self, others: Secrets) -> None:
-        """Take out their texts as well from now on, whoever holds `redact`. Any thread.
+        """Also redact the texts of `others` from now on. Any thread may call this.
 
-        What was secret stays so: errors that were met with an earlier password are shown for long.
+        Earlier secrets stay: errors that contain an earlier password may be shown much later.
         """
         self._learn(others._texts)
 
@@ -125,13 +125,13 @@ class Secrets:
             if known == self._texts:
                 return
             forms = {form for text in known for form in _forms(text) if len(form) >= SHORTEST}
-            # Longest first: a secret may be a part of another one.
+            # Longest first, because a secret may be part of another one.
             self._forms = sorted(forms, key=lambda form: (-len(form), form))
             self._pattern = re.compile("|".join(map(re.escape, self._forms)))
             self._texts = known
 
     def redact(self, text: str) -> str:
-        """The text with every secret replaced by `***`, also where it stands as in JSON, Python or a URL.
+        """Replace every secret with `***`, including its JSON, Python and URL forms.
 
         >>> Secrets(["hunter2"]).redact("login failed: hunter2")
         'login failed: ***'
@@ -150,7 +150,7 @@ class Secrets:
         return "".join(parts)
 
     def _without_beginning(self, told: str) -> str:
-        """What stands before a cut, without the beginning of a secret at its end."""
+        """Redact the beginning of a secret at the end of `told`, which precedes a cut."""
         for form in self._forms:
             place = told.find(form[:SHORTEST], max(0, len(told) - len(form)))
             while place >= 0:
@@ -164,7 +164,7 @@ class Secrets:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """How others may write it: whole, line by line, or on one line; and each of these escaped."""
+    """Yield how others may write it: whole, by line, or on one line, and each of these escaped."""
     shapes = {text, text.strip(), " ".join(text.split())}
     if len(text.splitlines()) > 1:
         shapes |= {line.strip() for line in text.splitlines() if len(line.strip()) >= _SHORTEST_LINE}
@@ -172,9 +172,9 @@ def _forms(text: str) -> Iterator[str]:
         yield shape
         yield b64encode(
             shape.encode("utf-8", "surrogatepass")
-        ).decode()  # a pair of user:password, as Basic has it
+        ).decode()  # the pair user:password of basic authorization
         yield from _in_urls(shape)
-        # An error that quotes another one's JSON is written as JSON itself.
+        # An error that quotes the JSON of another error is JSON itself.
         for once in _quoted(shape):
             yield once
             yield from _quoted(once)
@@ -184,7 +184,7 @@ def _quoted(text: str) -> Iterator[str]:
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield repr(text)[1:-1]
-    # Beside a quotation mark of the other kind, Python escapes what it else leaves as it is.
+    # If a text contains both kinds of quotation marks, Python also escapes the single ones.
     yield repr(text + "'\"")[1:-1].removesuffix("\\'\"")
     yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
     yield text.replace("'", "''")  # in SQL
@@ -195,5 +195,5 @@ def _in_urls(text: str) -> Iterator[str]:
         for form in (quote(text, safe=""), quote(text), quote_plus(text), unquote(text)):
             yield form
             yield re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), form)
-    except UnicodeError:  # half a character, which no URL can hold
+    except UnicodeError:  # a lone surrogate, which no URL can contain
         return

@@ -1,4 +1,4 @@
-"""The configuration as the worker goes by it, defaults and all, to be shown: without its secrets."""
+"""List the effective configuration, with defaults and without secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.configuration.table_rules import HandlerEntry
 from worker.configuration.url_secrets import origin_of
 
 _MOST = 2_000
-"""Settings that are shown."""
+"""The most settings that are listed."""
 _LONGEST = 500
 
 
@@ -27,19 +27,19 @@ class Setting(msgspec.Struct, frozen=True):
     """One key of the configuration."""
 
     key: str
-    """Its path: `tables[2].retry.max_delay`."""
+    """The key path, such as `tables[2].retry.max_delay`."""
     value: str
-    """As it is written in a file; `***`: it is not shown."""
+    """The value as a file would spell it; `***` if it is hidden."""
     given: bool
-    """The file has it; else it is the default."""
+    """Whether the file contains the key. Otherwise the value is the default."""
 
 
 def shown_settings(configuration: Configuration) -> list[Setting]:
-    """All keys in the order of docs/configuration.md, 2,000 at most.
+    """Return all keys in the order of docs/configuration.md, at most 2,000.
 
-    Not shown are values of secret keys, those that came from files, those that came from variables into
-    `kafka.properties`, `spark` and handlers, headers, passwords and tokens in URLs and connection strings,
-    and all of a webhook's URL but scheme, host and port.
+    Hidden are values of secret keys and values from files. In `kafka.properties`, `spark` and handlers,
+    values from variables are hidden too. So are headers, passwords and tokens in URLs and connection strings,
+    and a webhook's URL except scheme, host and port.
     """
     found: list[Setting] = []
     for path, value, given in _of_model(configuration, (), given=True):
@@ -56,7 +56,7 @@ def _of_model(model: BaseModel, path: KeyPath, *, given: bool) -> Iterator[tuple
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         own = given and name in model.model_fields_set
-        if isinstance(model, HandlerEntry) and name == "options":  # they stand beside its type
+        if isinstance(model, HandlerEntry) and name == "options":  # options are written beside the type
             yield from _of_value(value, path, own)
         else:
             yield from _of_value(
@@ -78,7 +78,7 @@ def _of_value(value: Any, path: KeyPath, given: bool) -> Iterator[tuple[KeyPath,
 
 
 def _written(model: type[BaseModel], key: str, value: Any) -> Any:
-    """A duration or a size as text."""
+    """Format a duration or a size as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         kinds = _patterns(model).get(key, ())
         if DURATION_PATTERN in kinds:
@@ -132,7 +132,7 @@ def _text(configuration: Configuration, value: Any) -> str:
 
 def _clean(configuration: Configuration, text: str) -> str:
     text = configuration.secrets.redact(text)
-    for password in passwords_in(text):  # those that are too short to be looked for everywhere
+    for password in passwords_in(text):  # passwords too short for `redact`
         if password and password != MASK:
             for before, after in ((":", "@"), ("//", "@"), ("//", ":"), ("=", "")):
                 text = text.replace(f"{before}{password}{after}", f"{before}{MASK}{after}")

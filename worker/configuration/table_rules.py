@@ -1,4 +1,4 @@
-"""The rules of tables: which handlers, in which batches, and what happens when they fail."""
+"""The rules of tables: their handlers and batches, and what happens when handling fails."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ OnFailure = Literal["halt", "skip", "dead_letter"]
 
 
 class BatchRule(Section):
-    """How much a handler is given at once."""
+    """The size of a batch."""
 
     max_records: int = Field(default=1000, ge=1)
-    """Kafka records in a batch, at most."""
+    """The most Kafka records in a batch."""
     max_bytes: PositiveSize = size("16MiB")
-    """Bytes of a batch's records, at most; one larger record makes a batch of its own."""
+    """The most bytes of a batch's records. A larger record becomes a batch by itself."""
     max_wait: Duration = duration("0s")
-    """How long the first record may wait for more; 0s: take what is there."""
+    """How long the first record may wait for more; 0s: take the records that are available."""
 
     def over(self, default: BatchRule) -> BatchRule:
-        """This rule, with the keys that were not given taken from `default`."""
+        """Return this rule, with missing keys taken from `default`."""
         return default.model_copy(update={key: getattr(self, key) for key in self.model_fields_set})
 
 
 class RetryRule(Section):
-    """When a failed batch is tried again: after initial_delay, then multiplier times longer each time."""
+    """When a failed batch is retried: after initial_delay, then each time multiplier times later."""
 
     max_attempts: Annotated[int, Field(ge=1)] | None = 10
-    """How often a batch is tried, the first time included; null: for ever."""
+    """The number of attempts, including the first; null: unlimited."""
     initial_delay: Duration = duration("100ms")
-    """Wait before the second attempt."""
+    """The delay before the second attempt."""
     max_delay: Duration = duration("30s")
-    """The longest wait between two attempts."""
+    """The longest delay between two attempts."""
     multiplier: float = Field(default=2.0, ge=1)
-    """How much longer each wait is than the one before."""
+    """The factor by which each delay is longer than the previous one."""
     jitter: float = Field(default=0.2, ge=0, le=1)
-    """Each wait is longer or shorter by up to this share of it, at random."""
+    """Each delay is randomly longer or shorter by up to this share."""
 
 
 def _open_schema(schema: dict[str, Any]) -> None:
-    """In a file the options stand beside type and name, whatever they are called."""
+    """In a file, options are written beside type and name, with any key."""
     del schema["properties"]["options"]
     schema["additionalProperties"] = True
 
@@ -70,9 +70,9 @@ class HandlerEntry(Section):
     model_config = ConfigDict(json_schema_extra=_open_schema)
 
     type: str = Field(min_length=1)
-    """A built-in handler's name, or an import path such as my_package.module:MyHandler."""
+    """The name of a built-in handler, or an import path such as my_package.module:MyHandler."""
     name: str = Field(default_factory=lambda data: str(data.get("type", "")), min_length=1)
-    """Its name in metrics; default: the type."""
+    """The handler's name in metrics; default: the type."""
     options: dict[str, Any] = Field(default={})
     """All other keys."""
 
@@ -87,31 +87,31 @@ def _with_options(entry: object) -> object:
 
 
 class TableRule(Section):
-    """What is done with the tables that a pattern matches."""
+    """What is done with the tables that match a pattern."""
 
     match: TablePattern
     """A glob on database.table (shop.*), or /regular expression/; the whole name must match."""
     handlers: list[Annotated[HandlerEntry, BeforeValidator(_with_options)]] = Field(min_length=1)
-    """All run in parallel on the same batch, and all must finish."""
+    """All handlers run in parallel on the same batch, and all must finish."""
     batch: BatchRule = Field(default_factory=BatchRule)
-    """Keys that are not given are the ones of the default `batch`."""
+    """Missing keys have the values of the top-level `batch`."""
     retry: RetryRule = Field(default_factory=RetryRule)
-    """When a failed batch is tried again."""
+    """When a failed batch is retried."""
     on_failure: OnFailure = "halt"
-    """What happens when the attempts are used up."""
+    """What happens when all attempts have failed."""
     slow_after: PositiveDuration = duration("60s")
-    """A handler's call that takes longer is reported in the log, with what it is doing."""
+    """A handler's call that takes longer is logged, with the stack of its thread."""
     columns: ColumnRules = Field(default_factory=ColumnRules)
-    """Which columns leave, under which names and in what form: for all handlers of the table."""
+    """Which columns all handlers of the table receive, with which names and in which form."""
     filter: FilterText = None
-    """A condition on the row, as in SQL's WHERE: other rows do not leave."""
+    """A condition on the row, like SQL's WHERE. Handlers do not receive other rows."""
     deletes: Literal["apply", "mark", "ignore"] = "apply"
-    """What handlers see of deletes. mark: an update that sets deleted_column; ignore: nothing."""
+    """How handlers see deletes. mark: as an update that sets deleted_column; ignore: not at all."""
     deleted_column: str = Field(default="deleted_at", min_length=1)
-    """With deletes: mark; null in rows that are not deleted."""
+    """The column that deletes: mark sets; null in rows that are not deleted."""
     ghost_tables: bool = True
-    """With columns, filter or deletes: gh-ost's and pt-online-schema-change's tables (_X_gho, _X_new, _X_del,
-    _X_old) have the rule of the table X, whichever other rule matches them."""
+    """With columns, filter or deletes: ghost tables of gh-ost and pt-online-schema-change (_X_gho, _X_new,
+    _X_del, _X_old) get the rule of table X. Other rules that match them do not apply."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
     _row_rules: RowRules | None = PrivateAttr(default=None)
@@ -119,7 +119,7 @@ class TableRule(Section):
     _secret: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, _context: object, /) -> None:
-        """Prepare the pattern once: `matches` is asked for every new table."""
+        """Prepare the pattern once, because `matches` is called for every new table."""
         self._matches = table_matcher(self.match)
 
     @model_validator(mode="after")
@@ -137,7 +137,7 @@ class TableRule(Section):
         return self
 
     def ruled(self, secret: str | None) -> Self:
-        """This rule with its column rules ready. Raises ValueError for a hash without a secret."""
+        """Return a copy with its column rules ready. Raises ValueError for a hash without a secret."""
         own = self.model_copy()
         if not self.columns.is_empty or self.filter is not None or self.deletes != "apply":
             from worker.column_rules.row_rules import RowRules  # noqa: PLC0415 - as StatementRules in `model`
@@ -155,34 +155,34 @@ class TableRule(Section):
         return own
 
     def among(self, statements: StatementRules | None) -> None:
-        """Tell it the rules of all tables; None: there are none."""
+        """Set the statement rules of all tables; None: no table has any."""
         self._statement_rules = statements
 
     @property
     def row_rules(self) -> RowRules | None:
-        """What is done to its tables' changes before handlers see them; None: nothing."""
+        """What is done to the changes before handlers see them; None: nothing."""
         return self._row_rules
 
     @property
     def statement_rules(self) -> StatementRules | None:
-        """What is done to DDL; None: no table has column rules."""
+        """What is done to DDL statements; None: no table has column rules."""
         return self._statement_rules
 
     def is_as(self, other: TableRule) -> bool:
-        """Whether it says the same, with the same secret."""
+        """Whether `other` is the same rule, with the same secret."""
         return self.model_dump() == other.model_dump() and self._secret == other._secret
 
     def shows_as(self, other: TableRule) -> bool:
-        """Whether handlers see the same of a change by both."""
+        """Whether handlers see a change in the same way by both rules."""
         keys = ("columns", "filter", "deletes", "deleted_column")
         return self._secret == other._secret and all(
             getattr(self, key) == getattr(other, key) for key in keys
         )
 
     def matches(self, table: str) -> bool:
-        """Whether the rule's pattern takes `table` ("database.table")."""
+        """Whether the rule's pattern matches `table` ("database.table")."""
         return self._matches(table)
 
     def may_match(self, table: str) -> bool:
-        """Whether it takes a table that a statement may spell in capitals, and its rows in lower case."""
+        """Whether the rule matches `table` as written, or in lower case (statements may use capitals)."""
         return self._matches(table) or self._matches(table.lower())

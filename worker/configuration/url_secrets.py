@@ -1,4 +1,4 @@
-"""What is secret in a URL: passwords, users that are tokens, and of a webhook all but where it is."""
+"""Find secrets in URLs: passwords, users that are tokens, and a webhook's URL except its origin."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-# Up to the last @ before white space or the next URL: of one that is not escaped as it should be, too.
+# Up to the last @ before white space or the next URL. This also finds passwords that are not escaped.
 _PASSWORD = re.compile(r"//([^/?#@:\s]*):((?:(?!://)\S)*)@")
 _PORT = re.compile(r"[0-9]{1,5}[/?#,]")
 _HTTP = re.compile(r"https?:$", re.IGNORECASE)
 _HOST = re.compile(r"[\w.-]+(?::[0-9]|\.[A-Za-z]{2,}(?:[/?#,;]|$))")
 _USER = re.compile(r"([A-Za-z][\w+.-]*)://([^/?#@:\s]+)(?::(?:x-oauth-basic)?)?@")
-# What stands before the @ there is a name: a database's user, a container.
+# In these URLs, the text before the @ is a name: a database user or a container.
 _NAMED = re.compile(r"jdbc|postgres|mysql|mariadb|abfs|wasb|s?ftp|ssh|hdfs|s3|gs|spark|sc$", re.IGNORECASE)
 _OF_ALL = frozenset(("admin", "anonymous", "default", "guest", "root"))
 _PARAMETER = re.compile(
@@ -21,13 +21,13 @@ _PARAMETER = re.compile(
 )
 _PIECE = re.compile(r"[^/?&=#{}]+")
 _SHORTEST_PATH, _SHORTEST_MIXED, _SHORTEST_PIECE = 8, 16, 32
-"""Characters from which they are looked for in texts: what is shorter may be a table's name. Mixed: of digits
-and letters."""
+"""The fewest characters of a text that is redacted: shorter ones may be a table's name. Mixed: contains
+digits and letters."""
 
 
 def secrets_in_urls(text: str) -> Iterator[str]:
-    """The secrets of all URLs in the text, as they stand there: passwords; users without a password, which
-    are tokens but for databases and stores; parameters such as `key`, `code` and `signature`.
+    """Yield the secrets of all URLs in the text, as written: passwords, parameters such as `key`, `code` and
+    `signature`, and users without a password. Those are tokens, except in URLs of databases and stores.
 
     >>> list(secrets_in_urls("redis://:12345@cache https://ghp_abc@host/ https://f/x?code=a1&v=2"))
     ['12345', 'ghp_abc', 'a1']
@@ -45,7 +45,7 @@ def secrets_in_urls(text: str) -> Iterator[str]:
 
 
 def basic_in_urls(text: str) -> Iterator[str]:
-    """What a client sends behind `Authorization: Basic` for the user and password of each URL in the text.
+    """Yield what follows `Authorization: Basic` for the user and password of each URL in the text.
 
     >>> list(basic_in_urls("https://shop:hunter%202@host"))
     ['c2hvcDpodW50ZXIgMg==']
@@ -57,14 +57,14 @@ def basic_in_urls(text: str) -> Iterator[str]:
 
 
 def _is_port(text: str, found: re.Match[str]) -> bool:
-    """Whether that is a port and a path with an @ in it, as only addresses of the web have."""
+    """Whether the match is a port and a path with an @, which only HTTP URLs have."""
     if not found[1] or not _PORT.match(found[2]) or not _HTTP.search(text, 0, found.start()):
         return False
     return _HOST.match(text, found.end()) is None
 
 
 def origin_of(url: str) -> str | None:
-    """Scheme, host and port; None: it has none of them.
+    """Return scheme, host and port; None if the URL lacks them.
 
     >>> origin_of("https://me:word@hooks.example:8443/services/T0/{table}?sig=x")
     'https://hooks.example:8443'
@@ -78,8 +78,8 @@ def origin_of(url: str) -> str | None:
 
 
 def secrets_beyond_origin(url: str) -> Iterator[str]:
-    """What may be a secret in the path and the query of a webhook's URL: both as they stand, and their pieces
-    that are no words.
+    """Yield possible secrets in the path and query of a webhook's URL: both as written, and their pieces that
+    are not words.
 
     >>> list(secrets_beyond_origin("https://hooks.example/x/0a1b2c3d4e5f6a7b/{table}?v=1"))
     ['/x/0a1b2c3d4e5f6a7b/{table}?v=1', '/x/0a1b2c3d4e5f6a7b/{table}', '0a1b2c3d4e5f6a7b']

@@ -1,4 +1,4 @@
-"""The kinds of values a configuration holds beside those of options: patterns, formats, positions, paths."""
+"""Types of configuration values beyond those of options: patterns, formats, positions, paths."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _token(value: str) -> str:
 
 
 def _database_url(value: str) -> str:
-    # Few configurations name a database here, and SQLAlchemy takes its time.
+    # Imported here because few configurations have a database URL, and importing SQLAlchemy is slow.
     from handlers.sql.target.engine import check_url  # noqa: PLC0415
 
     try:

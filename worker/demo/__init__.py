@@ -1,2 +1,1 @@
-"""`binlane demo`: a small shop's changes through a real Kafka, the worker and Spark, and compared with
-the shop."""
+"""`binlane demo`: send a small shop's changes through a real Kafka, the worker and Spark, then compare."""

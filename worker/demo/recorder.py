@@ -1,4 +1,4 @@
-"""The handler that writes down which batches ran: when, in which lane, and with which changes."""
+"""A handler that records which batches ran: when, in which lane, and with which changes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from handlers import Batch, Handler, HandlerContext
 
 
 class RecordedBatch(msgspec.Struct, frozen=True):
-    """A batch as it was begun."""
+    """A batch at its beginning."""
 
     table: str
-    """Its name without the database's."""
+    """The table's name without the database."""
     lane: int
     began: float
     """Seconds since 1970."""
     source_time_ms: int
     """When the source committed the first change."""
     places: list[tuple[int, int]]
-    """(offset, index) of each change, in the order in which they came."""
+    """(offset, index) of each change, in order of arrival."""
 
 
 class Recorder(Handler):
-    """Writes a line for each batch into `directory`, a file for each lane."""
+    """Writes a line for each batch into `directory`, one file per lane."""
 
     per_lane: ClassVar[bool] = True
 
@@ -56,7 +56,7 @@ class Recorder(Handler):
 
 
 def read_batches(directory: Path) -> list[RecordedBatch]:
-    """What all lanes wrote, in the order in which the batches began."""
+    """Read all lanes' files. Return the batches in the order in which they began."""
     decoder = msgspec.json.Decoder(RecordedBatch)
     files = directory.glob("lane-*.jsonl")
     batches = [batch for file in files for batch in decoder.decode_lines(file.read_bytes())]

@@ -1,4 +1,4 @@
-"""What the demo tells at its end."""
+"""The report at the end of the demo."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Result(NamedTuple):
     most_at_once: int
     mean_at_once: float
     worked_seconds: float
-    """From the first batch's beginning until all were handled."""
+    """From the beginning of the first batch until all were handled."""
     faults: Sequence[str]
-    """What went wrong beside the tables, such as the worker's exit code."""
+    """Other failures, such as the worker's exit code."""
 
     @property
     def good(self) -> bool:

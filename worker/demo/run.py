@@ -1,4 +1,4 @@
-"""The demo from end to end: Kafka, the shop, the worker with Spark, and the replicas against the source."""
+"""Run the demo: Kafka, the shop, the worker with Spark, and the comparison with the source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH_RECORDS = 1_000
 _POLL_SECONDS = 0.2
 _QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
-# Worth it in processes that end within a minute: Java compiles quickly instead of well.
+# Useful for processes that end within a minute: Java compiles quickly instead of well.
 _SPARK = {
     "concurrency": _LANES,
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
@@ -45,21 +45,21 @@ _SPARK = {
 
 
 class _Handled(NamedTuple):
-    """What was seen of the worker while it handled the changes."""
+    """Observations of the worker while it handled the changes."""
 
     at: float
     """When all were handled; seconds since 1970."""
     busy_seconds: list[float]
-    """Of each lane."""
+    """Per lane."""
     most_at_once: int
-    """Lanes that were seen at work in one moment."""
+    """The most lanes that were busy at the same moment."""
 
 
 def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> bool:
-    """True when every table was handled in order and its replica equals the source.
+    """Return whether every table was handled in order and its replica equals the source.
 
-    Raises BrokerError, JarsError, JavaError, KafkaException, WorkerFailed, and RuntimeError when Spark
-    does not start.
+    Raises BrokerError, JarsError, JavaError, KafkaException, WorkerFailed, and RuntimeError if Spark does not
+    start.
     """
     began = time.monotonic()
     with screen.step("looking for Java and its libraries") as step:
@@ -152,13 +152,13 @@ def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> _Handled:
 
 @contextmanager
 def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
-    """Spark in this process, to ask as any reader of the tables does."""
+    """Start Spark in this process, to query the tables like any reader."""
     # Spark's modules take a second to import, which the screen shows as part of this step.
     with screen.step("starting Spark to read the tables") as step:
         from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (see above)
 
         spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
-        session = spark.session  # waits for it to be up
+        session = spark.session  # waits until it runs
         step.text = f"Spark {spark.version} to read the tables, beside the worker's own"
     try:
         yield session
@@ -169,8 +169,8 @@ def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
 def _look_at_view(
     screen: Screen, worker: WorkerProcess, session: SparkSession, directory: Path, shop: Shop
 ) -> list[str]:
-    """Compare one table as it is seen with what is not merged yet: the one with most of that."""
-    from handlers.spark.read.current import current  # noqa: PLC0415 (as Spark's modules)
+    """Compare the view of the table with the most unmerged rows with the source."""
+    from handlers.spark.read.current import current  # noqa: PLC0415 (like Spark's modules)
 
     _wait_for_statements(screen, worker)
     waiting = {name: rows for name, rows in _waiting_rows(worker).items() if shop.tables[name].key}
@@ -187,14 +187,14 @@ def _look_at_view(
 
 
 def _compared(name: str, table: SourceTable, frame: DataFrame) -> tuple[list[Any], list[Difference]]:
-    """The replica's rows, and how they differ from the source's."""
+    """Return the replica's rows, and their differences from the source."""
     rows = frame.toArrow().to_pylist()
     differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
     return rows, differences + compare(name, table.key, table.rows.values(), rows)
 
 
 def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:
-    """Until no view ends before a statement of the source. Raises WorkerFailed."""
+    """Wait until no view ends before a statement of the source. Raises WorkerFailed."""
     began = time.monotonic()
     with screen.step("following the source's statements") as step:
         while any(table["views_wait"] for table in _spark_tables(worker)):
@@ -203,7 +203,7 @@ def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:
 
 
 def _wait_for_merges(screen: Screen, worker: WorkerProcess) -> None:
-    """Until every table holds all. Raises WorkerFailed."""
+    """Wait until every table is merged completely. Raises WorkerFailed."""
     began = time.monotonic()
     with screen.step("merging") as step:
         while waiting := _waiting_rows(worker):
@@ -214,7 +214,7 @@ def _wait_for_merges(screen: Screen, worker: WorkerProcess) -> None:
 
 
 def _waiting_rows(worker: WorkerProcess) -> dict[str, int]:
-    """Rows that wait for each table where any do. Raises WorkerFailed."""
+    """Return the number of unmerged rows of each table that has any. Raises WorkerFailed."""
     tables = _spark_tables(worker)
     return {
         table["table"].partition(".")[2]: table["waiting_rows"] for table in tables if table["waiting_rows"]
@@ -222,7 +222,7 @@ def _waiting_rows(worker: WorkerProcess) -> dict[str, int]:
 
 
 def _spark_tables(worker: WorkerProcess) -> Sequence[Mapping[str, Any]]:
-    """What the worker tells of each. Raises WorkerFailed."""
+    """Return the worker's status of each table. Raises WorkerFailed."""
     began = time.monotonic()
     while (status := _status(worker)) is None:
         _pause(began)
@@ -243,7 +243,7 @@ def _status(worker: WorkerProcess) -> WorkerStatus | None:
 
 
 def _pause(began: float) -> None:
-    """Until one may look again. Raises WorkerFailed when that is done for too long."""
+    """Wait before the next query. Raises WorkerFailed after too long."""
     if time.monotonic() - began > _LIMIT_SECONDS:
         raise WorkerFailed(f"the worker has not finished after {_LIMIT_SECONDS:g} s")
     time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: steps with ticks, and a bar for each table."""
+"""The demo's output while it runs: steps with ticks, and a bar for each table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATES = {
 
 
 class Step:
-    """Something that is being done; `text` is what its line says at the end."""
+    """A step in progress. `text` is its final line."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,12 +37,12 @@ class Step:
         self.tell(text)
 
     def tell(self, doing: str) -> None:
-        """Say beside the spinner what is being done now."""
+        """Show the current action beside the spinner."""
         self.spinner.update(text=Text(f" {doing} ...", style="dim"))
 
 
 class Screen:
-    """Colours and motion in a terminal, plain lines elsewhere."""
+    """Colours and animation in a terminal, plain lines elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(highlight=False)
@@ -59,7 +59,7 @@ class Screen:
 
     @contextmanager
     def step(self, doing: str) -> Iterator[Step]:
-        """While it lasts, `doing` beside a spinner; then the step's text, a tick and the seconds it took."""
+        """Show `doing` beside a spinner during the step; then its text, a tick and its duration."""
         step, began = Step(doing), time.monotonic()
         with (
             Live(
@@ -84,7 +84,7 @@ class Screen:
 
     @contextmanager
     def progress(self, totals: Mapping[str, int]) -> Iterator[Progress]:
-        """Shows `Progress.update`s. `totals`: table -> its records."""
+        """Show `Progress.update`s. `totals`: table -> its records."""
         if not self.console.is_terminal:
             yield Progress(totals, None, self.console)
             return
@@ -93,7 +93,7 @@ class Screen:
 
 
 class Progress:
-    """How far the worker is."""
+    """The worker's progress."""
 
     def __init__(self, totals: Mapping[str, int], live: Live | None, console: Console) -> None:
         self._totals = totals

@@ -1,4 +1,4 @@
-"""What ran when and in which lane, and whether each table's order was kept."""
+"""When and in which lane batches ran, and whether each table's order was kept."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _STATEMENTS = ("ddl", "truncate")
 
 
 class Commit(NamedTuple):
-    """One merge, as a Delta table's log tells of it."""
+    """One merge, from a Delta table's log."""
 
     last: tuple[int, int]
-    """(offset, index) of the last change that the table holds with it."""
+    """(offset, index) of the last change in the table after this merge."""
     ended: float
     """Seconds since 1970."""
 
 
 def read_commits(table: Path, topic: str) -> list[Commit]:
-    """The merges of what came from partition 0 of the topic, in order; none when there is no table.
+    """Return the merges of changes from partition 0 of the topic, in order; empty if there is no table.
 
     The log's format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
     """
@@ -35,7 +35,7 @@ def read_commits(table: Path, topic: str) -> list[Commit]:
         for action in msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes()):
             info = action.get("commitInfo", {})
             note = _note(info.get("userMetadata"))
-            # Those of DDL, and of nobody: neither says how far the changes are in.
+            # Commits of DDL or of others do not say how far changes are merged.
             if place := note.get("marks", {}).get(topic, {}).get("0"):
                 commits.append(Commit((place[0], place[1]), info["timestamp"] / 1000))
     return commits
@@ -64,18 +64,18 @@ class TableWork(NamedTuple):
     changes: int
     merges: int
     behind_seconds: float
-    """The longest time from the source's commit of a batch's first change to the Delta table's of its last
+    """The longest time from the source's commit of a batch's first change to the Delta commit of its last
     one."""
 
 
 def order_faults(
     table: str, history: Sequence[Place], batches: Iterable[RecordedBatch], commits: Sequence[Commit]
 ) -> list[str]:
-    """What is wrong with the way one table's changes took; empty: each came once, in order, and was merged.
+    """Return the faults of one table's changes; empty: each came once, in order, and was merged.
 
-    The handlers must have seen the source's changes row by row in the source's order; each commit of the
-    Delta table must go on where the one before it ended, must not be there before its changes were given to
-    the handlers, and the last one must hold the last change.
+    The handlers must have received the source's changes row by row in the source's order. Each commit of the
+    Delta table must continue after the previous one, and must not precede the handling of its changes. The
+    last one must contain the last change.
     """
     own = [batch for batch in batches if batch.table == table]
     faults = []
@@ -104,7 +104,7 @@ def _commit_faults(
             faults.append(f"a merge ends at offset {commit.last[0]}[{commit.last[1]}], where no change was")
         elif commit.ended < began[commit.last]:
             faults.append(f"the change at offset {commit.last[0]} was merged before it was handled")
-    # A statement is followed at once, by commits of its own.
+    # A statement is applied at once, by separate commits.
     rows = [(place.message, place.row) for place in history if place.op not in _STATEMENTS]
     merged = max((commit.last for commit in commits), default=(-1, -1))
     if left := [place for place in rows if place > merged]:
@@ -113,7 +113,7 @@ def _commit_faults(
 
 
 def lane_work(batches: Iterable[RecordedBatch], busy_seconds: Sequence[float]) -> list[LaneWork]:
-    """What each lane did, idle ones too."""
+    """Summarize each lane, including idle ones."""
     done = list(batches)
     works = []
     for lane, busy in enumerate(busy_seconds):
@@ -136,6 +136,6 @@ def table_work(batches: Iterable[RecordedBatch], commits: Sequence[Commit], tabl
 
 
 def _behind(batch: RecordedBatch, commits: Sequence[Commit]) -> float:
-    """0 for a batch that no commit holds (`order_faults` tells of it), or needs to hold."""
+    """Return 0 for a batch that no commit contains: `order_faults` reports it, or none is needed."""
     place = bisect_left(commits, batch.places[-1], key=lambda commit: commit.last)
     return commits[place].ended - batch.source_time_ms / 1000 if place < len(commits) else 0.0

@@ -1,4 +1,4 @@
-"""A replica compared with the source's rows."""
+"""Compare a replica with the source's rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Row = Mapping[str, Any]
 
 
 class Difference(NamedTuple):
-    """A row that is not the same on both sides."""
+    """A row that differs between the two sides."""
 
     table: str
     row: str
-    """Its key, or the whole row in a table without one."""
+    """Its key, or the whole row for a table without one."""
     what: str
 
 
 def compare_columns(table: str, truth: Sequence[str], found: Sequence[str]) -> list[Difference]:
-    """One difference where the columns, or their order, are not the source's."""
+    """Return one difference if the columns, or their order, differ from the source's."""
     if list(truth) == list(found):
         return []
     what = f"its columns are {', '.join(found)}; in the source {', '.join(truth)}"
@@ -31,7 +31,7 @@ def compare_columns(table: str, truth: Sequence[str], found: Sequence[str]) -> l
 
 
 def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterable[Row]) -> list[Difference]:
-    """The rows that differ, in the order of the truth; values are compared with their types."""
+    """Return the rows that differ, in the source's order. Values are compared with their types."""
     expected = [_comparable(row) for row in truth]
     actual = [_comparable(row) for row in found]
     if not key:
@@ -60,7 +60,7 @@ def _comparable(row: Row) -> dict[str, Any]:
 
 
 def _kept(value: Any) -> Any:
-    """A source value as the Spark handler keeps it."""
+    """Convert a source value to the Spark handler's form."""
     if isinstance(value, timedelta):
         return time_text(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -69,7 +69,7 @@ def _kept(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal and of one type; an int and a decimal are both exact (`bigint unsigned` is kept as a decimal)."""
+    """Compare values and types. Ints and decimals are both exact (`bigint unsigned` becomes a decimal)."""
     exact = (int, Decimal)
     return one == other and (
         type(one) is type(other) or (isinstance(one, exact) and isinstance(other, exact))

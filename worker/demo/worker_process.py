@@ -1,4 +1,4 @@
-"""`binlane run` as a process of its own: started, watched, drained."""
+"""Run `binlane run` as a separate process: start, watch and drain it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _POLL_SECONDS = 0.05
 
 
 class WorkerFailed(RuntimeError):
-    """The worker ended by itself, or never served its status; the message holds what it said last."""
+    """The worker ended by itself, or never served its status. The message contains its last errors."""
 
 
 class WorkerProcess:
-    """Runs `binlane run config`; its log goes to `log`. A context manager: leaving it ends the worker.
+    """Runs `binlane run config` and writes its log to `log`. A context manager: leaving it ends the worker.
 
-    The worker never outlives this process: a guard ends it when this process is gone.
+    The worker never outlives this process: a guard ends it when this process has ended.
     """
 
     def __init__(self, config: Path, log: Path) -> None:
         self._log = log
         self._client = httpx.Client(timeout=5.0, trust_env=False, verify=False)  # plain HTTP
         self.url = ""
-        """Its status page; empty before `wait_until_it_serves`."""
+        """The URL of its status page; empty before `wait_until_it_serves`."""
         with log.open("wb") as output:
             command = (sys.executable, "-m", "binlane", "run", str(config))
             self._guard, self.pid = broker_guard.guarded(command, _DRAIN_SECONDS, output.fileno())
@@ -46,7 +46,7 @@ class WorkerProcess:
             self.drain()
 
     def wait_until_it_serves(self) -> None:
-        """Returns when the worker's status can be asked for. Raises WorkerFailed."""
+        """Wait until the worker's status can be requested. Raises WorkerFailed."""
         deadline = time.monotonic() + _START_SECONDS
         while not self.url:
             self.check()
@@ -60,7 +60,7 @@ class WorkerProcess:
             time.sleep(_POLL_SECONDS)
 
     def status(self) -> WorkerStatus | None:
-        """What it says of itself; None when it does not answer just now. Raises WorkerFailed."""
+        """Return its status; None if it does not answer now. Raises WorkerFailed."""
         self.check()
         try:
             response = self._client.get(f"{self.url}/api/status")
@@ -69,7 +69,7 @@ class WorkerProcess:
             return None
 
     def check(self) -> None:
-        """Raises WorkerFailed when the worker has ended."""
+        """Raise WorkerFailed if the worker has ended."""
         code = self._guard.poll()
         if code is not None:
             raise WorkerFailed(f"the worker ended with exit code {code}{self._last_words()}")
@@ -80,7 +80,7 @@ class WorkerProcess:
         return self._guard.wait()
 
     def _events(self) -> list[dict[str, Any]]:
-        """The log's complete lines, as far as they are events."""
+        """Return the events among the log's complete lines."""
         events = []
         for line in self._log.read_bytes().splitlines():
             try:

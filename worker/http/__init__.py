@@ -1,1 +1,1 @@
-"""The worker over HTTP: status page and JSON, probes, metrics; who may ask for what."""
+"""The worker's HTTP server: status page and JSON, probes, metrics, and access control."""

@@ -1,4 +1,4 @@
-"""Who may ask for what: by token, over TLS, by which name. Probes are for all, and tell next to nothing."""
+"""Access control: by token, TLS and host name. Probes are open to everyone and reveal almost nothing."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _log = get_logger(__name__)
 
 _HOST_HINT = "if it is one of its own, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16
-"""Requests other than probes that are worked on: each may wait for locks of the worker, and takes one of 40
-threads."""
+"""The most requests, except probes, that run at once. Each may wait for locks of the worker, and occupies one
+of 40 threads."""
 _WANTED = [("WWW-Authenticate", "Bearer"), ("WWW-Authenticate", 'Basic realm="binlane", charset="UTF-8"')]
-# Names that nobody can have in the public DNS. A page from elsewhere whose name is made to lead here (DNS
-# rebinding) has one that anybody can have.
+# Endings that nobody can register in public DNS. An attacker's page that resolves to this address (DNS
+# rebinding) needs a name that can be registered.
 _OWN_ENDINGS = (".localhost", ".local", ".internal", ".home.arpa", ".svc", ".test")
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a request must bring to be answered."""
+    """The conditions that a request must meet."""
 
     token: str | None = field(default=None, repr=False)
-    """As a bearer token, or as the password of any user (browsers ask for one)."""
+    """Accepted as a bearer token, or as the password of any user (browsers ask for one)."""
     tls: bool = False
-    """Whether it must come over TLS."""
+    """Whether the request must use TLS."""
     order_token: str | None = field(default=None, repr=False)
-    """Without `token`, what changes something must bring this as a bearer token; None: it is refused."""
+    """Without `token`, requests that change something need this as a bearer token; None: they are refused."""
     hosts: Sequence[str] = ()
-    """Further names that the worker goes by: `binlane.example.org`, `*.example.org`, or `*` for any."""
+    """Additional host names of the worker: `binlane.example.org`, `*.example.org`, or `*` for any."""
 
     def refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """What to answer instead; None: the request may pass."""
+        """Return the response that refuses the request; None: it is allowed."""
         headers = Headers(scope=scope)
         if self.tls and scope["scheme"] != "https":
             return _refused(403, "this address answers over https; without it only the probes are answered")
@@ -58,11 +58,11 @@ class Access:
         return None
 
     def refusal_of_change(self, scope: Scope) -> PlainTextResponse | None:
-        """The same for what changes something, when it may pass as a question.
+        """Return the response that refuses a change, if `refusal` allowed the request; None: it is allowed.
 
-        No page of a browser may ask for it: one that the worker does not serve would do so with the password
-        that the browser knows, or from a machine that is let in (cross-site request forgery). Browsers send
-        `Origin` with each such request, and JSON only where the worker allowed it, which it never does."""
+        No browser page may make changes. A foreign page could use the password that the browser stores, or an
+        allowed machine (cross-site request forgery). Browsers send `Origin` with such requests. They send
+        JSON only if the worker allows it, which it never does."""
         headers = Headers(scope=scope)
         if "origin" in headers or "sec-fetch-site" in headers:
             return _refused(403, "no page may change anything: use binlane unblock")
@@ -81,7 +81,7 @@ class Access:
         )
 
     def _goes_by(self, host: str | None) -> bool:
-        if host is None:  # HTTP/1.0: no browser of today
+        if host is None:  # HTTP/1.0: no current browser
             return True
         name = _name_in(host.lower())
         if _is_address(name) or "." not in name or name.endswith(_OWN_ENDINGS):
@@ -91,7 +91,7 @@ class Access:
 
 
 class Guard:
-    """Between the server and the application: refuses what may not pass."""
+    """Middleware that refuses requests which are not allowed."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -108,7 +108,7 @@ class Guard:
             refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being worked on: ask again")
         if refusal is not None:
             if refusal.status_code == 421 and not self._told:
-                self._told = True  # once: anybody can send any name
+                self._told = True  # logged once, because anybody can send any name
                 _log.warning("http_host_refused", host=Headers(scope=scope)["host"][:200], hint=_HOST_HINT)
             await refusal(scope, receive, send)
             return
@@ -121,7 +121,7 @@ class Guard:
                 running = False
 
         async def hand_over(message: Message) -> None:
-            worked_out()  # how fast the client reads it keeps nobody else waiting
+            worked_out()  # a client that reads slowly must not block others
             await send(message)
 
         self._running += 1
@@ -149,7 +149,7 @@ def _brings(authorization: str, token: str) -> bool:
 
 
 def _name_in(host: str) -> str:
-    """Without the port, the brackets of IPv6, and the dot of a name that is written out whole."""
+    """Remove the port, the brackets of IPv6, and the final dot of a full name."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")

@@ -1,4 +1,4 @@
-"""What each address answers. The page is one file, which asks its own origin for figures and nothing else."""
+"""The HTTP application. The page is one file that requests data only from its own origin."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from worker.observing.status import WorkerStatus
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 
 Reason = str | None
-"""Why not; None: all is well."""
+"""Why a check failed; None: it passed."""
 
 Unblock = Callable[[UnblockRequest, str], UnblockAnswer]
 
 _MOST_ASKED = 16_384
-"""Bytes of a request's body."""
+"""The most bytes of a request's body."""
 _SCRIPTS = ("text", "charts", "tables", "parts", "main")
-"""In this order: each uses what those before it have."""
+"""In this order, because each uses names of the earlier ones."""
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -47,15 +47,15 @@ def build_app(
     access: Access | None = None,
     sources: Sources | None = None,
 ) -> Starlette:
-    """The whole application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`,
-    `POST /api/unblock`, and what the page asks for: `/api/events`, `/api/live`, `/api/tables`,
-    `/api/history`, `/api/configuration`, of `sources`.
+    """Build the application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`, and
+    `/api/unblock` (POST). The page's own requests are answered from `sources`: `/api/events`, `/api/live`,
+    `/api/tables`, `/api/history`, `/api/configuration`.
 
-    `status` and the scrape may wait for locks of busy threads, so they run on threads of their own;
-    `health`, `ready` and `started` are called on the server's thread and must answer at once: a probe never
-    waits behind a scrape. All but the probes is answered to those whom `access` lets pass (default: who knows
-    one of the machine's own names), and what changes something to fewer (`Access.refusal_of_change`).
-    `unblock` is given what is asked and the client's address, and may take half a minute; None: refused.
+    `status` and the scrape may wait for locks of busy threads, so they run on their own threads. `health`,
+    `ready` and `started` run on the server's thread and must return at once, so a probe never waits for a
+    scrape. `access` checks all requests except probes (default: the machine's own names). Changes are checked
+    further by `Access.refusal_of_change`. `unblock` receives the request and the client's address, and may
+    take half a minute; None: refused.
     """
     allowed = access or Access()
     watch = Watch(sources or Sources(status))
@@ -90,7 +90,7 @@ def build_app(
         body = await _body(request)
         try:
             asked = msgspec.json.decode(b"" if body is None else body, type=UnblockRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter of a text that is no UTF-8
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: text that is not UTF-8
             return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
         client = request.client.host if request.client is not None else "unknown"
         return _answer(await run_in_threadpool(unblock, asked, client))
@@ -112,13 +112,13 @@ def build_app(
         ],
         middleware=[Middleware(Guard, access=allowed)],
     )
-    # A redirect to the path without its last slash would lead out of a proxy's prefix, or to http.
+    # A redirect to the path without its final slash would leave a proxy's prefix, or lead to http.
     application.router.redirect_slashes = False
     return application
 
 
 async def _body(request: Request) -> bytes | None:
-    """None: it is larger than anything that is asked."""
+    """Read the body. Return None if it is larger than any valid request."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -149,10 +149,10 @@ def _probe_of(ask: Callable[[], Reason]) -> Callable[[Request], Awaitable[Respon
 
 @cache
 def _page() -> tuple[str, str]:
-    """The page and the policy under which it runs: its own style and script, and requests to its own origin.
+    """Return the page and its policy: only its own style, its own script, and requests to its own origin.
 
-    Table names and errors come from other people's databases: the script writes them as text only, and the
-    policy keeps anything else from running.
+    Table names and errors are foreign text. The script writes them only as text, and the policy blocks
+    everything else.
     """
     folder = files("worker.http") / "page"
     style = (folder / "style.css").read_text("utf-8")
@@ -175,5 +175,5 @@ def _page() -> tuple[str, str]:
 
 
 def _digest(text: str) -> str:
-    """As https://www.w3.org/TR/CSP3/ asks for inline blocks: over exactly what stands between the tags."""
+    """Hash an inline block by https://www.w3.org/TR/CSP3/: exactly the text between the tags."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

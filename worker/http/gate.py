@@ -1,6 +1,6 @@
-"""Takes connections for the server: so many, and each for so long.
+"""Accept connections for the server, limited in number and in time.
 
-Whoever opens one and says nothing, says it slowly, or does not read its answers, holds nothing for long.
+A client that sends nothing, sends slowly, or does not read its response is disconnected.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from handlers.logs import get_logger
 _log = get_logger(__name__)
 
 _TLS_HANDSHAKE = 22
-"""The first byte of a client that begins TLS; no method of HTTP begins with it."""
+"""The first byte of a client that starts TLS. No HTTP method starts with it."""
 
 _PIECE = 65536
-"""Bytes of an answer that are handed over at once. The server takes the next when most of it has gone out."""
+"""Bytes of a response that are written at once. The server takes more when most of them are sent."""
 
 
 class Visit:
@@ -37,13 +37,13 @@ class Visit:
         self._coming: asyncio.Task[None] | None = None
         self._open = True
         self.busy = False
-        """Whether the worker works out an answer: else it waits for the client, to ask or to read."""
+        """Whether the worker computes a response. Otherwise it waits for the client to send or to read."""
         self.since = self._loop.time()
         """When it began to wait for the client."""
         self._timer = self._loop.call_later(seconds, self.end)
 
     def come(self, coming: asyncio.Task[None]) -> None:
-        """`coming` makes the transport."""
+        """Set the task that creates the transport."""
         self._coming = coming
         coming.add_done_callback(self._came)
 
@@ -51,8 +51,8 @@ class Visit:
         self._transport = transport
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """The application, watched: but while it works out an answer, the client is waited for. For each
-        piece of an answer it has its seconds anew, and once more for the last piece and the next request."""
+        """Wrap the application so that the client has a time limit, except while a response is computed. The
+        limit restarts for each piece of a response, and after the last piece for the next request."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             async def hand_over(message: Message) -> None:
@@ -65,7 +65,7 @@ class Visit:
             try:
                 await app(scope, receive, hand_over)
             except asyncio.CancelledError:
-                # The server stops while the client does not read: no fault, and no traceback.
+                # The server stops while the client does not read. That is no error and needs no traceback.
                 self.end()
                 while (await receive())["type"] != "http.disconnect":
                     pass
@@ -75,7 +75,7 @@ class Visit:
         return answer
 
     def end(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
         elif self._coming is not None:
@@ -83,19 +83,19 @@ class Visit:
         self.left()
 
     def left(self) -> None:
-        """It is closed."""
+        """Handle a closed connection."""
         self._open = False
         self._timer.cancel()
         self._leave(self)
 
     def _came(self, _: asyncio.Task[None]) -> None:
-        # Also of a task that was cancelled before it began.
+        # Also called for a task that was cancelled before it started.
         if self._transport is None:
             self._connection.close()
             self.left()
 
     def _wait(self) -> None:
-        """For the client, once more so long. `since` stays: who reads slowly makes room before others do."""
+        """Restart the client's time limit. `since` stays, so slow readers are disconnected before others."""
         if self.busy:
             self.busy = False
             self.since = self._loop.time()
@@ -111,14 +111,14 @@ class Gate:
     listener: socket.socket
     protocol: Callable[[Visit], asyncio.Protocol]
     tls: Callable[[], ssl.SSLContext] | None
-    """The context for clients that begin TLS; others go without."""
+    """The context for clients that start TLS. Others are served without."""
     _: KW_ONLY
     most: int
-    """So many connections at once."""
+    """The most connections at once."""
     seconds: float
-    """So long a client may take for a request, for TLS, and for each 64 KiB of an answer."""
+    """The client's time limit for a request, for TLS, and for each 64 KiB of a response."""
     closed: Callable[[], bool]
-    """Once it is so, nobody is let in."""
+    """Once it returns true, no connection is accepted."""
 
     def __post_init__(self) -> None:
         self._visits: set[Visit] = set()
@@ -131,7 +131,7 @@ class Gate:
                 connection, _ = await loop.sock_accept(self.listener)
             except ConnectionError:
                 continue
-            except OSError as error:  # no file left, say
+            except OSError as error:  # for example no free file descriptor
                 _log.warning("http_accept_failed", error=str(error))
                 await asyncio.sleep(1)
                 continue
@@ -143,7 +143,7 @@ class Gate:
             visit.come(loop.create_task(self._connect(visit, connection)))
 
     def _has_room(self) -> bool:
-        """Whoever has kept the worker waiting the longest makes room: a probe asks at once."""
+        """At the limit, disconnect the client that made the worker wait longest. Probes ask at once."""
         if len(self._visits) >= self.most:
             waiting = [visit for visit in self._visits if not visit.busy]
             if not waiting:
@@ -153,7 +153,7 @@ class Gate:
 
     async def _connect(self, visit: Visit, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # it went away, or speaks no TLS of ours
+        with contextlib.suppress(OSError):  # the client left, or its TLS is not supported
             context = self.tls() if self.tls is not None and await _begins_tls(connection) else None
             await loop.connect_accepted_socket(
                 lambda: self.protocol(visit),
@@ -175,7 +175,7 @@ async def _begins_tls(connection: socket.socket) -> bool:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """A body in pieces; anything else as it is."""
+    """Split a body into pieces. Yield any other message unchanged."""
     body = message.get("body", b"")
     last = max(len(body) - 1, 0) // _PIECE * _PIECE
     for start in range(0, last, _PIECE):

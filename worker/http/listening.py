@@ -1,4 +1,4 @@
-"""The address that the HTTP server listens on, and why it cannot."""
+"""Listen on the HTTP server's address, and explain failures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import socket
 
 
 class ListenError(RuntimeError):
-    """The address cannot be listened on; the text says why and which key to change."""
+    """The address cannot be used. The text says why and which key to change."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on `host:port` (port 0: any free one). Raises ListenError."""
+    """Return a socket that listens on `host:port` (port 0: any free port). Raises ListenError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # A name with both kinds of address (localhost) means IPv4: probes and scrapers come that way.
+        # A name with both kinds of address (localhost) means IPv4, which probes and scrapes use.
         family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
         return socket.create_server((str(address[0]), port), family=family, backlog=128)
     except OSError as error:

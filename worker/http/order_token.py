@@ -1,6 +1,6 @@
-"""The secret by which an order proves, without http.token, that it comes from the worker's own machine.
+"""The secret that proves, without http.token, that a request comes from the worker's own machine.
 
-An address proves nothing: behind a sidecar or a plain proxy every client comes from this machine.
+An address proves nothing: behind a sidecar or a plain proxy, every client has this machine's address.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ log = get_logger("http")
 
 
 def order_token_file(folder: Path, port: int) -> Path:
-    """Where a worker with this `checkpoint.directory` and `http.port` keeps it."""
+    """Return the token file of a worker with this `checkpoint.directory` and `http.port`."""
     return folder / f"order-token-{port}"
 
 
 def write_order_token(folder: Path, port: int, token: str) -> None:
-    """Write it so that only the worker's user can read it. That it cannot be written is logged."""
+    """Write the token so that only the worker's user can read it. A failure is logged."""
     path = order_token_file(folder, port)
     # Two containers may have the same process id.
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")

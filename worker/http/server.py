@@ -1,4 +1,4 @@
-"""An ASGI application on uvicorn, in one thread of the worker."""
+"""Run an ASGI application on uvicorn, in one thread of the worker."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CLIENT_SECONDS = 10.0
 
 
 class HttpServer:
-    """Serves `app` on `host:port` (port 0: any free one) from `start` to `stop`, in the thread `http`.
+    """Serves `app` on `host:port` (port 0: any free port) from `start` to `stop`, in the thread `http`.
 
-    The thread is a daemon and installs no signal handlers: the worker decides when it ends.
+    The thread is a daemon and installs no signal handlers, because the worker decides when it ends.
     """
 
     def __init__(
@@ -39,9 +39,8 @@ class HttpServer:
         most_connections: int = _MOST_CONNECTIONS,
         client_seconds: float = _CLIENT_SECONDS,
     ) -> None:
-        """With a `certificate` clients may speak TLS; whether they must, `app` decides by the scheme.
-        `client_seconds`: so long a client may take for sending a request, and for reading each 64 KiB of its
-        answer."""
+        """With a `certificate`, clients may use TLS. `app` decides by the scheme whether they must.
+        `client_seconds`: the time limit for sending a request, and for reading each 64 KiB of a response."""
         self._host = host
         self._port = port
         self._certificate = certificate
@@ -56,7 +55,7 @@ class HttpServer:
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                log_level="error",  # that somebody sent no HTTP is no news
+                log_level="error",  # invalid HTTP from a client is not worth a log line
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=1,
@@ -73,7 +72,7 @@ class HttpServer:
 
     @property
     def public(self) -> bool:
-        """Whether other machines can reach it. Raises RuntimeError before `start`."""
+        """Whether other machines can connect. Raises RuntimeError before `start`."""
         if self._socket is None:
             raise RuntimeError("the HTTP server has not been started")
         return not ipaddress.ip_address(self._socket.getsockname()[0].partition("%")[0]).is_loopback
@@ -83,16 +82,17 @@ class HttpServer:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Listen and serve; on return clients can connect. To be called once.
+        """Listen and serve. When it returns, clients can connect. Call it once.
 
-        Raises ListenError when the address cannot be listened on."""
+        Raises ListenError: the address cannot be used."""
         self._socket = listen(self._host, self._port)
         self._port = int(self._socket.getsockname()[1])
         _log.info("http_listening", host=self._host, port=self._port)
         self._thread.start()
 
     def stop(self, timeout: float = 3.0) -> None:
-        """End open requests within a second, close the socket and the thread; nothing if not started."""
+        """End open requests within a second, close the socket and end the thread. No effect before
+        `start`."""
         if self._socket is None:
             return
         self._server.should_exit = True
@@ -126,7 +126,7 @@ class HttpServer:
 
 
 class _Protocol(H11Protocol):
-    """Uvicorn's, which tells the gate of its connection."""
+    """Uvicorn's protocol, which also reports its connection to the gate."""
 
     def __init__(self, server: uvicorn.Server, visit: Visit) -> None:
         super().__init__(config=server.config, server_state=server.server_state, app_state={})

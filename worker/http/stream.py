@@ -1,4 +1,4 @@
-"""Server-sent events: one message for all who watch, to so many, and to nobody who does not read."""
+"""Server-sent events: one message for all listeners, whose number is limited."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from handlers.logs import get_logger
 
 MOST_STREAMS = 20
 _LIFE_SECONDS = 300.0
-"""Then the browser comes again: nobody who has gone unseen, or may no longer look, is served for longer."""
+"""Then the browser reconnects. This limits how long an unnoticed or no longer allowed client is served."""
 _RETRY_MS = 2000
 _STILL_SECONDS = 3.0
-"""Of silence; then a comment says that there is none yet. The gate ends what stands still for ten."""
+"""After so much silence a comment is sent. The gate closes connections that are silent for ten seconds."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Feed:
-    """Makes messages while somebody listens. All but `make` is done in the server's one thread.
+    """Makes messages while somebody listens. All methods except `make` run on the server's thread.
 
-    A listener holds one message, the latest: who reads slowly misses some. Who does not read at all is let
-    go of by the gate, as with any other answer.
+    Only the latest message is kept, so a slow reader misses some. The gate disconnects a client that does not
+    read at all, as with any other response.
     """
 
     make: Callable[[], bytes]
-    """Called on a thread of its own; may wait."""
+    """Called on its own thread; may block."""
     every: Callable[[], float]
     """Seconds between two messages."""
     _: KW_ONLY
@@ -46,21 +46,21 @@ class Feed:
         self._turn: asyncio.Future[None] | None = None
         self._making: asyncio.Task[None] | None = None
         self.listeners = 0
-        """Streams that were let in and have not ended."""
+        """Streams that were admitted and have not ended."""
 
     def answer(self, _: Request) -> Response:
-        """A stream; 503 when there are as many as may be."""
+        """Return a stream, or 503 if the limit is reached."""
         if self.listeners >= self.most:
             return PlainTextResponse(
                 f"{self.most} pages are open on this worker: api/live has the same, once\n",
                 status_code=503,
                 headers={"Cache-Control": "no-store", "Retry-After": "30"},
             )
-        self.listeners += 1  # now: many may ask before the first of them is sent anything
+        self.listeners += 1  # before sending, because many may ask at once
         return _Stream(self)
 
     def leave(self) -> None:
-        """A stream that was let in has ended. The last one ends the making of messages, too."""
+        """Handle the end of an admitted stream. After the last one, no more messages are made."""
         self.listeners -= 1
         if not self.listeners and self._making is not None:
             self._making.cancel()
@@ -68,7 +68,7 @@ class Feed:
             self._message = b""
 
     async def send(self, send: Send) -> None:
-        """Every message from now on, until the stream's time is over."""
+        """Send every message from now on, until the stream's time is over."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.life_seconds
         if self._making is None or self._making.done():
@@ -106,7 +106,7 @@ class _Stream(Response):
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self._feed = feed
-        # Once, when it has ended, or is let go of without having begun.
+        # Called once: when the stream has ended, or is dropped before it started.
         self._leave = weakref.finalize(self, feed.leave)
         self._leave.atexit = False
 
@@ -121,10 +121,10 @@ class _Stream(Response):
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
-            (b"x-accel-buffering", b"no"),  # nginx would keep messages back
+            (b"x-accel-buffering", b"no"),  # otherwise nginx holds messages back
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        # A first piece, so that the client knows at once that it is let in.
+        # Sent at once, so that the client knows that it was admitted.
         first = f"retry: {_RETRY_MS}\n\n".encode()
         await send({"type": "http.response.body", "body": first, "more_body": True})
         sending = asyncio.ensure_future(self._feed.send(send))

@@ -1,4 +1,4 @@
-"""What the status page is told: made once, however many look at it."""
+"""The data of the status page, computed once for all viewers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 
 MOST_ROWS = 200
-"""Tables in one answer."""
+"""The most tables in one response."""
 _LATEST_POINTS = 3
 _LATEST_ENTRIES = 20
 _FRESH_SECONDS = 0.9
 _SHARE = 0.05
-"""Of a processor that looking at the worker may take, while somebody watches."""
+"""The share of one processor that reading the worker's status may use while somebody watches."""
 _FORGOTTEN_SECONDS = 30.0
 
 _SORTS: dict[str, Callable[[TableStatus], Any]] = {
@@ -41,26 +41,26 @@ _SORTS: dict[str, Callable[[TableStatus], Any]] = {
 
 @dataclass(frozen=True)
 class Sources:
-    """Where it all comes from."""
+    """The sources of the page's data."""
 
     status: Callable[[], WorkerStatus]
-    """With all tables."""
+    """Returns the status with all tables."""
     history: History | None = None
     timeline: Timeline | None = None
     settings: Callable[[], Sequence[Setting]] = tuple
     config: Callable[[], str] = field(default=lambda: "CONFIG")
-    """The configuration's file."""
+    """The configuration file."""
 
 
 class TablesQuery(msgspec.Struct, frozen=True):
-    """Which tables, in which order."""
+    """Which tables to list, and in which order."""
 
     filter: str = ""
-    """Names that hold this, in any case."""
+    """Only names that contain this text, in any case."""
     state: str = ""
-    """A state, or `trouble`: blocked, retrying or late; empty: all."""
+    """A state, or `trouble` (blocked, retrying or late); empty: all."""
     sort: str = "trouble"
-    """Also: rate, or a key of the table."""
+    """Or rate, or a key of the table."""
     descending: bool = False
     offset: int = 0
     limit: int = 50
@@ -68,7 +68,7 @@ class TablesQuery(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class Watch:
-    """Looks at the worker when somebody wants to know, at most every 0.9 s. Any thread; it may wait."""
+    """Reads the worker's status on request, at most every 0.9 s. Thread-safe; it may block."""
 
     sources: Sources
     _: KW_ONLY
@@ -76,7 +76,7 @@ class Watch:
     wall_clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        # Guards what stands below: one looks, the others wait for what it has seen.
+        # Guards the fields below: one thread reads the status, the others wait for its result.
         self._lock = threading.Lock()
         self._seen: tuple[float, WorkerStatus] | None = None
         self._rates = Rates()
@@ -84,11 +84,11 @@ class Watch:
 
     @property
     def every(self) -> float:
-        """Seconds between two messages: more where a look takes long, as with many thousand tables."""
+        """Seconds between two messages: more if reading takes long, as with many thousand tables."""
         return max(1.0, self._cost / _SHARE)
 
     def live(self) -> bytes:
-        """The message as it is now, in JSON."""
+        """Return the current message, in JSON."""
         status, _ = self._look()
         history, timeline = self.sources.history, self.sources.timeline
         return encoded(
@@ -104,7 +104,7 @@ class Watch:
         )
 
     def tables(self, query: TablesQuery) -> bytes:
-        """One page of tables, in JSON: `tables`, each with its `rate`; `found`: how many match."""
+        """Return a page of tables, in JSON: `tables`, each with its `rate`; `found`: number of matches."""
         status, rates = self._look()
         wanted = query.filter.casefold()
         found = [table for table in status.tables if wanted in table.table.casefold()]
@@ -133,7 +133,7 @@ class Watch:
         )
 
     def history(self) -> bytes:
-        """The last hour and what happened, in JSON."""
+        """Return the last hour of points and events, in JSON."""
         history, timeline = self.sources.history, self.sources.timeline
         return encoded(
             {
@@ -146,7 +146,7 @@ class Watch:
         )
 
     def settings(self) -> bytes:
-        """The configuration, in JSON."""
+        """Return the configuration, in JSON."""
         return encoded({"file": self.sources.config(), "settings": list(self.sources.settings())})
 
     def _look(self) -> tuple[WorkerStatus, Mapping[tuple[str, int], float]]:
@@ -166,8 +166,8 @@ class Watch:
 
 
 def encoded(told: object) -> bytes:
-    """In JSON; what is no Unicode with question marks."""
+    """Encode as JSON. Invalid Unicode becomes question marks."""
     try:
         return msgspec.json.encode(told)
-    except UnicodeEncodeError:  # a handler's text, or an error's, with bytes that are no UTF-8
+    except UnicodeEncodeError:  # a handler's or an error's text with bytes that are not UTF-8
         return json.dumps(msgspec.to_builtins(told), ensure_ascii=False).encode("utf-8", "replace")

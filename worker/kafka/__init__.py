@@ -1,1 +1,1 @@
-"""Kafka's client: whether it can be reached, its errors in words, questions asked again."""
+"""Kafka's client: connection checks, error messages, and repeated requests."""

@@ -1,4 +1,4 @@
-"""The sign of life of a thread."""
+"""The heartbeat of a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Beat:
-    """Called by its thread in each round. Any thread reads `at`."""
+    """Called by its thread in each round. Any thread may read `at`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.now = clock

@@ -1,4 +1,4 @@
-"""Reaching what a configuration names, without changing it: Kafka, and every handler's target."""
+"""Connect to everything in a configuration without changing it: Kafka, and every handler's target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from worker.formats.choice import entry_for
 
 KAFKA_SECONDS = 10.0
 HANDLER_SECONDS = 60.0
-"""A Java process may have to start."""
+"""Includes the start of a Java process."""
 
 # Trying longer does not help against these.
 _FINAL = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
@@ -31,7 +31,7 @@ _FINAL = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What came of one attempt; `error` is None when it was reached."""
+    """The result of one attempt. `error` is None if it succeeded."""
 
     target: str
     detail: str = ""
@@ -39,10 +39,10 @@ class Reached:
 
 
 def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) -> list[Reached]:
-    """Ask the brokers for their topics, for at most `seconds`; one answer for each entry of `kafka.topics`
-    and `kafka.ddl_topics`, and one for the dead-letter topic.
+    """Request the topics from the brokers, for at most `seconds`. Return an answer for Kafka, for each entry
+    of `kafka.topics` and `kafka.ddl_topics`, and for the dead-letter topic.
 
-    Topics are never created by asking.
+    The request never creates a topic.
     """
     servers = configuration.kafka.bootstrap_servers
     try:
@@ -64,7 +64,7 @@ class _Unreachable(Exception):
 
 
 def _metadata(configuration: Configuration, seconds: float) -> Any:
-    """The cluster's metadata, as confluent_kafka.admin describes it (the package exports no type of it)."""
+    """Return the cluster's metadata, as confluent_kafka.admin describes it (no type is exported)."""
     errors: list[KafkaError] = []
     settings: dict[str, Any] = {**admin_settings(configuration), "error_cb": errors.append}
     admin = AdminClient(settings, logger=SILENT)
@@ -74,7 +74,7 @@ def _metadata(configuration: Configuration, seconds: float) -> Any:
             return admin.list_topics(timeout=1)
         except KafkaException as error:
             last: KafkaError = error.args[0]
-        # The reason comes to the callback; the call itself only times out.
+        # The callback receives the reason; the call itself only times out.
         admin.poll(0)
         final = next((error for error in errors if error.code() in _FINAL), None)
         if final is not None:
@@ -105,7 +105,7 @@ def _topic(metadata: Any, pattern: str, formats: tuple[str, ...]) -> Reached:
 
 
 def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -> Reached:
-    """It may be missing where the brokers make it when the first letter is written."""
+    """Check the topic. It may be missing if the brokers create it for the first letter."""
     target = f"dead-letter topic {name}"
     topic = metadata.topics.get(name)
     if topic is not None:
@@ -125,11 +125,11 @@ def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -
 
 
 def reach_registry(configuration: Configuration) -> list[Reached]:
-    """Have the schema registry answer, where there is one."""
+    """Connect to the schema registry, if there is one."""
     settings = configuration.schema_registry
     if settings is None:
         return []
-    # Not above: only who has a registry needs its client.
+    # Imported here because only configurations with a registry need its client.
     from worker.formats.schema_registry.client import Client, RegistryUnavailable, UnknownSchema  # noqa: PLC0415
 
     target = f"schema registry {settings.url}"
@@ -144,7 +144,7 @@ def reach_registry(configuration: Configuration) -> list[Reached]:
 
 
 def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECONDS) -> Iterator[Reached]:
-    """Let every handler reach its target (`Handler.check`): equal ones once, each for at most `seconds`."""
+    """Call each handler's `Handler.check`: equal handlers once, each for at most `seconds`."""
     seen: list[HandlerEntry] = []
     for rule in configuration.tables:
         for entry in rule.handlers:
@@ -155,7 +155,7 @@ def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECOND
 
 def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) -> Reached:
     context = HandlerContext(
-        start_timeout=HANDLER_SECONDS - 5,  # what it has begun is to be ended by then
+        start_timeout=HANDLER_SECONDS - 5,  # must end before the limit
         worker=configuration.name,
         handler=entry.name,
         lanes=configuration.lanes.count,
@@ -168,7 +168,7 @@ def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) ->
             create(entry, configuration.folder).check(context)
         except (HandlerTypeError, OptionsError) as error:
             return str(error)
-        except BaseException as error:  # SystemExit, too
+        except BaseException as error:  # also SystemExit
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -179,7 +179,7 @@ def _reach(configuration: Configuration, entry: HandlerEntry, seconds: float) ->
     return Reached(f"handler {entry.name}", error=error)
 
 
-# ---- whether Kafka can be reached, as its client tells
+# ---- whether Kafka can be reached, as its client reports
 
 _UP = ("UP", "UPDATE")
 
@@ -189,7 +189,7 @@ class _Broker(msgspec.Struct):
 
 
 class _Statistics(msgspec.Struct):
-    """What is of use here of librdkafka's statistics."""
+    """The part of librdkafka's statistics that is used here."""
 
     brokers: dict[str, _Broker] = {}
 
@@ -198,13 +198,13 @@ _decoder = msgspec.json.Decoder(_Statistics)
 
 
 class Brokers:
-    """Written by the thread that polls; read by any."""
+    """The state of the brokers. The polling thread writes it; any thread may read it."""
 
     def __init__(self) -> None:
         self.up: bool | None = None
-        """Whether there is a connection to one of them at least; None: not told yet, or never, where
+        """Whether at least one broker is connected; None: not known yet, or never, if
         `statistics.interval.ms` is 0."""
 
     def statistics(self, text: str) -> None:
-        """librdkafka's `stats_cb`."""
+        """Handle librdkafka's `stats_cb`."""
         self.up = any(broker.state in _UP for broker in _decoder.decode(text).brokers.values())

@@ -1,4 +1,4 @@
-"""Kafka's errors, told to people: once in a while, with what to do about them. Questions are asked again."""
+"""Log Kafka's errors at a limited rate, with hints. Repeat requests until they are answered."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _AGAIN_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 1.0
 
 ANSWER_SECONDS = 2.0
-"""What a question about one partition may take while the others wait."""
+"""The longest time for a request about one partition while the others wait."""
 NOWHERE = 2**62
-"""An offset that no log has: once the partition can be read, the broker says that it is out of range."""
+"""An offset that no log reaches. Once the partition can be read, the broker reports it as out of range."""
 
 _HINTS = {
     KafkaError._ALL_BROKERS_DOWN: "no broker can be reached; trying again. See kafka.bootstrap_servers",
@@ -46,13 +46,13 @@ _HINTS = {
 
 
 class Stopping(Exception):
-    """The worker is to stop, so nobody needs the answer any more."""
+    """The worker must stop, so the answer is no longer needed."""
 
 
 def until_answered(
     ask: Callable[[], Answer], *, alive: Callable[[], object], stopping: threading.Event
 ) -> Answer:
-    """Kafka's answer, however long it is away: it is asked again, and `alive` called each time.
+    """Repeat a request until Kafka answers it. `alive` is called each time.
 
     Raises Stopping: `stopping` was set before there was an answer."""
     while not stopping.is_set():
@@ -70,7 +70,7 @@ def until_answered(
 
 
 def answered(ask: Callable[[], Answer], partition: object) -> Answer | None:
-    """Kafka's answer about one partition; None, which is told, if there is none: nobody else waits for it."""
+    """Return Kafka's answer about one partition, or log the error and return None. Nothing else waits."""
     try:
         return ask()
     except KafkaException as error:
@@ -91,13 +91,12 @@ class _Trouble(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """The group's members do not go together."""
+        """Whether the group's members have incompatible strategies."""
         return self.code == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 class KafkaErrors:
-    """Logs errors, the same one again after ten seconds at the earliest, and remembers what holds the
-    worker up."""
+    """Logs errors, the same one at most every ten seconds, and remembers those that block the worker."""
 
     def __init__(
         self, clock: Callable[[], float], count: Callable[[str], object], strategies: GroupStrategies
@@ -106,13 +105,13 @@ class KafkaErrors:
         self._clock = clock
         self._count = count
         self._strategies = strategies
-        # Guards `_last` and `_trouble`: librdkafka's callbacks and the fetcher report, others look.
+        # Guards `_last` and `_trouble`: librdkafka's callbacks and the fetcher write, others read.
         self._lock = threading.Lock()
         self._last: dict[tuple[int, str | None], float] = {}
         self._trouble: dict[str | None, _Trouble] = {}
 
     def report(self, error: KafkaError, topic: str | None = None) -> None:
-        """Log the error unless it was just logged. The consumer's `error_cb`, too."""
+        """Log the error unless it was logged recently. Also the consumer's `error_cb`."""
         code = error.code()
         self._count(error.name())
         hint = _HINTS.get(code, "librdkafka goes on trying" if error.retriable() else None)
@@ -128,17 +127,17 @@ class KafkaErrors:
             self._strategies.ask()
 
     def settled(self) -> None:
-        """The group has given this worker its partitions: what was reported before is over."""
+        """Forget group errors: the group has assigned partitions to this worker."""
         with self._lock:
             self._trouble = {topic: last for topic, last in self._trouble.items() if topic is not None}
 
     def trouble(self, reading: set[str]) -> str | None:
-        """What the last errors were that still hold up a topic that is not among those being read."""
+        """Return the last errors that still concern the group or a topic not being read."""
         texts = [f"{each.topic + ': ' if each.topic else ''}{each.error}" for each in self.faults(reading)]
         return "; ".join(texts) or None
 
     def faults(self, reading: set[str]) -> list[KafkaFault]:
-        """The same, one by one."""
+        """Return these errors one by one."""
         with self._lock:
             now = self._clock()
             return [

@@ -1,4 +1,4 @@
-"""How the members of a group differ in what they offer, where the group refuses this worker for it."""
+"""Find how group members' assignment strategies differ if the group rejects this worker for that."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _MOST_NAMED = 5
 
 
 class GroupStrategies:
-    """`ask` does not wait; `text` may be read on any thread."""
+    """`ask` does not block. Any thread may read `text`."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._group = configuration.kafka.group_id
         self._own = consumer_settings(configuration).get("partition.assignment.strategy")
         self.text = ""
-        """What was found last, behind a colon; empty: nothing yet."""
+        """The latest finding, after a colon; empty: none yet."""
 
     @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient(admin_settings(self._configuration), logger=client_logger())
 
     def ask(self) -> None:
-        """Have the coordinator asked; its answer goes into the log and `text`."""
+        """Ask the coordinator. The answer is logged and stored in `text`."""
         try:
             asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_SECONDS)
         except KafkaException as error:

@@ -1,4 +1,4 @@
-"""A static member's name in a group of the consumer protocol: the brokers refuse a second owner of it."""
+"""Wait until a static member's name is free. In the consumer protocol, brokers refuse a second owner."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _MOST_SECONDS = 75.0
-"""The longest session that brokers give by default, 60 s, and a little more."""
+"""The brokers' default for the longest session, 60 s, plus a margin."""
 _NO_ANSWER = COORDINATOR_BUSY | {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
 @dataclass(eq=False)
 class InstanceId:
-    """With `group.protocol: consumer` a member that was killed keeps its `group.instance.id` until its
-    session ends. Who joins before gets UNRELEASED_INSTANCE_ID, and librdkafka gives such a consumer up. One
-    that left keeps its place, too, and the group lists both alike: only another consumer that joins tells
-    them apart.
+    """Waits until `group.instance.id` is free. `settings`: the worker's consumer. `errors` reports the wait.
 
-    `settings`: of the worker's consumer. `errors`: told once in a while what is waited for.
+    With `group.protocol: consumer`, a killed member keeps the name until its session ends. A consumer that
+    joins earlier gets UNRELEASED_INSTANCE_ID, and librdkafka gives that consumer up. A member that left also
+    keeps its place, and the group lists both alike. Only another consumer that joins can distinguish them.
     """
 
     settings: dict[str, Any]
@@ -41,8 +40,8 @@ class InstanceId:
     clock: Callable[[], float]
 
     def wait(self, alive: Callable[[], object]) -> None:
-        """Until the name is free, or it is clear that a member keeps it: joining tells that then. Only with
-        such a name, in a group of the consumer protocol."""
+        """Wait until the name is free, or until it is clear that a member keeps it. Then joining reports
+        that. Does nothing without such a name, or in a classic group."""
         if not self.settings.get("group.instance.id") or self.settings.get("group.protocol") != "consumer":
             return
         end = self.clock() + _MOST_SECONDS
@@ -50,7 +49,7 @@ class InstanceId:
             self.stopping.wait(_AGAIN_SECONDS)
 
     def _may_be_taken(self, alive: Callable[[], object]) -> bool:
-        """Also where Kafka does not answer."""
+        """Return whether the name may be taken; also true if Kafka does not answer."""
         name = self.settings["group.instance.id"]
         alive()
         try:
@@ -60,16 +59,16 @@ class InstanceId:
                 return False
         except TimeoutError:
             return True
-        except KafkaException as error:  # there is no such group, or it may not be described: joining tells
+        except KafkaException as error:  # the group does not exist or cannot be described: joining reports it
             return error.args[0].code() in _NO_ANSWER
         text = f"group.instance.id {name} is another member's until its session ends: waiting"
         self.errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
         return True
 
     def _is_refused(self, alive: Callable[[], object]) -> bool:
-        """Whether a consumer cannot join. One that can leaves at once, and its place is kept for the next.
+        """Return whether a consumer cannot join. If it can, it leaves, and the next one gets its place.
 
-        Raises KafkaException, TimeoutError: neither is known yet."""
+        Raises KafkaException, TimeoutError: not known yet."""
         consumer = Consumer(self.settings, logger=SILENT)
         try:
             consumer.subscribe(self.topics)

@@ -1,4 +1,4 @@
-"""Leaving the group where closing the consumer does not."""
+"""Leave the group explicitly when closing the consumer does not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from handlers.logs import get_logger
 log = get_logger("kafka")
 
 POLLS = 50
-"""So many times the group is waited for, of which each takes a poll's time."""
+"""The most polls that wait for the group."""
 
 
 def close_stays(settings: Mapping[str, str]) -> bool:
-    """Whether a consumer with these settings has to `leave` before it is closed: librdkafka tells the group
-    nothing when one with cooperative-sticky closes that has no partition, and its place is kept for
-    `session.timeout.ms`. A static member is to keep its place."""
+    """Whether a consumer with these settings must `leave` before it is closed. With cooperative-sticky,
+    librdkafka does not report the close of a consumer without partitions, so its place is kept for
+    `session.timeout.ms`. A static member must keep its place."""
     return (
         settings.get("group.protocol", "classic") == "classic"
         and "cooperative" in settings.get("partition.assignment.strategy", "")
@@ -26,13 +26,13 @@ def close_stays(settings: Mapping[str, str]) -> bool:
 
 
 def leave(consumer: Consumer, poll: Callable[[], object]) -> None:
-    """Give back what is assigned, within `poll`, and leave the group: behind a rebalance that is under way.
-    Says so where that does not end. On the thread that polls."""
+    """Give up all partitions, calling `poll`, and leave the group once any running rebalance is over. Log a
+    warning if that fails. Call it on the polling thread."""
     error = None
     try:
         consumer.unsubscribe()
         for _ in range(POLLS):
-            if not consumer.memberid():  # as told last by the group; librdkafka forgets it when it leaves
+            if not consumer.memberid():  # the group's last answer; librdkafka clears it when it leaves
                 return
             poll()
     except KafkaException as raised:

@@ -43,16 +43,16 @@ _LOG_LINES = 5
 
 
 class BrokerError(RuntimeError):
-    """The broker cannot start, or does not do as asked; the message says why, for people."""
+    """The broker cannot start, or an operation failed. The message explains why."""
 
 
 class Broker:
-    """One Kafka node (KRaft) in a process of its own, on 127.0.0.1.
+    """One Kafka node (KRaft) in a separate process, on 127.0.0.1. A context manager: starts, then closes.
 
-    `directory` holds its data, settings and log, and keeps them between starts; without it there is a
-    temporary folder, removed by `close` or when this process ends. `port` is any free one unless given, and
-    stays the same over restarts. `overrides` are broker settings by Kafka's names, `java_options` Java's,
-    instead of the archive of its classes. A context manager: starts, then closes.
+    `directory` contains its data, settings and log, which survive restarts. Without it, a temporary folder is
+    used, and removed by `close` or when this process ends. `port` is any free one unless given, and does not
+    change. `overrides` are broker settings by Kafka's names, `java_options` Java's, instead of the class
+    archive.
 
     The Java process ends with this one, however this one ends (see `worker.local.broker_guard`). A broker
     belongs to one thread.
@@ -71,7 +71,7 @@ class Broker:
         self._java_options = java_options
         self._temporary = directory is None
         self.directory = (directory or Path(tempfile.mkdtemp(prefix="binlane-broker-"))).absolute()
-        # At the latest when this process ends; when it is killed, the guard does it.
+        # Removed at the latest when this process ends. If it is killed, the guard does it.
         self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         if directory is not None:
             self._remove.detach()
@@ -81,7 +81,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`127.0.0.1:PORT`, known before the start too."""
+        """`127.0.0.1:PORT`, also known before the start."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -91,7 +91,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The Java process. Raises BrokerError when the broker was not started."""
+        """The process id of Java. Raises BrokerError if the broker was not started."""
         if self._pid is None:
             raise BrokerError("the broker is not running")
         return self._pid
@@ -101,9 +101,9 @@ class Broker:
         return self._guard is not None and self._guard.poll() is None
 
     def start(self) -> None:
-        """Returns when the broker answers.
+        """Start the broker, and return when it answers.
 
-        Raises BrokerError (with the last telling lines of its log), JavaError or JarsError."""
+        Raises BrokerError (with the most informative log lines), JavaError or JarsError."""
         if self.running:
             raise BrokerError(f"the broker at {self.bootstrap_servers} is running already")
         self._let_go()
@@ -131,22 +131,22 @@ class Broker:
             raise BrokerError(f"{fault}: {self.telling_log_lines()}") from None
 
     def stop(self) -> None:
-        """Ends the broker cleanly, after 15 s by force. Nothing happens when it does not run."""
+        """Stop the broker cleanly; after 15 s, kill it. Does nothing if it is not running."""
         self._let_go()
 
     def kill(self) -> None:
-        """Ends the broker as a power cut would (SIGKILL). Its data stays for the next start."""
+        """Kill the broker as a power cut would (SIGKILL). Its data stays for the next start."""
         if self.running:
             os.kill(self.pid, signal.SIGKILL)
         self._let_go()
 
     def restart(self) -> None:
-        """Stops and starts again, at the same address and with the same data. Raises as `start` does."""
+        """Stop and start it, at the same address and with the same data. Raises as `start` does."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stops, and removes the folder if it is a temporary one."""
+        """Stop it, and remove a temporary folder."""
         self.stop()
         self._remove()
 
@@ -162,10 +162,10 @@ class Broker:
         self.close()
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
-        """Makes a topic and waits until every partition can be written; returns its name.
+        """Create a topic, wait until every partition is writable, and return its name.
 
-        `config` are the topic's settings by Kafka's names, with `_` for each dot:
-        `cleanup_policy="compact"`. Raises BrokerError.
+        `config`: the topic's settings by Kafka's names, with `_` for each dot: `cleanup_policy="compact"`.
+        Raises BrokerError.
         """
         admin = self._admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -183,23 +183,23 @@ class Broker:
         raise BrokerError(f"topic {name!r} has partitions without a leader after {_ANSWER_SECONDS} s")
 
     def telling_log_lines(self) -> str:
-        """What the log of the last start ends with: errors if there are any. One line, for people."""
+        """Return the last log lines of this start: errors, if there are any. One line, for people."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_begin)
             return _telling(log.read().decode(errors="replace"))
 
     def _admin(self) -> AdminClient:
-        # log_level 0: that a broker which is starting refuses connections is no news.
+        # log_level 0: refused connections of a starting broker need no log line.
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def _format(self, java: list[str], bootstrap: bytes | None, log: int) -> None:
-        """`bootstrap`: what the tool would write, which is a JVM of its own; None: nobody knows."""
+        """Format the data folder. `bootstrap`: what Kafka's tool would write in a JVM; None: not known."""
         cluster = _new_id()
         if bootstrap is not None:
             data = self.directory / "data"
             data.mkdir(exist_ok=True)
             (data / BOOTSTRAP).write_bytes(bootstrap)
-            # What makes the folder a formatted one comes last.
+            # The last file, because it marks the folder as formatted.
             lines = f"cluster.id={cluster}", f"directory.id={_new_id()}", f"node.id={NODE}", "version=1"
             (data / "meta.properties").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
             return
@@ -224,7 +224,7 @@ class Broker:
         raise BrokerError(f"Kafka does not answer at {self.bootstrap_servers} after {_START_SECONDS} s")
 
     def _let_go(self) -> None:
-        """Tells the guard to end Java, and waits until both have ended."""
+        """Tell the guard to end Java, and wait until both have ended."""
         guard, self._guard, self._pid = self._guard, None, None
         if guard is None:
             return
@@ -232,18 +232,18 @@ class Broker:
         try:
             guard.wait(_STOP_SECONDS + 5)
         except subprocess.TimeoutExpired:
-            guard.kill()  # and the kernel kills Java
+            guard.kill()  # then the kernel kills Java
             guard.wait()
 
 
 def _new_id() -> str:
-    """As Kafka writes a UUID; none begins with a dash, which tools would take for an option."""
+    """Create an id like Kafka's UUIDs. None begins with a dash, which tools would read as an option."""
     return f"i{urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')[1:]}"
 
 
 def _telling(output: str) -> str:
-    """The lines that say what is wrong: errors and causes, else the last ones."""
+    """Return the lines that explain a failure: errors and causes, else the last lines."""
     lines = [line.strip() for line in output.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("at ")]  # without the stack traces
+    lines = [line for line in lines if line and not line.startswith("at ")]  # without stack traces
     wrong = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:", line)]
     return " | ".join((wrong or lines)[-_LOG_LINES:]) or "it says nothing"

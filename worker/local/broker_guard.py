@@ -1,12 +1,12 @@
-"""Runs one command and never leaves it behind, however its parent ends.
+"""Run one command, and end it however its parent ends.
 
-A script of its own: `python broker_guard.py GRACE_SECONDS TEMPORARY_FOLDER COMMAND...`, with a pipe from the
-parent as standard input. The command's process id goes to standard output, one line; its output to standard
-error. The end of that pipe, a new parent, SIGTERM or SIGINT end the command: SIGTERM, then SIGKILL
-after the grace period. When the guard itself is killed, the kernel kills the command.
+A separate script: `python broker_guard.py GRACE_SECONDS TEMPORARY_FOLDER COMMAND...`, whose standard input is
+a pipe from the parent. It prints the command's process id on one line. The command's output goes to standard
+error. The pipe's end, a new parent, SIGTERM or SIGINT end the command: SIGTERM, then SIGKILL after the grace
+period. If the guard is killed, the kernel kills the command.
 
-A parent that ends the command on purpose writes KEEP. Without that word the parent is dead, and the guard
-removes the temporary folder (empty string: none), for nobody else will.
+A parent that ends the command on purpose writes KEEP. Without it the parent has died, and the guard removes
+the temporary folder (empty string: none), because nothing else will.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _POLL_SECONDS = 0.2
 def guarded(
     command: Sequence[str], grace: float, output: int, folder: Path | None = None, *, temporary: bool = False
 ) -> tuple[subprocess.Popen[bytes], int | None]:
-    """Start a command and its guard: the guard, and the command's process id (None: it could not be started).
+    """Start a command and its guard. Return the guard and the command's process id (None: it did not start).
 
-    `output`: the number of a file for what it prints. `temporary`: nobody needs `folder` after it."""
+    `output`: the file descriptor for its output. `temporary`: remove `folder` if this process dies."""
     guard = subprocess.Popen(
-        # -I and -S: the guard needs the standard library alone, and starts in a few milliseconds.
+        # -I and -S: the guard needs only the standard library, and starts in a few milliseconds.
         [sys.executable, "-I", "-S", __file__, str(grace), str(folder) if temporary else "", *command],
         bufsize=0,
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=output,
-        start_new_session=True,  # a terminal's Ctrl-C is for this process, which then ends the command
+        start_new_session=True,  # a terminal's Ctrl-C reaches this process, which then ends the command
     )
     assert guard.stdout is not None
     answer = guard.stdout.readline()
@@ -54,13 +54,13 @@ def guarded(
 def end(guard: subprocess.Popen[bytes]) -> None:
     """Tell a guard to end its command."""
     assert guard.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # both have ended by themselves
+    with contextlib.suppress(BrokenPipeError):  # both have already ended
         guard.stdin.write(KEEP)
     guard.stdin.close()
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the command's exit code, as a shell counts it: 128 and the number for a signal."""
+    """Return the command's exit code, as in a shell: for a signal, 128 plus its number."""
     grace_seconds, temporary_folder, *command = arguments
     parent = os.getppid()
     stopping = False
@@ -75,16 +75,16 @@ def main(arguments: list[str]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr.fileno(),
-        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the guard has one thread only
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the guard has only one thread
     )
-    with contextlib.suppress(BrokenPipeError):  # the parent is dead already, as the loop will find
+    with contextlib.suppress(BrokenPipeError):  # the parent has died, which the loop will notice
         os.write(sys.stdout.fileno(), f"{child.pid}\n".encode())
     orphaned = False
     while child.poll() is None and not stopping and not orphaned:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], _POLL_SECONDS)
         if readable and os.read(sys.stdin.fileno(), 1) == KEEP:
             break
-        # The parent's id as well as the pipe: a process that the parent forked may hold the pipe open.
+        # Checked too, because a process forked by the parent may keep the pipe open.
         orphaned = bool(readable) or os.getppid() != parent
     _end(child, float(grace_seconds))
     if orphaned and temporary_folder:
@@ -93,12 +93,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _die_with(guard: int) -> Callable[[], None]:
-    """What the child does before it becomes the command: ask the kernel for SIGKILL when the guard dies."""
+    """Return the child's first step: ask the kernel to kill it if the guard dies."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def before_exec() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != guard:  # it died before the kernel was asked
+        if os.getppid() != guard:  # it died before the request
             os._exit(1)
 
     return before_exec
@@ -108,7 +108,7 @@ def _end(child: subprocess.Popen[bytes], grace_seconds: float) -> None:
     if child.poll() is not None:
         return
     child.terminate()
-    child.send_signal(signal.SIGCONT)  # a stopped process could not act on the SIGTERM
+    child.send_signal(signal.SIGCONT)  # a stopped process could not handle SIGTERM
     try:
         child.wait(grace_seconds)
     except subprocess.TimeoutExpired:

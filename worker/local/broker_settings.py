@@ -1,4 +1,4 @@
-"""How the local broker is set up: one node on this machine alone, quick to start, keeping its data."""
+"""Settings of the local broker: one node on this machine, with a quick start and persistent data."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 NODE = 1
-# A start, nearly all of it the JVM's own work, takes 4.5 CPU seconds; with the JVM's defaults 7.
+# A start takes 4.5 CPU seconds, nearly all for the JVM. With the JVM's defaults it takes 7.
 JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": str(NODE),
     "controller.listener.names": "CONTROLLER",
-    "log.dirs": "data",  # below the working folder: a comma in its path would end a folder's name here
+    "log.dirs": "data",  # relative, because a comma in a longer path would end the name
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    # Change records carry the times of their source: a retention by time would delete old ones at once.
+    # Change records have the times of their source, so retention by time would delete old ones at once.
     "log.retention.ms": "-1",
-    # After a kill the controller takes the same node back only when its earlier session has run out.
+    # After a kill, the controller accepts the same node only when its earlier session has expired.
     "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "1000",
-    # Twice a second a record of nothing, by which other controllers are seen to follow: 40 % of idle CPU.
+    # Otherwise an empty record is written twice a second for other controllers: 40 % of idle CPU.
     "metadata.max.idle.interval.ms": "0",
-    # One node, and few partitions of the internal topics, which a start has to load.
+    # One node, and few partitions of the internal topics, which each start loads.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
@@ -47,7 +47,7 @@ appender.out.layout.pattern=%d{ISO8601} %-5p %c{1}: %m%n
 
 
 def write_settings(directory: Path, port: int, overrides: Mapping[str, str]) -> Path:
-    """Writes `server.properties` and, returned, the settings of the broker's log into `directory`."""
+    """Write `server.properties` and the broker's log settings into `directory`. Return the latter's path."""
     controller = f"{HOST}:{free_port()}"
     own = {
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{controller}",
@@ -63,9 +63,9 @@ def write_settings(directory: Path, port: int, overrides: Mapping[str, str]) -> 
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen at `port` of this machine's loopback address."""
+    """Whether a server could listen on `port` of this machine's loopback address."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka's own sockets
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like Kafka's own sockets
         try:
             probe.bind((HOST, port))
         except OSError:
@@ -82,10 +82,10 @@ def accepts_connections(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A free port outside the range that the kernel takes for outgoing connections.
+    """Return a free port outside the kernel's range for outgoing connections.
 
-    From inside that range another program's connection could take it while the broker restarts; even a
-    client's own attempt to reconnect, which would then be connected to itself.
+    In that range, another program's connection could take the port while the broker restarts. Even a client's
+    own reconnect could, and would then be connected to itself.
     """
     low, high = (int(part) for part in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     ports = [port for port in range(10_000, 65_536) if not low <= port <= high] or range(10_000, 65_536)

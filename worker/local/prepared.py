@@ -1,8 +1,8 @@
-"""What a start of the local broker finds done: Kafka's classes, read and checked once per machine, and what a
-formatted folder begins with. Both halve a start.
+"""Files that halve the start of the local broker. They are Kafka's classes, read and checked once per
+machine, and the first records of a formatted folder.
 
-They are beside Spark's archive in the cache (see `handlers.spark.runtime.class_archive`), where
-`python -m worker.local.training` puts them.
+They are beside Spark's archive in the cache (see `handlers.spark.runtime.class_archive`). The module
+`worker.local.training` creates them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from handlers.spark.runtime.class_archive import QUIET, is_ours, kept, place_of
 
 BOOTSTRAP = "bootstrap.checkpoint"
-"""The records that a formatted folder begins with: which features are on."""
+"""The first records of a formatted folder: which features are on."""
 _OF_FORMAT = (
     "controller.quorum.",
     "initial.",
@@ -24,11 +24,11 @@ _OF_FORMAT = (
     "process.",
     "unstable.",
 )
-"""Settings that the tool that formats looks at begin so."""
+"""Prefixes of the settings that the formatting tool reads."""
 
 
 def place(jars: Sequence[Path]) -> Path:
-    """Of this Java and this Kafka, without what their names end with. Raises JavaError, OSError."""
+    """Return the path for this Java and this Kafka, without suffix. Raises JavaError, OSError."""
     return place_of("kafka", jars)
 
 
@@ -41,7 +41,7 @@ def java_options(jars: Sequence[Path]) -> list[str]:
 
 
 def bootstrap_of(jars: Sequence[Path], overrides: Mapping[str, str]) -> bytes | None:
-    """What `BOOTSTRAP` holds in a folder that is formatted with these settings; None: nobody knows."""
+    """Return the contents of `BOOTSTRAP` for a folder with these settings; None: not known."""
     if any(name.startswith(_OF_FORMAT) for name in overrides):
         return None
     with suppress(OSError):

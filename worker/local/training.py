@@ -1,6 +1,6 @@
-"""`python -m worker.local.training` makes what `prepared` finds: 15 s of CPU, 50 MB.
+"""`python -m worker.local.training` creates the files of `prepared`: 15 s of CPU, 50 MB.
 
-A broker does what brokers do, and Java writes the classes that it loaded as it ends.
+A broker does typical work, and Java writes the loaded classes when it ends.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from worker.local.broker import Broker
 from worker.local.prepared import BOOTSTRAP, place
 
 _KEPT = 2
-"""Archives on one machine."""
+"""The most archives on one machine."""
 
 
 def main() -> None:
-    """Make it, unless it is there. Raises OSError where nothing can be written, RuntimeError when Java makes
-    none, BrokerError, JavaError and JarsError."""
+    """Create the files, unless they exist. Raises OSError if nothing can be written, RuntimeError if Java
+    creates no archive, BrokerError, JavaError and JarsError."""
     wanted = place(kafka_jars())
     folder = wanted.parent
     own_folder(wanted)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _train(folder: Path, made: Path) -> bytes:
-    """What a broker's formatted folder begins with, when it has ended."""
+    """Run a broker until it has ended. Return the first records of its formatted folder."""
     options = (f"-XX:ArchiveClassesAtExit={made}", QUIET)
     with Broker(folder, java_options=options) as broker:
         found = (folder / "data" / BOOTSTRAP).read_bytes()

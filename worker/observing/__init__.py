@@ -1,1 +1,1 @@
-"""What the worker tells of itself: logs, metrics, and the shape of its status."""
+"""What the worker reports about itself: logs, metrics and the structure of its status."""

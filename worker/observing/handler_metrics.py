@@ -1,4 +1,4 @@
-"""The metrics that handlers report: what they count, and what their status tells."""
+"""The metrics that handlers report, and those read from handlers' statuses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SPARK_RESULTS = ("success", "failure")
 
 
 class HandlerMeters:
-    """What `HandlerContext.metrics` is in a worker. A metric shows from its first value on: a worker without
-    Spark has no metrics of Spark. Any thread."""
+    """The worker's implementation of `HandlerContext.metrics`. A metric appears with its first value: a
+    worker without Spark has no Spark metrics. Thread-safe."""
 
     def __init__(self, tables: TableLabels) -> None:
         self._tables = tables
@@ -28,22 +28,22 @@ class HandlerMeters:
         self._lock = threading.Lock()  # guards _meters
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
-        """See HandlerMetrics. Raises KeyError, and ValueError for other labels than the metric's own."""
+        """See HandlerMetrics. Raises KeyError, and ValueError for labels that the metric does not have."""
         counter = self._meter(metric, "counter")
         assert isinstance(counter, Counter)
         (counter.labels(**self._labels(labels)) if labels else counter).inc(amount)
 
     def observe(self, metric: str, value: float, **labels: str) -> None:
-        """See HandlerMetrics. Raises KeyError, and ValueError for other labels than the metric's own."""
+        """See HandlerMetrics. Raises KeyError, and ValueError for labels that the metric does not have."""
         histogram = self._meter(metric, "histogram")
         assert isinstance(histogram, Histogram)
         (histogram.labels(**self._labels(labels)) if labels else histogram).observe(value)
 
     def collect(self, statuses: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-        """The families of now; `statuses` as `WorkerStatus.handlers` has them."""
+        """Yield the current metric families. `statuses` has the form of `WorkerStatus.handlers`."""
         of_spark = [status for status in statuses if "spark" in status]
         if of_spark:
-            for result in _SPARK_RESULTS:  # a counter that begins at 1 shows no increase
+            for result in _SPARK_RESULTS:  # a counter that starts at 1 shows no increase
                 self.count("binlane_spark_merges_total", 0, result=result)
             yield self._gauge(of_spark, "binlane_spark_waiting_rows", "waiting_rows", sum)
             yield self._gauge(of_spark, "binlane_spark_waiting_seconds", "waiting_seconds", max)
@@ -59,7 +59,7 @@ class HandlerMeters:
     def _gauge(
         self, statuses: Iterable[Mapping[str, Any]], metric: str, key: str, combine: Combine
     ) -> Metric:
-        """One figure of the tables' statuses; handlers that have the same table are `combine`d."""
+        """Build a gauge from one value per table. `combine` joins handlers that share a table."""
         found: dict[str, list[float]] = {}
         for _, table in handled_tables(statuses):
             label = self._tables.label(str(table.get("table", "")))
@@ -85,7 +85,7 @@ class HandlerMeters:
 
 
 def _spark_up(statuses: Iterable[Mapping[str, Any]]) -> Metric:
-    """Handlers of one name as one: not up while one of them is not."""
+    """Treat handlers with the same name as one. It is up only if all of them are."""
     found: dict[str, bool] = {}
     for status in statuses:
         up = status["spark"].get("up") if isinstance(status["spark"], Mapping) else None

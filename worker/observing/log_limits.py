@@ -1,4 +1,4 @@
-"""Events that may come with every record or batch: told some times a minute, then counted."""
+"""Limit events that may occur for every record or batch: log a few each minute, count the rest."""
 
 from __future__ import annotations
 
@@ -33,48 +33,48 @@ STORMY = {
     "target_down": ("handler",),
     "target_up": ("handler",),
 }
-"""Event -> the fields that say what it is about; of a position its topic and partition alone."""
+"""Event -> the fields that identify its subject. Of a position, only the topic and partition count."""
 
 _MINUTE = 60.0
 _OF_SUBJECT = 10
 _OF_EVENT = 100
 _SUBJECTS = 1000
-"""So many are told apart in a minute; the others count as one."""
+"""The most subjects that are distinguished in a minute. The others count as one."""
 _OTHERS = "others"
 _NAMED = 5
-"""So many subjects stand in a line that tells what was left out."""
+"""The most subjects that a summary of omitted lines names."""
 
 
 @dataclass(slots=True)
 class _Event:
-    """What was said of one event since its minute began."""
+    """The counts of one event since its minute began."""
 
     begun: float
     told: int = 0
     subjects: dict[str, list[int]] = field(default_factory=dict)
-    """For each how many lines were told, and how many left out."""
+    """For each subject: the number of logged and of omitted lines."""
     before: Counter[str] = field(default_factory=Counter)
-    """What earlier minutes left out, for the subject's next line."""
+    """Lines omitted in earlier minutes, to be reported by the subject's next line."""
     since: float = 0.0
-    """When the first of that began to wait."""
+    """The time since which these have been waiting."""
 
 
 class LogLimits:
-    """Ten lines a minute of one event about one subject, a hundred of one event; the rest is counted.
+    """Log at most ten lines a minute per event and subject, and a hundred per event. Count the rest.
 
-    A subject's next line says how many were left out before it (`repeated`). What has no next line is told by
-    `due`. It holds at most a thousand subjects of each of these events. Any thread.
+    A subject's next line reports how many were omitted before it (`repeated`). If there is no next line,
+    `due` reports them. At most a thousand subjects are kept per event. Thread-safe.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # guards all fields below
         self._events: dict[str, _Event] = {}
         self._levels: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
 
     def admit(self, level: str, event: EventDict) -> bool:
-        """Count the event. False: it is not to be told; else it knows how often it was left out before."""
+        """Count the event. Return whether to log it, after setting how many were omitted before."""
         name = event["event"]
         fields = STORMY.get(name)
         with self._lock:
@@ -105,9 +105,9 @@ class LogLimits:
         return True
 
     def due(self, *, all_of_it: bool = False) -> list[dict[str, Any]]:
-        """The fields of a line for each event of which something was left out, and whose minute is over
-        without a line that said so, or has been over for another; with `all_of_it` whatever was left out.
-        They count as told."""
+        """Return log fields that summarize each event with omitted lines, and mark these as reported. An
+        event is due if its minute is over, or if its omitted lines waited a minute for a next line.
+        `all_of_it`: all are due."""
         found = []
         with self._lock:
             now = self._clock()
@@ -127,7 +127,7 @@ class LogLimits:
         return found
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """{level: how many events, told or not}, {event: how many were not told}. Both only grow."""
+        """Return {level: events, logged or not} and {event: omitted lines}. Both only grow."""
         with self._lock:
             return dict(self._levels), dict(self._left_out)
 

@@ -1,4 +1,4 @@
-"""Logging: one way out for the worker's own events and for the libraries' (uvicorn, py4j, librdkafka)."""
+"""Logging: one output for the worker's own events and those of libraries (uvicorn, py4j, librdkafka)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Redact = Callable[[str], str]
 Listener = Callable[[str, EventDict], None]
 
 _LEVELS = {"exception": "error", "warn": "warning", "fatal": "critical"}
-"""Methods of a logger that are no names of levels."""
+"""Methods of a logger whose names are not levels."""
 
-# They tell of every call at info; only what goes wrong matters here.
+# They log every call at level info. Only warnings and errors matter here.
 _TALKATIVE = ("py4j", "httpx", "httpcore")
 
 LIMITS = LogLimits()
-"""Of this process: what is told of events that come with every record."""
+"""The limits of this process for events that may occur for every record."""
 
 _listeners: tuple[Listener, ...] = ()
 
@@ -37,13 +37,13 @@ def configure(
     *,
     redact: Redact | None = None,
 ) -> None:
-    """Log to `stream` (standard error) from now on, and nowhere else.
+    """Log to `stream` (default: standard error) from now on, and nowhere else.
 
-    JSON lines hold `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, the event's own fields, and
-    `exception` where there is one. `auto` means console for a terminal, else JSON. `redact` is applied to
-    every text of an event: `Configuration.secrets.redact` takes the configuration's secrets out.
+    JSON lines contain `timestamp` (ISO 8601, UTC), `level`, `logger`, `event`, the event's own fields, and
+    `exception` if there is one. `auto` means console for a terminal, else JSON. `redact` is applied to every
+    text of an event: `Configuration.secrets.redact` removes the configuration's secrets.
 
-    Calling it again replaces what was set before, also for loggers that exist already.
+    A later call replaces the earlier settings, also for loggers that exist already.
     """
     stream = sys.stderr if stream is None else stream
     as_json = format == "json" or (format == "auto" and not stream.isatty())
@@ -53,7 +53,7 @@ def configure(
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # The exception becomes text before the secrets go: a message may hold one.
+    # Exceptions become text before secrets are removed, because their messages may contain secrets.
     last: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.StackInfoRenderer(),
@@ -87,15 +87,15 @@ def configure(
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
-        # Loggers are made when modules are imported, before the configuration is known.
+        # Loggers are created when modules are imported, before the configuration is known.
         cache_logger_on_first_use=False,
     )
 
 
 def listen(listener: Listener) -> Callable[[], None]:
-    """Give the worker's own events to `listener`, too, as (method, event): of any level, also those that are
-    not logged, with their secrets. On the thread that logs, so it has to be quick. Returns what ends it."""
-    global _listeners  # noqa: PLW0603  # as what is configured here: one for the process
+    """Also pass the worker's own events of every level to `listener`, as (method, event), with their secrets.
+    It runs on the logging thread and must be fast. Return a function that removes it."""
+    global _listeners  # noqa: PLW0603  # like the settings above: one per process
     _listeners = (*_listeners, listener)
 
     def end() -> None:
@@ -106,14 +106,13 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 def tell_left_out(*, all_of_it: bool = False) -> None:
-    """A line for what was left out of events that come with every record, each minute; to be called now and
-    then. `all_of_it`: also of the minute that has begun."""
+    """Log a summary of omitted lines. Call it regularly. `all_of_it`: include the current minute."""
     for fields in LIMITS.due(all_of_it=all_of_it):
         get_logger("logs").warning("lines_left_out", **fields)
 
 
 def log_unhandled(error: BaseException) -> bool:
-    """Log what nobody has caught, without secrets; False when it is not known yet where to."""
+    """Log an uncaught exception without secrets. Return False if logging is not configured yet."""
     if not logging.getLogger().handlers:
         return False
     get_logger("binlane").critical("unhandled_error", exc_info=error)
@@ -122,7 +121,7 @@ def log_unhandled(error: BaseException) -> bool:
 
 def _heard(_logger: Any, method: str, event: EventDict) -> EventDict:
     for listener in _listeners:
-        with suppress(Exception):  # what listens must not keep anything from being logged
+        with suppress(Exception):  # a listener must not prevent logging
             listener(method, event)
     return event
 
@@ -134,13 +133,13 @@ def _limited(_logger: Any, method: str, event: EventDict) -> EventDict:
 
 
 def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Lines are read by people too: what happened comes before its details."""
+    """Put what happened before its details, because people read the lines too."""
     first = ("timestamp", "level", "logger", "event")
     return {key: event[key] for key in first if key in event} | dict(event)
 
 
 def _visible(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Texts of records and of errors may hold what a terminal would obey."""
+    """Escape control characters: texts of records and errors may contain terminal commands."""
     return {
         key: visible(value, lines=True) if isinstance(value, str) else value for key, value in event.items()
     }
@@ -150,7 +149,7 @@ def _console(stream: TextIO) -> Processor:
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(),
         pad_event_to=30,
-        # The exception is text by now.
+        # The exception is already text.
         exception_formatter=structlog.dev.plain_traceback,
     )
 
@@ -165,7 +164,7 @@ def _redacting(redact: Redact) -> Processor:
             return [clean(inner) for inner in value]
         if value is None or isinstance(value, bool | int | float):
             return value
-        # An exception or a path, say: what would be printed of it.
+        # For example an exception or a path: redact its text.
         return redact(str(value))
 
     def processor(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -1,4 +1,4 @@
-"""The client library's objects of the metrics that `metric_definitions` names."""
+"""Create the Prometheus client's objects for the metrics in `metric_definitions`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Meter = Counter | Gauge | Histogram
 
 
 def meter(name: str) -> Meter:
-    """What counts or measures as things happen, in no registry."""
+    """Create a meter that counts or measures events as they happen. It belongs to no registry."""
     entry = definition(name)
     if entry.kind == "histogram":
         return Histogram(entry.family, entry.help, entry.labels, registry=None, buckets=BOUNDS)
@@ -24,14 +24,14 @@ def meter(name: str) -> Meter:
 
 
 def family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    """What takes figures that are kept elsewhere, for one scrape."""
+    """Create a family for values that are kept elsewhere, for one scrape."""
     entry = definition(name)
     kind = CounterMetricFamily if entry.kind == "counter" else GaugeMetricFamily
     return kind(entry.family, entry.help, labels=entry.labels)
 
 
 def families(meter: Meter) -> Iterator[Metric]:
-    """What the meter shows, without the library's `_created` series: one more each that nobody asks for."""
+    """Yield the meter's families without the library's `_created` series, which nobody needs."""
     for found in meter.collect():
         found.samples = [sample for sample in found.samples if not sample.name.endswith("_created")]
         yield found

@@ -1,4 +1,4 @@
-"""Every metric of the worker, told once: name, labels and help; docs/metrics.md is made from it."""
+"""Every metric of the worker, defined once: name, labels and help. docs/metrics.md is generated from it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _BY_HANDLERS = frozenset(
 
 class MetricDefinition(NamedTuple):
     name: str
-    """As Prometheus shows it: a counter with its `_total`."""
+    """The name in Prometheus: a counter ends with `_total`."""
     labels: tuple[str, ...]
     help: str
 
@@ -137,12 +137,12 @@ class MetricDefinition(NamedTuple):
 
     @property
     def by(self) -> Literal["worker", "handler"]:
-        """Who reports it: of a handler's metrics each shows from its first value on."""
+        """Who reports it. A handler's metric appears with its first value."""
         return "handler" if self.name in _BY_HANDLERS else "worker"
 
     @property
     def family(self) -> str:
-        """The name the client library builds the sample names from."""
+        """The name from which the client library builds the sample names."""
         return self.name.removesuffix("_total").removesuffix("_info")
 
 
@@ -156,12 +156,12 @@ _BY_NAME = {entry.name: entry for entry in DEFINITIONS}
 
 
 def definition(name: str) -> MetricDefinition:
-    """The definition of a metric by its full name. Raises KeyError for a metric that is not defined."""
+    """Return the definition of a metric by its full name. Raises KeyError if it is not defined."""
     return _BY_NAME[name]
 
 
 def markdown_table() -> str:
-    """The table of docs/metrics.md."""
+    """Format the table of docs/metrics.md."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for entry in DEFINITIONS:
         labels = ", ".join(f"`{label}`" for label in entry.labels)

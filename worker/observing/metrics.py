@@ -1,7 +1,7 @@
 """The worker's Prometheus metrics.
 
-What happens rarely is counted here as it happens. What happens for every batch is not: lanes, tables and
-partitions are read from the worker's status when Prometheus scrapes, handler times from `HandlerTimes`.
+Rare events are counted here as they happen. Lanes, tables and partitions are read from the worker's status
+when Prometheus scrapes, and handler times from `HandlerTimes`. So a batch updates no metric here.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ _FROM_ZERO = {
     "binlane_rebalances_total": ("assign", "revoke", "lost"),
     "binlane_spans_dropped_total": ("queue_full", "export_failed", "too_many"),
 }
-"""Those that alerts watch begin at 0: a counter that begins at 1 shows no increase."""
+"""Labels that start at 0, because alerts watch them: a counter that starts at 1 shows no increase."""
 
 
 class Metrics(Collector):
-    """All metrics of one worker, in a registry of their own.
+    """All metrics of one worker, in their own registry.
 
-    Every method may be called from any thread.
+    Any thread may call any method.
     """
 
     def __init__(self, version: str = __version__, log_limits: LogLimits = LIMITS) -> None:
@@ -80,7 +80,7 @@ class Metrics(Collector):
         self._look: Callable[[], Look] | None = None
         self.tables = TableLabels(MAX_TABLE_LABELS)
         self.handlers = HandlerMeters(self.tables)
-        """What handlers report."""
+        """Metrics that handlers report."""
         self._times: dict[int, HandlerTimes] = {}
         self._times_lock = threading.Lock()  # guards _times: lanes are added while a scrape reads
         self._meters = {name: meter(name) for name in _COUNTED}
@@ -93,7 +93,7 @@ class Metrics(Collector):
             collector(registry=self.registry)
 
     def attach(self, look: Callable[[], Look]) -> None:
-        """Say where lanes, tables and partitions are read from at each scrape."""
+        """Set the source of lanes, tables and partitions, which is read at each scrape."""
         self._look = look
 
     def consumed(self, topic: str, partition: int, records: int) -> None:
@@ -112,7 +112,7 @@ class Metrics(Collector):
         self._count("binlane_dead_letters_total", self.tables.label(table), amount=records)
 
     def unblocked(self, action: str) -> None:
-        """A record was set aside because a person ordered it."""
+        """Count a record that was set aside because a person ordered it."""
         self._count("binlane_unblocked_records_total", action)
 
     def reload(self, result: ReloadResult) -> None:
@@ -120,7 +120,7 @@ class Metrics(Collector):
         self._set("binlane_last_reload_successful", result == "success")
 
     def commit(self, store: str, result: CommitResult) -> None:
-        for known in ("success", "failure"):  # both from the first commit on
+        for known in ("success", "failure"):  # both exist from the first commit on
             self._count("binlane_commits_total", store, known, amount=known == result)
         if result == "success":
             self._set("binlane_last_commit_timestamp_seconds", time.time(), store)
@@ -141,16 +141,16 @@ class Metrics(Collector):
         self._count("binlane_spans_dropped_total", reason, amount=spans)
 
     def schema_rebuilt(self) -> None:
-        """A schema of the registry was made ready again that had been let go."""
+        """Count a schema of the registry that had been dropped and was compiled again."""
         self._count("binlane_schemas_rebuilt_total")
 
     def handler_times(self, lane: int) -> HandlerTimes:
-        """The times of one lane, always the same object; to be written by that lane's thread alone."""
+        """Return the times of one lane, always the same object. Only that lane's thread may write to it."""
         with self._times_lock:
             return self._times.setdefault(lane, HandlerTimes())
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks at each scrape."""
+        """Yield all metrics. The registry calls this at each scrape."""
         info = definition("binlane_info")
         yield InfoMetricFamily(info.family, info.help, {"version": self._version})
 
@@ -170,7 +170,7 @@ class Metrics(Collector):
         look = None if self._look is None else self._look()
         status = look.status if look is not None else None
         if look is not None and status is not None:
-            # A table's first retry or dead letter must show as an increase, so both begin at 0.
+            # Both start at 0, so that a table's first retry or dead letter shows as an increase.
             for table, _ in look.finished:
                 for name in _BY_TABLE:
                     self._count(name, self.tables.label(table), amount=0)
@@ -195,7 +195,7 @@ class Metrics(Collector):
 
 
 def _told(name: str, counts: dict[str, int]) -> Metric:
-    """A counter that is kept elsewhere, {its label: count}."""
+    """Build a counter whose counts are kept elsewhere: {label: count}."""
     found = family(name)
     for label, count in counts.items():
         found.add_metric([label], count)

@@ -1,4 +1,4 @@
-"""What the worker tells of itself: the shape of `/api/status`."""
+"""The structure of `/api/status`."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 
 
 class StuckStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's first unfinished record, when it has been the first for `stuck_after`."""
+    """The first unfinished record of a partition, if it has been the first for `stuck_after`."""
 
     offset: int
     seconds: float
-    """How long it has been the first."""
+    """How long it has been the first unfinished record."""
     behind: int
-    """How many records were fetched with it and since."""
+    """The number of records that were fetched from this one on."""
     table: str | None
-    """None: nobody works on the record, and nobody ever will. That is a fault of the worker."""
+    """None: nothing works on the record, and nothing will. That is a fault of the worker."""
     lane: int | None
     state: str
-    """running, retrying, halted; queued, waiting for others (as before a statement), waiting for room,
-    waiting for the group (see `unconfirmed_seconds`); held back (done, and counting only when others are);
+    """running, retrying, halted; queued; waiting for others (such as a statement), waiting for room, waiting
+    for the group (see `unconfirmed_seconds`). Also held back (done, but counted only after others are), or
     nowhere."""
     error: str | None = None
     held_by: str | None = None
-    """The record that a held back one waits for."""
+    """The record that a held back record waits for."""
     handler: str | None = None
-    """Which has its batch now; None: none has."""
+    """The handler that currently processes its batch; None: no handler."""
     handler_seconds: float | None = None
     stack: str | None = None
-    """What that handler's thread is doing, the innermost call last."""
+    """The stack of that handler's thread, innermost call last."""
 
 
 class PartitionError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why Kafka brings nothing more of a partition."""
+    """Why Kafka returns no more records of a partition."""
 
     code: str
-    """librdkafka's name for it, for example _BAD_COMPRESSION."""
+    """librdkafka's name for the error, for example _BAD_COMPRESSION."""
     error: str
     seconds: float
-    """Since it was first told, in which the partition brought nothing."""
+    """Seconds since it was first reported. The partition has returned nothing since."""
     offset: int | None = None
-    """Where the batch begins that cannot be read; None: the error names none."""
+    """The first offset of the batch that cannot be read; None: the error names none."""
     unreadable: bool = False
-    """The batch cannot be read, however often it is fetched: a person has to act."""
+    """Refetching the batch does not help: a person must act."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     position: int | None
     """The next offset to be fetched."""
     committed: int | None
-    """The next offset to be read after a restart, as Kafka counts it; None: nothing committed yet."""
+    """The next offset to be read after a restart, as committed to Kafka; None: nothing is committed yet."""
     unfinished: int
     finished_ahead: int
     lag: int | None
@@ -65,52 +65,52 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     delay_seconds: float | None = None
     standstill_seconds: float = 0.0
-    """How long it has not been read although there is more and nothing keeps the worker from it."""
+    """How long it has not been read although Kafka has more records and nothing else prevents it."""
     error: PartitionError | None = None
-    """What Kafka has told of it since it last brought something."""
+    """The error that Kafka has reported since the partition last returned something."""
     ahead: int = 0
-    """Records that were fetched with the first unfinished one and since: see `max_ahead`."""
+    """Fetched records from the first unfinished one on: see `max_ahead`."""
     paused_by: str | None = None
-    """lanes (they are full), max_ahead, ddl_topics (others come first), format (there is none),
-    schema_registry (a schema is not known yet), first_commit (Kafka has not taken where it begins); None: it
-    is read."""
+    """Why it is paused; None: it is not. lanes (full), max_ahead, ddl_topics (others come first), format
+    (none matches). Also schema_registry (a schema is not known yet), first_commit (Kafka has not accepted the
+    start position)."""
     first_commit_seconds: float = 0.0
-    """For how long nothing of it is handled because Kafka has not taken the commit of where it begins."""
+    """How long its batches have waited because Kafka has not accepted the commit of its start position."""
     stuck: StuckStatus | None = None
     unread: int | None = None
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
     source_time_ms: int | None = None
-    """When the newest change that was fetched happened in its source; None: not told."""
+    """When the newest fetched change happened in its source; None: not known."""
     first_unfinished: int | None = None
-    """The offset of the first record that is not finished: a later commit reaches up to it. None: none was
-    fetched yet."""
+    """The offset of the first unfinished record, up to which the next commit goes. None: nothing was fetched
+    yet."""
     window: list[float] = []
-    """How much is finished of each part, when what lies between `first_unfinished` and `position` is cut into
-    equal parts, 40 at most; empty: nothing of it."""
+    """The finished share of each part between `first_unfinished` and `position`, cut into at most 40 equal
+    parts; empty: there is nothing between them."""
 
 
 class KafkaFault(msgspec.Struct, frozen=True, kw_only=True):
-    """An error of Kafka's that may keep the worker from its partitions."""
+    """An error from Kafka that may keep the worker from reading its partitions."""
 
     topic: str | None
-    """Not among those that are read; None: it is about no topic."""
+    """A topic that is not being read; None: the error concerns no topic."""
     code: str
-    """librdkafka's name of it, as UNKNOWN_TOPIC_OR_PART."""
+    """librdkafka's name for the error, such as UNKNOWN_TOPIC_OR_PART."""
     error: str
     seconds: float
-    """Since Kafka told it last: it tells some errors once."""
+    """Seconds since Kafka last reported it. Kafka reports some errors only once."""
 
 
 class KafkaStatus(msgspec.Struct, frozen=True, kw_only=True):
     up: bool | None
     """Whether a broker can be reached; None: not known."""
     quiet_seconds: float
-    """Since the last poll that brought a record, or the end of a partition."""
+    """Seconds since the last poll that returned a record or reached the end of a partition."""
     unconfirmed_seconds: float = 0.0
-    """For how long batches have waited because the group's coordinator takes no commit of this worker, whose
-    partitions may be another's by now."""
+    """How long batches have waited because the group's coordinator accepts no commit from this worker. Its
+    partitions may belong to another worker by now."""
     faults: list[KafkaFault] = []
-    """What `/readyz` knows of errors."""
+    """The errors that `/readyz` considers."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,16 +121,16 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_seconds: float | None
     busy_seconds: float = 0.0
     records_fill: float = 0.0
-    """Its records as a share of `lanes.max_records`. Above 1: one record or delivery was larger, or the bound
-    became smaller."""
+    """Its records as a share of `lanes.max_records`. Above 1: one record or delivery was larger, or the limit
+    was lowered."""
     bytes_fill: float = 0.0
     """Its bytes as a share of `lanes.max_bytes`, which all lanes share."""
     offers: dict[str, int] = {}
-    """Deliveries with records of the lane: `queued`, and `refused`, whole, for want of room in any lane of
-    theirs; then they are offered again."""
+    """Deliveries with records of the lane: `queued`, or `refused` as a whole because one of their lanes had
+    no room. Refused ones are offered again."""
     batches: dict[str, int] = {}
-    """Those that the lane's processor took, by how they ended: `finished`, `given_back` to be tried again,
-    `halted`, or `spread` over shards."""
+    """Batches that the lane's processor took, by result: `finished`, `given_back` (to be retried), `halted`,
+    or `spread` over shards."""
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,11 +143,11 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None
     queued_records: int = 0
     attempt: int = 0
-    """Attempts so far of the batch that is being retried."""
+    """Attempts so far for the batch that is being retried."""
     halted: bool = False
-    """It is blocked by a change that failed for good; else, if it is blocked, by a target that is down."""
+    """Whether a change that failed permanently blocks it. Otherwise, a blocked table waits for a target."""
     topic: str | None = None
-    """Of the record that it stands at, while it is blocked or being retried; None: it does not stand."""
+    """The record at which the table is blocked or retrying; None: it is neither."""
     partition: int | None = None
     offset: int | None = None
 
@@ -157,10 +157,10 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`__dead_letter__`: the dead-letter topic; `__schema_registry__`: the schema registry."""
     up: bool
     error: str | None = None
-    """What the handler said of its target when it found it down last."""
+    """The handler's error when it last found its target down."""
     down_seconds: float | None = None
     missing_topic: str | None = None
-    """Of the dead-letter topic: its name, when it is down because it does not exist."""
+    """The name of the dead-letter topic, if it is down because the topic does not exist."""
 
 
 class UnmatchedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,23 +168,23 @@ class UnmatchedTable(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     nearest: str | None
-    """The `match` that was probably meant to; None: none looks like it."""
+    """The `match` that was probably meant; None: no match is similar."""
 
 
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker read since its start, and no handler got."""
+    """Records that the worker read since its start and passed to no handler."""
 
     unmatched_records: int = 0
-    """Of tables that no rule matches; this and the tables since the last reload, if there was one."""
+    """Records of unmatched tables. This field and the tables start again at each reload."""
     unmatched_tables: list[UnmatchedTable] = []
-    """A hundred at most, those with a `nearest` first."""
+    """At most a hundred, those with a `nearest` first."""
     more_tables: bool = False
-    """There are more of them."""
+    """There are more than these."""
     undecodable_letters: int = 0
     """Undecodable records that became dead letters."""
     undecodable_skipped: int = 0
     undecodable_error: str | None = None
-    """What was told of the latest of them."""
+    """The error of the latest undecodable record."""
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,39 +205,39 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaStatus | None = None
     targets: list[TargetStatus] = []
     handlers: list[dict[str, Any]] = []
-    """`{"handler", "type"}` and what the handler tells of itself (`Handler.status`), if it does."""
+    """`{"handler", "type"}` and the handler's own status (`Handler.status`), if it has one."""
     error: str | None = None
     tables_omitted: int = 0
-    """How many more tables there are: `tables` holds 1,000 at most, first those in trouble, then the busy
-    ones, then those that were used last."""
+    """How many more tables there are. `tables` contains at most 1,000: those with problems first, then the
+    busy ones, then the most recently used."""
     finished_records: int | None = None
-    """By all tables since the worker started."""
+    """Records finished by all tables since the worker started."""
     unmatched_records: int = 0
-    """Of tables that no rule matches, since the worker started: passed over, and finished."""
+    """Records of unmatched tables since the worker started. They are skipped and finished."""
     lane_max_records: int | None = None
-    """How many records a lane may hold (`lanes.max_records`): what its queue is measured against."""
+    """The most records that a lane may contain (`lanes.max_records`)."""
     max_bytes: int | None = None
-    """How many bytes the lanes may hold together (`lanes.max_bytes`)."""
+    """The most bytes that all lanes together may contain (`lanes.max_bytes`)."""
     passed_over: PassedOver | None = None
-    """None: not known, of an earlier version."""
+    """None: not known, because the worker's version is older."""
     config: str | None = None
-    """The configuration's file, as the worker was given it."""
+    """The configuration file, as given on the worker's command line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The status, and what is counted of all tables at that moment, told or not."""
+    """The status, and totals over all tables at that moment, including those not in the status."""
 
     status: WorkerStatus
     finished: Sequence[tuple[str, int]]
-    """(table, records finished) of each that ever had a record; of those let go of, by the name that they
-    count under."""
+    """(table, records finished) of each table that ever had a record. Tables no longer tracked are under the
+    name that they count under."""
     blocked: int
-    """Tables that stand still."""
+    """Number of blocked tables."""
     halted: int = 0
-    """Those of them of which a change failed for good; the others wait for a target."""
+    """Those with a permanently failed change. The others wait for a target."""
     blocked_records: int = 0
-    """Fetched and unfinished records that no further worker would help: those of tables that stand still, or
-    of which a batch has been failing for `stuck_after`, and what waits for room behind them."""
+    """Fetched and unfinished records that another worker would not help. They belong to blocked tables, to
+    tables whose batch has been failing for `stuck_after`, or wait for room behind them."""
     held_up: bool = False
-    """Nothing is read on: what was fetched waits for room that only such tables could give."""
+    """Whether reading has stopped because fetched records wait for room that only such tables could free."""

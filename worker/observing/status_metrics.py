@@ -1,4 +1,4 @@
-"""The metrics that are read from the worker's status when Prometheus scrapes."""
+"""The metrics that are read from the worker's status at each scrape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.observing.table_labels import TableLabels
 
 
 def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
-    """Families of what the worker shows. What is not known yet (None) has no sample: 0 would be a claim."""
+    """Yield the families of a status. Unknown values (None) have no sample, because 0 would be wrong."""
     status = look.status
     yield from _of_tables(look, labels)
     yield from _of_lanes(status.lanes)
@@ -40,7 +40,7 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
         counter.add_metric([label], records)
     counter.samples = labels.fold(counter.samples)
     yield counter
-    # A table that only a statement speaks of takes no label.
+    # A table without records, known only from a statement, has no label.
     known = {table for table, _ in look.finished}
     yield from _of_table_states([table for table in look.status.tables if table.table in known], labels)
     yield _single("binlane_tables_blocked", look.blocked)

@@ -1,4 +1,4 @@
-"""The label `table` of the metrics, kept within a limit."""
+"""Limit the values of the metrics' label `table`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Combine = Callable[[Iterable[float]], float]
 
 
 class TableLabels:
-    """Keeps the values of the label `table` within a limit, over all metrics that have it.
+    """Limits the values of the label `table` across all metrics that have it.
 
-    The first tables keep their names. Up to `limit` tables, each has its own; as soon as there are more, the
-    last of the named ones joins the rest, so that `__other__` is counted within the limit too.
+    The first `limit` tables have their own values. If there are more, the last of these joins the rest, so
+    that `__other__` counts towards the limit too.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,7 +24,7 @@ class TableLabels:
         self._names: set[str] = set()
         self._last = ""
         self._over = False
-        self._lock = threading.Lock()  # guards all of the above; membership may be read without it
+        self._lock = threading.Lock()  # guards all fields above; membership may be read without it
 
     def label(self, table: str) -> str:
         if table in self._names:
@@ -39,7 +39,7 @@ class TableLabels:
         return table
 
     def fold(self, samples: Sequence[Sample], combine: Combine = sum) -> list[Sample]:
-        """The samples with those that have no name of their own `combine`d into one."""
+        """Combine the samples of all tables without their own value into one."""
         with self._lock:
             rest = {OTHER_TABLES, self._last} if self._over else {OTHER_TABLES}
         kept = [sample for sample in samples if sample.labels["table"] not in rest]

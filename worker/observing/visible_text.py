@@ -1,4 +1,4 @@
-"""Figures and foreign text as a terminal shows them."""
+"""Format numbers and text from other systems for a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(moment: str | None, now: datetime) -> str:
-    """How long ago an ISO 8601 moment was, in whole seconds up to minutes, hours, days."""
+    """Format how long ago an ISO 8601 moment was, in whole seconds, minutes, hours or days."""
     if moment is None:
         return "none yet"
     seconds = max(0, round((now - datetime.fromisoformat(moment)).total_seconds()))
@@ -38,7 +38,7 @@ def age(moment: str | None, now: datetime) -> str:
 
 
 def moment(milliseconds: float | None) -> datetime | None:
-    """The time so many milliseconds after 1970, in UTC; None where there is none, or no calendar has it."""
+    """Return the UTC time for milliseconds since 1970; None if there are none or no calendar has it."""
     if milliseconds is None:
         return None
     try:
@@ -48,15 +48,14 @@ def moment(milliseconds: float | None) -> datetime | None:
 
 
 def printable(text: str) -> str:
-    """On one line, and without what a terminal would obey: names and errors come from other systems."""
+    """Put text on one line without control characters: names and errors come from other systems."""
     return "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split())
     )
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """With what a terminal would obey written as JSON escapes it; line breaks and tabs stay where there are
-    `lines`.
+    """Write control characters as JSON escapes. With `lines`, line breaks and tabs stay.
 
     >>> print(visible("a\x1b[2J\u202e b\\n"))
     a\\u001b[2J\\u202e b\\n

@@ -1,1 +1,1 @@
-"""`binlane reload`: one table built again from its topic, while a worker goes on."""
+"""`binlane reload`: rebuild one table from its topic, while a worker continues."""

@@ -1,4 +1,4 @@
-"""A table's changes out of records of any tables, as a worker would hand them to its handler."""
+"""Extract one table's changes from records of any tables, as a worker would pass them to its handler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Unfollowable(Exception):
 
 
 class ChangesOf:
-    """Of one table. One thread."""
+    """The changes of one table. For one thread."""
 
     def __init__(self, configuration: Configuration, rule: TableRule, database: str, name: str) -> None:
         self._formats = formats_of(configuration)
@@ -28,10 +28,10 @@ class ChangesOf:
         self._rule = rule
         self._database, self._name = database, name
         self.undecodable = 0
-        """Records that were passed over, as on_undecodable says."""
+        """Records that were skipped, as on_undecodable says."""
 
     def of(self, record: Record) -> Iterator[Sequence[Change]]:
-        """The changes of the record, a statement for itself. Raises Unfollowable."""
+        """Yield the changes of the record; a statement comes alone. Raises Unfollowable."""
         place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
         try:
             format_ = self._formats.of(record.topic())
@@ -62,7 +62,7 @@ class ChangesOf:
     def _pieces(self, format_: Format, record: Record) -> Iterator[tuple[Route, Record]]:
         try:
             route: Route | Skip | Apart | None = format_.route(record.value() or b"")
-        except Exception:  # as the router: then the slow path says what it is
+        except Exception:  # as in the router: the slow path then finds the reason
             route = None
         if route is None or not (route.database and route.table):  # type: ignore[union-attr]
             route = explained(format_, record)
@@ -70,13 +70,13 @@ class ChangesOf:
             for own, value in route.parts:
                 piece = remade(record, record.key(), value, record.headers())
                 if not own.table:
-                    explained(format_, piece)  # says why it is undecodable
+                    explained(format_, piece)  # raises with the reason
                 yield own, piece
         elif not isinstance(route, Skip):
             yield route, record
 
     def _refuse_others(self, changes: Sequence[Change], database: str, place: str, *, is_ours: bool) -> None:
-        """A statement about the table and another: its rows, or what it looks like, come from there."""
+        """Refuse a statement about this table and another: rows or columns come from the other one."""
         ours = self._database, self._name
         for change in changes:
             named = tables_of(change.sql or "", database)

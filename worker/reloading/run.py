@@ -1,4 +1,4 @@
-"""The whole of a reload: read, apply to a new table, put that in the place of the old one."""
+"""Run a reload: read the topics, apply them to a new table, and replace the old one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.reloading.topics import ReadFault, WholeTopics
 
 _PATIENCE_SECONDS = 30.0
 _BUSY_SECONDS = 600.0
-"""Of a topic that goes on all the time."""
+"""For a topic that never becomes idle."""
 _PAUSE_SECONDS = 0.2
 
 _WHY_NOT = {
@@ -29,22 +29,22 @@ _FAULTS = (Refused, Unfollowable, ReadFault, Rejected, TargetUnavailable, Databa
 
 
 class ReloadFault(Exception):
-    """Why the table was not loaded again, in one sentence."""
+    """Why the table was not reloaded, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What has become of it."""
+    """The result of a reload."""
 
     changes: int
     before: int
     after: int
     undecodable: int
-    """Records that were passed over, as on_undecodable says."""
+    """Records that were skipped, as on_undecodable says."""
 
 
 def chosen(configuration: Configuration, table: str, handler: str | None) -> HandlerEntry:
-    """The handler whose table is meant. Raises ReloadFault."""
+    """Find the handler whose table is reloaded. Raises ReloadFault."""
     rule = configuration.rule_for(table)
     if rule is None:
         raise ReloadFault(f"no rule of tables: matches {table}")
@@ -72,11 +72,11 @@ def reload_table(
     *,
     is_alone: bool = False,
 ) -> Reloaded:
-    """Build the table from the topics that its marks name, and put it in the place of what is there.
-    `is_alone`: no worker writes it meanwhile.
+    """Build the table from the topics that its marks name, then replace the old table. `is_alone`: no worker
+    writes it meanwhile.
 
-    `tell`: how far it is, every now and then; `say`: what is done now, or left. Raises ReloadFault; then the
-    target's table is as it was, but for a connection lost at the commit: then it may be whole already.
+    `tell` receives the progress regularly; `say` the current step, or what is left. Raises ReloadFault. Then
+    the table is unchanged, but if the connection was lost at the commit, it may already be complete.
     """
     context = HandlerContext(
         worker=configuration.name,
@@ -107,7 +107,7 @@ def _target(
     entry: HandlerEntry, context: HandlerContext, table: str, say: Callable[[str], None], *, is_alone: bool
 ) -> TableReload:
     database, _, name = table.partition(".")
-    # Each needs what may not be installed, and takes a while to import.
+    # Imported here because each may be missing, and its import is slow.
     if entry.type == "spark":
         from handlers.spark.reloading.reload import SparkReload  # noqa: PLC0415 (see above)
 
@@ -152,17 +152,17 @@ class _Run:
                         "its marks are beyond what its topics hold: they were read from others, or made anew"
                     ) from None
                 if self.read.next != stood:
-                    continue  # at once: a worker is quick
+                    continue  # at once, because a worker is fast
             except (Differs, Hindered) as fault:
-                # By a worker that has not come as far as we have; by a deadlock with one, or many puts.
+                # The worker has not read as far as this run, or there was a deadlock with it, or many writes.
                 now = time.monotonic()
                 if now > until or (isinstance(fault, Hindered) and now > busy_until):
                     raise
             time.sleep(_PAUSE_SECONDS)
 
     def _to_the_end(self, marks: Mapping[tuple[str, int], Place] | None = None) -> None:
-        """Or to a statement that no worker has followed in the table itself. `marks`: the table's, if they
-        stand still."""
+        """Read to the end, or to a statement that no worker has applied to the table yet. `marks`: the
+        table's, if they are fixed."""
         with closing(self.read.records()) as records:
             for record in records:
                 for changes in self._changes.of(record):

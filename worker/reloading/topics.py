@@ -1,4 +1,4 @@
-"""Reading whole topics, from their beginning to their end and on."""
+"""Read complete topics, from their beginning to their end and beyond."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Partition = tuple[str, int]
 
 
 class ReadFault(Exception):
-    """Why the topics cannot be read whole, in one sentence."""
+    """Why the topics cannot be read completely, in one sentence."""
 
 
 class WholeTopics:
     """All partitions of some topics, read by a consumer that joins no group and commits nothing."""
 
     def __init__(self, configuration: Configuration, topics: list[str]) -> None:
-        """Raises ReadFault where Kafka does not answer, or does not hold all that was ever written."""
+        """Raise ReadFault if Kafka does not answer, or no longer has all records ever written."""
         reached = reach_kafka(configuration, _SECONDS)[0]
         if reached.error is not None:
             raise ReadFault(f"{reached.target}: {reached.error}")
@@ -41,7 +41,7 @@ class WholeTopics:
         settings.pop("group.instance.id", None)
         self._consumer = Consumer(settings, logger=SILENT)
         self.next: dict[Partition, int] = {}
-        """The next offset of each partition: the caller has had all before it."""
+        """The next offset of each partition. The caller has received all records before it."""
         try:
             numbers = {topic: self._numbers(topic) for topic in topics}
             _refuse_compacted(admin, topics)
@@ -57,15 +57,15 @@ class WholeTopics:
             raise
 
     def records(self) -> Generator[Record]:
-        """On from where it stands, to the end of each partition as it is then.
+        """Yield records from the current positions to the current end of each partition.
 
-        When the next one is asked for, or there is none, a record counts as had. Raises ReadFault."""
+        A record counts as received at the next request, or at the generator's end. Raises ReadFault."""
         if not self.next:
             return
         places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in self.next.items()]
-        # Anew, so that the end of each partition is told again.
+        # Assigned again, so that Kafka reports the end of each partition again.
         self._consumer.assign(places)
-        # Kafka tells no end while records come all the time: then what was the end when this began is it.
+        # Kafka reports no end while new records keep arriving, so the end is fixed here.
         try:
             ends = {place: self._bounds(*place)[1] for place in self.next}
         except KafkaException as error:
@@ -79,7 +79,7 @@ class WholeTopics:
                 offset = cast(int, message.offset())
                 if fault is None:
                     yield cast(Record, message)
-                    last = time.monotonic()  # a slow target is no silent Kafka
+                    last = time.monotonic()  # a slow target does not mean that Kafka is silent
                     self.next[place] = offset + 1
                     if offset + 1 >= ends[place]:
                         left.discard(place)

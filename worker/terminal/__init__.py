@@ -1,1 +1,1 @@
-"""`binlane status` in a terminal: once, and as a live view."""
+"""`binlane status` in a terminal: once, or as a live view."""

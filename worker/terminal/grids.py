@@ -1,4 +1,4 @@
-"""Tables, partitions and lanes of a worker as a terminal shows them, trouble first."""
+"""Format tables, partitions and lanes of a worker for a terminal, those with problems first."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ STATE_STYLE = {
     "stopped": "dim",
 }
 _WINDOW = 12
-"""Columns of a partition's window."""
+"""Width of a partition's window, in columns."""
 _UNREAD = 4
 _SHADES = "░▒▓█"
 _RATE = "Records/s"
 _LEFT = {"State", "Window"}
 _WIDE, _USUAL, _NARROW = 100, 80, 50
-"""Columns of a terminal, below which columns of tables are left out."""
+"""Widths of the terminal below which table columns are left out."""
 
 
 def tables_grid(
     status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
 ) -> Table:
-    """`limit` of them at most; no `lines`: so wide, and fewer columns where it is narrow."""
+    """At most `limit` tables. Without `lines`: the full width, and fewer columns if that is narrow."""
     columns: dict[str, Callable[[TableStatus], RenderableType]] = {
         "State": _state,
         "Lane": lambda each: str(each.lane),
@@ -64,7 +64,7 @@ def tables_grid(
 def partitions_grid(
     status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
 ) -> Table:
-    """As `tables_grid`."""
+    """See `tables_grid`."""
     columns: dict[str, Callable[[PartitionStatus], RenderableType]] = {
         "State": _reading,
         "Window": window,
@@ -92,9 +92,9 @@ def partitions_grid(
 
 
 def window(partition: PartitionStatus) -> Text:
-    """From what is committed to the partition's end: finished and to be committed, then, behind a bar for the
-    first unfinished record, what is finished ahead and what is not; dots for what was not read yet, which
-    take four of twelve columns at most."""
+    """Draw a partition from its committed offset to its end. Finished records that are not committed come
+    first, then a bar for the first unfinished record. Shades after it show what is finished ahead, and dots,
+    on at most four of twelve columns, what is unread."""
     position = partition.position or 0
     begin = partition.first_unfinished if partition.first_unfinished is not None else position
     committed = begin if partition.committed is None else partition.committed
@@ -134,7 +134,7 @@ def _reading(partition: PartitionStatus) -> Text:
 
 
 def grid_of(name: str, titles: Iterable[str], lines: box.Box | None) -> Table:
-    """A table whose first column takes the room that the others leave."""
+    """Create a table whose first column gets the remaining width."""
     grid = Table(
         box=lines, expand=lines is None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False
     )
@@ -151,7 +151,7 @@ def _bar(status: WorkerStatus, lane: LaneStatus) -> ProgressBar:
 
 
 def lane_grid(status: WorkerStatus, columns: int, rows: int) -> Table:
-    """As many lanes side by side as there is room for, counted along the rows."""
+    """Arrange lanes side by side, as many as fit, in rows."""
     grid = Table(box=None, expand=True, pad_edge=False, padding=(0, 1), header_style="bold")
     working = sum(lane.running_table is not None for lane in status.lanes)
     title = f"Lanes {working:,} of {len(status.lanes):,} at work"

@@ -1,4 +1,4 @@
-"""What handlers tell of themselves, in a terminal: where Spark runs, and what waits for its tables."""
+"""Format handlers' own status for a terminal: where Spark runs, and which rows wait for a merge."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _SHOWN_APART = frozenset(("handler", "type", "lane", "spark", "tables", "error")
 
 @dataclass(frozen=True, slots=True)
 class WaitingTable:
-    """A table that a handler brings in behind its batches."""
+    """A table that a handler merges after its batches."""
 
     table: str
     handler: str
     rows: float
     bytes: float
     seconds: float | None
-    """How long the oldest row has waited; None: none does."""
+    """How long the oldest row has waited; None: no row waits."""
     merged: datetime | None
-    """The source time that the table has reached."""
+    """The source time up to which the table is merged."""
     error: str | None
 
 
 def waiting_tables(status: WorkerStatus) -> list[WaitingTable]:
-    """Trouble first, then those that wait longest."""
+    """List the tables: those with errors first, then the longest waits."""
     found = [
         WaitingTable(
             str(table.get("table", "")),
@@ -52,8 +52,8 @@ def waiting_tables(status: WorkerStatus) -> list[WaitingTable]:
 
 
 def handler_lines(status: WorkerStatus) -> list[Text]:
-    """One line for each Spark (handlers of a worker share it), and for each other handler that tells of
-    itself."""
+    """Return one line for each Spark (a worker's handlers share it), and for each other handler with a status
+    of its own."""
     lines: list[Text] = []
     sparks: dict[tuple[str, str, str], None] = {}
     for handler in status.handlers:
@@ -95,7 +95,7 @@ def waiting_grid(tables: Sequence[WaitingTable], as_of: datetime, lines: box.Box
             count(table.rows),
             size(table.bytes),
             duration(table.seconds),
-            # Nothing newer is known of a table for which nothing waits.
+            # A table without waiting rows has no known newer changes.
             duration(behind) if table.rows else "-",
         )
     return grid

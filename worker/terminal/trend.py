@@ -17,13 +17,13 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _HOUR = 3600.0
 _SHORTEST = 600.0
 _LEAST = 6
-"""Columns of one drawing: fewer say nothing."""
+"""The least columns of a drawing that is useful."""
 _NARROW = 60
-"""On fewer columns two drawings have room."""
+"""Below this width, only two drawings fit."""
 
 
 class Trend:
-    """What the worker remembers of the last hour, and what was seen since."""
+    """The worker's stored points of the last hour, and points from later answers."""
 
     def __init__(self, points: Iterable[Point] = ()) -> None:
         self._points: deque[Point] = deque(points, maxlen=int(_HOUR / SECONDS) + 1)
@@ -33,14 +33,14 @@ class Trend:
         return bool(self._points)
 
     def see(self, status: WorkerStatus, rates: Rates, time: float) -> None:
-        """A later answer, at this Unix time of the worker's."""
+        """Add a later answer. `time`: the worker's Unix time."""
         if self._points and time < self._points[-1].time + SECONDS:
             return
         self._points.append(Point(time, rates.total, lag_of(status), delay_of(status), 0, 0, 0))
 
     def values(self, field: str, parts: int) -> list[float | None]:
-        """The hour up to the latest point, or as much of it as is known, in equal parts: each one's average;
-        None: nothing is known of it."""
+        """Split the known part of the last hour into equal parts. Return the average of each; None: not
+        known."""
         if not self._points:
             return [None] * parts
         last = self._points[-1].time
@@ -55,7 +55,7 @@ class Trend:
 
 
 def blocks(values: Sequence[float | None]) -> str:
-    """A column for each value, from 0 to the largest; a space where it is not known.
+    """Draw a column for each value, scaled from 0 to the largest; a space for an unknown value.
 
     >>> blocks([0, 1, None, 7, 14])
     '▁▁ ▄█'
@@ -66,7 +66,7 @@ def blocks(values: Sequence[float | None]) -> str:
 
 
 def trend_line(trend: Trend, status: WorkerStatus, rates: Rates, width: int) -> Text | None:
-    """It takes `width` columns; None where that is too narrow, or nothing is known."""
+    """Return the line, `width` columns wide; None: it is too narrow, or nothing is known."""
     shown = [
         ("rate", "records/s ", f" {count(rates.total)}"),
         ("lag", "  lag ", f" {count(lag_of(status))}"),

@@ -1,4 +1,4 @@
-"""A worker's status in a terminal: whole, and as a live view that fits the screen."""
+"""A worker's status in a terminal: complete, or as a live view that fits the screen."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid
 from worker.terminal.trend import Trend, trend_line
 
 _LANE_CELL = 38
-"""Columns a lane needs in the live view."""
+"""Columns that a lane needs in the live view."""
 _COMMAND_LINES = 24
-"""So high a screen has room for the command that helps."""
+"""The least height of a screen that also shows the suggested command."""
 _LEVEL_STYLE = {"good": "green", "busy": "cyan", "warn": "yellow", "bad": "bold red"}
 
 
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
-    """Everything, as long as it gets; `address`: the worker's, for the commands that help."""
+    """Format everything, at any length. `address`: the worker's URL, for suggested commands."""
     status = snapshot.status
     found = troubles(status, worker=address)
     level, line = headline(status, found)
@@ -56,14 +56,14 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
-    """One line for a log or a pipe."""
+    """Format one line for a log or a pipe."""
     time = snapshot.as_of.strftime("%H:%M:%S")
     return f"{time} {snapshot.status.state} · {_summary(snapshot, rates).plain}"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """One screenful: it takes the size it is drawn in, and says how much did not fit."""
+    """A view that fits the screen, and says how much did not fit."""
 
     snapshot: Snapshot
     rates: Rates
@@ -77,7 +77,7 @@ class LiveView:
         width, height = options.max_width, options.height or console.height
         parts = self._head(width, height)
         command = self._command() if height >= _COMMAND_LINES else None
-        # What is left of the screen, less three headings and the last line; tables get what others leave.
+        # The rows left, without three headings and the last line. Tables get the remainder.
         rows = height - len(parts) - 4
         if command is not None:
             parts.append(command)
@@ -89,7 +89,7 @@ class LiveView:
         waiting = [table for table in waiting_tables(status) if table.rows or table.error]
         for_waiting = min(len(waiting), rows // 5)
         if for_waiting:
-            rows -= for_waiting + 1  # and a heading
+            rows -= for_waiting + 1  # one more for the heading
         all_tables = len(status.tables) + status.tables_omitted
         for_tables = min(all_tables, max(2, rows - for_lanes - for_partitions))
         spare = max(0, rows - for_lanes - for_partitions - for_tables)
@@ -114,7 +114,7 @@ class LiveView:
         yield Group(*parts)
 
     def _head(self, width: int, height: int) -> list[RenderableType]:
-        """What is wrong, figures, the last hour, handlers and alarms; a line each."""
+        """Format the problem, figures, last hour, handlers and alarms, one line each."""
         status = self.snapshot.status
         alarms = ([f"No newer answer: {self.lost}"] if self.lost else []) + _alarms(status)
         shown_alarms = _fit(len(alarms), max(2, height // 8))
@@ -133,7 +133,7 @@ class LiveView:
         return parts
 
     def _command(self) -> Text | None:
-        """The one that helps against what is worst."""
+        """Return the command that helps with the worst problem."""
         found = troubles(self.snapshot.status, worker=self.address)
         if not found or not found[0].commands:
             return None
@@ -141,7 +141,7 @@ class LiveView:
 
 
 def _fit(have: int, lines: int) -> int:
-    """How many of `have` things to show on so many lines, when the rest takes a line to be told of."""
+    """Return how many of `have` items fit on `lines` lines, if the others need a line for their number."""
     return have if have <= lines else max(0, lines - 1)
 
 
@@ -170,7 +170,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     limit = "" if status.max_bytes is None else f"/{size(status.max_bytes)}"
     records = sum(lane.queued_records for lane in status.lanes)
     parts: list[tuple[str, str]] = []
-    # First what a person comes for: on a narrow screen the end is cut off.
+    # The most important first, because a narrow screen cuts off the end.
     for state in ("blocked", "retrying"):
         if tables := sum(table.state == state for table in status.tables):
             parts.append((f"{tables:,} {state}", STATE_STYLE[state]))
@@ -200,7 +200,7 @@ def _alarms(status: WorkerStatus) -> list[str]:
 
 
 def _stuck_alarms(status: WorkerStatus) -> list[str]:
-    """What holds up each partition, the longest first."""
+    """Describe what blocks each partition, longest first."""
     found = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     found.sort(key=lambda pair: -pair[1].seconds)
     lines = []
@@ -221,6 +221,6 @@ def _stuck_alarms(status: WorkerStatus) -> list[str]:
 
 
 def _last_call(stack: str | None) -> str:
-    """Where the handler's thread is: the innermost call of its stack."""
+    """Return the position of the handler's thread: the innermost call of its stack."""
     calls = [line.strip() for line in (stack or "").splitlines() if line.lstrip().startswith("File ")]
     return f" at {calls[-1]}" if calls else ""

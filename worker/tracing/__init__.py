@@ -1,1 +1,1 @@
-"""Spans of records and batches, told to a collector (OpenTelemetry). Imported only where `tracing` is set."""
+"""Spans of records and batches, sent to a collector (OpenTelemetry). Imported only if `tracing` is set."""

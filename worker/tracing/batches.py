@@ -1,4 +1,4 @@
-"""One batch's span, from the fetch of its first record to the commit of its last."""
+"""The span of one batch, from the fetch of its first record to the commit of its last."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class BatchTrace:
-    """What is told of a batch: its own span if it was chosen, and the spans of records in it.
+    """The traces of a batch: its own span, if it was sampled, and the spans of its records.
 
-    One processor at a time; its handlers' threads may call `attempt` at once. Whoever lets go of the batch
-    without finishing it ends its span by that.
+    Only one processor uses it at a time. The handlers' threads may call `attempt` concurrently. If the batch
+    is dropped unfinished, its span ends too.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BatchTrace:
         self._fault = fault
         self._group = group
         self.records: dict[Place, RecordTrace] = {}
-        """Those of its records that have a trace of their own."""
+        """Traces of the records that have their own."""
         self._left = 0
         self._finished = 0
         self._passed: dict[Place, Mapping[str, str]] | None = None
@@ -59,12 +59,12 @@ class BatchTrace:
             self._span.set_attributes(of_batch(partitions, count, table, group))
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be at its end
+        with suppress(Exception):  # the interpreter may be shutting down
             self.end("queued_again")
 
     @property
     def sampled(self) -> bool:
-        """Whether its span was chosen, and has not ended."""
+        """Whether its span was sampled, and has not ended."""
         return self._span.is_recording()
 
     @property
@@ -72,7 +72,7 @@ class BatchTrace:
         return self._span.get_span_context()
 
     def link(self, parents: Iterable[SpanContext]) -> None:
-        """`parents`: of its records."""
+        """Link the span to `parents`, the spans of its records."""
         for parent in parents:
             self._span.add_link(parent)
 
@@ -85,14 +85,14 @@ class BatchTrace:
         self._tell("decode", begun, ended)
 
     def narrowed(self, chunks: Sequence[Chunk], records: int) -> None:
-        """It has been cut: these are left."""
+        """Handle a cut of the batch: these chunks remain."""
         self._chunks = chunks
         if self.sampled:
             self._span.set_attribute("messaging.batch.message_count", records)
 
     @contextmanager
     def attempt(self, handler: str, batch: Batch) -> Iterator[None]:
-        """While a handler has this batch, or a piece of it: its span is the current one."""
+        """Trace a handler's call with this batch or a part: its span is the current one meanwhile."""
         begun, span = time.time_ns(), self._span
         is_told = self.sampled
         if is_told:
@@ -107,7 +107,7 @@ class BatchTrace:
         fault = None
         try:
             yield
-        except AskAgain:  # nothing has failed
+        except AskAgain:  # not a failure
             raise
         except BaseException as error:
             fault = self._fault(error)
@@ -127,7 +127,7 @@ class BatchTrace:
             self._span.add_event(name, attributes)
 
     def finished(self, now: int) -> dict[Assignment, int]:
-        """All handlers are through with it. Returns what it waits for: the last offset of each partition."""
+        """Handle the end of processing. Return the offsets that it waits for: the last of each partition."""
         self._finished = now
         for record in self.records.values():
             record.finished = now
@@ -139,7 +139,7 @@ class BatchTrace:
         return last
 
     def committed(self, now: int) -> None:
-        """One of the partitions has come beyond its last record there."""
+        """Handle a commit beyond its last record in one of the partitions."""
         self._left -= 1
         if self._left > 0:
             return
@@ -151,14 +151,14 @@ class BatchTrace:
         self.end("not_committed", now=now)
 
     def end(self, outcome: str, fault: Fault | None = None, now: int | None = None) -> None:
-        """Its span ends, if it has not."""
+        """End the span, unless it has ended."""
         self._chunks = ()
         if self.sampled:
             self._span.set_attribute("binlane.outcome", outcome)
             _end(self._span, fault, now)
 
     def passed_on(self, place: Place) -> Mapping[str, str]:
-        """The headers that tell of a record's trace: as it goes on here, else as its producer wrote them."""
+        """Return the headers of a record's trace: its trace here if it has one, else its producer's."""
         own = self.records.get(place)
         if own is not None:
             return told(own.span.get_span_context())
@@ -178,7 +178,7 @@ class BatchTrace:
 
 @dataclass(frozen=True)
 class _Passed:
-    """What a handler may pass on of the call that it is in."""
+    """The trace headers that a handler may pass on during its current call."""
 
     trace: BatchTrace
     context: SpanContext

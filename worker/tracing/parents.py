@@ -1,4 +1,4 @@
-"""The trace that a record's producer began, as its headers say (W3C Trace Context)."""
+"""Read the trace that a record's producer began from its headers (W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TRACEPARENT = "traceparent"
 _propagator = TraceContextTextMapPropagator()
 _NAMES = frozenset(_propagator.fields)
 _FLAGS, _AFTER_FLAGS = 54, 55
-"""The place of the last digit of the flags."""
+"""The index of the last digit of the flags."""
 _SAMPLED = frozenset(bytes([digit]) for digit in b"13579bdf")
 
 
 def is_sampled(headers: Headers) -> bool:
-    """Whether the producer sampled its trace, judged by one digit of the header."""
+    """Whether the producer sampled its trace, by one digit of the header."""
     for name, value in headers:
         if name == _TRACEPARENT:
             return value is not None and value[_FLAGS:_AFTER_FLAGS] in _SAMPLED
@@ -29,12 +29,12 @@ def is_sampled(headers: Headers) -> bool:
 
 
 def place_of(record: Record) -> tuple[str, int, int]:
-    """Topic, partition, offset."""
+    """Return (topic, partition, offset)."""
     return record.topic(), record.partition(), record.offset()
 
 
 def parent_of(headers: Headers | None) -> SpanContext | None:
-    """The span that these headers name; None if they name none."""
+    """Return the span that these headers name; None: they name no span."""
     carrier = {
         name: value.decode("ascii", "replace") for name, value in headers or () if value and name in _NAMES
     }
@@ -43,7 +43,7 @@ def parent_of(headers: Headers | None) -> SpanContext | None:
 
 
 def told(context: SpanContext) -> dict[str, str]:
-    """The headers that name this span."""
+    """Return the headers that name this span."""
     headers: dict[str, str] = {}
     _propagator.inject(headers, trace.set_span_in_context(trace.NonRecordingSpan(context)))
     return headers

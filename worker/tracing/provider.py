@@ -1,5 +1,5 @@
-"""The tracer, and where its spans go: from the configuration, and from OpenTelemetry's own variables of the
-environment. OpenTelemetry's SDK batches and sends them, within a bound."""
+"""Create the tracer and its exporter, from the configuration and from OpenTelemetry's environment variables.
+OpenTelemetry's SDK batches and sends the spans, within a limit."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ _PATH = "/v1/traces"
 _MOST_QUEUED = 4096
 _AT_ONCE = 512
 _MILLISECONDS = 1000
-"""Spans wait no longer than this before they are sent."""
+"""The longest time that spans wait before they are sent."""
 _LIBRARY = "opentelemetry"
 _MOST_SAID, _LONGEST_SAID = 2, 300
 
 
 def is_disabled(environment: Mapping[str, str]) -> bool:
-    """Whether OTEL_SDK_DISABLED says that nothing is to be traced."""
+    """Whether OTEL_SDK_DISABLED turns tracing off."""
     return environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def header_values(environment: Mapping[str, str]) -> Iterator[str]:
-    """What OTEL_EXPORTER_OTLP_HEADERS holds, which is secret."""
+    """Yield the values of OTEL_EXPORTER_OTLP_HEADERS, which are secret."""
     for name in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
         for header in environment.get(name, "").split(","):
             value = unquote(header.partition("=")[2]).strip()
-            yield from filter(None, (value, *value.split()[1:]))  # Bearer TOKEN
+            yield from filter(None, (value, *value.split()[1:]))  # the token of Bearer TOKEN
 
 
 class Spans:
-    """The tracer, whose sampler chooses which batches are traced."""
+    """The tracer. Its sampler selects the batches that are traced."""
 
     def __init__(
         self, rule: TracingRule, metrics: Metrics, *, service: str, environment: Mapping[str, str]
     ) -> None:
-        """`service`: the worker's name, unless the environment gives another."""
+        """`service`: the worker's name, unless the environment sets another."""
         self.ratio = _ratio(environment) if rule.sample_ratio is None else rule.sample_ratio
         exporter = OTLPSpanExporter(
             endpoint=_endpoint(rule.endpoint), headers=rule.headers or None, timeout=rule.timeout
@@ -68,7 +68,7 @@ class Spans:
 
 
 def _ratio(environment: Mapping[str, str]) -> float:
-    """As OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say; of what they do not know, binlane's own."""
+    """Read OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG. For unknown values, use binlane's default."""
     sampler = environment.get("OTEL_TRACES_SAMPLER", "").strip().lower().removeprefix("parentbased_")
     if sampler in ("always_on", "always_off"):
         return 1.0 if sampler == "always_on" else 0.0
@@ -79,7 +79,7 @@ def _ratio(environment: Mapping[str, str]) -> float:
 
 
 def _endpoint(url: str | None) -> str | None:
-    """None: as the environment tells."""
+    """Return the collector's URL; None: the environment sets it."""
     if url is None or urlsplit(url).path not in ("", "/"):
         return url
     return url.rstrip("/") + _PATH
@@ -94,11 +94,11 @@ def _resource(service: str, environment: Mapping[str, str]) -> dict[str, str]:
 class SpanQueue(SpanProcessor):
     """Passes ended spans to the SDK's batches. The thread that ends a span never waits.
 
-    Spans that do not fit, and spans that the collector does not take, are dropped and counted.
+    Spans that do not fit, or that the collector does not accept, are dropped and counted.
     """
 
     def __init__(self, exporter: SpanExporter, metrics: Metrics) -> None:
-        # The SDK drops spans in silence once its queue is full, so a span needs a free place first.
+        # The SDK drops spans silently when its queue is full, so each span first takes a free slot.
         self._free = threading.Semaphore(_MOST_QUEUED)
         self._metrics = metrics
         self._exporter = _Exporter(exporter, metrics, self._free)
@@ -115,16 +115,16 @@ class SpanQueue(SpanProcessor):
         return self._batches.force_flush(timeout_millis)
 
     def close(self, seconds: float) -> None:
-        """Send all queued spans, in at most `seconds`, and end the SDK's thread."""
+        """Send all queued spans in at most `seconds`, and end the SDK's thread."""
         closing = threading.Thread(target=self._batches.shutdown, name="tracing-close", daemon=True)
         closing.start()
         closing.join(seconds)
-        if closing.is_alive():  # the collector does not answer: end its request
+        if closing.is_alive():  # the collector does not answer: cancel the request
             self._exporter.shutdown()
 
 
 class _Exporter(SpanExporter):
-    """Counts what the collector takes. Logs when it begins to fail, and when it works again."""
+    """Counts the spans that the collector accepts. Logs when it starts to fail, and when it works again."""
 
     def __init__(self, exporter: SpanExporter, metrics: Metrics, free: threading.Semaphore) -> None:
         self._exporter = exporter
@@ -162,12 +162,12 @@ class _Exporter(SpanExporter):
 
 
 class _Said(logging.Handler):
-    """Keeps what the SDK logs about a failing collector. The SDK would log it each time."""
+    """Collects what the SDK logs about a failing collector. The SDK would log it each time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: dict[str, None] = {}
-        """Each once."""
+        """Without duplicates."""
         logger = logging.getLogger(_LIBRARY)
         logger.handlers[:] = [self]
         logger.propagate = False

@@ -1,4 +1,4 @@
-"""One record's share in the trace that its producer began: from its fetch to its commit."""
+"""One record's part of the trace that its producer began: from its fetch to its commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_commit
 
 
 class Attempt(NamedTuple):
-    """A call of a handler. Times are nanoseconds since 1970."""
+    """A handler's call. Times are nanoseconds since 1970."""
 
     handler: str
     begun: int
@@ -22,9 +22,9 @@ class Attempt(NamedTuple):
 
 
 class RecordTrace:
-    """What is known about one record until it is committed; then it becomes spans.
+    """Facts about one record until it is committed. Then they become spans.
 
-    Processors write, one at a time. Another thread ends it, once no processor has the record any more.
+    Processors write to it, one at a time. Another thread ends it, once no processor has the record any more.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RecordTrace:
         taken: int,
         batch: SpanContext | None,
     ) -> None:
-        """`fetched`, `taken`: by the thread that polls, by a processor. `batch`: the span to link to."""
+        """`fetched`, `taken`: times, by the polling thread and by a processor. `batch`: the span to link."""
         self._tracer = tracer
         self.place = place
         self._topic = place[0]
@@ -46,10 +46,10 @@ class RecordTrace:
         self._fetched = fetched
         self._taken = taken
         self.decoded: tuple[int, int] | None = None
-        """When that began and ended."""
+        """When decoding began and ended."""
         self.attempts: list[Attempt] = []
         self.finished: int | None = None
-        """When all handlers were done with it."""
+        """When all handlers had finished it."""
         self.span: Span = tracer.start_span(
             f"process {self._topic}",
             trace.set_span_in_context(trace.NonRecordingSpan(parent)),
@@ -60,7 +60,7 @@ class RecordTrace:
         )
 
     def committed(self, now: int) -> None:
-        """Kafka has an offset behind it."""
+        """Handle a commit beyond the record."""
         self._tell()
         if self.finished is not None:
             attributes = of_commit(self._topic, self._group)
@@ -68,7 +68,7 @@ class RecordTrace:
         self._end("committed", now)
 
     def left(self, now: int) -> None:
-        """The partition left, or the worker stops: records that are not committed are read again."""
+        """Handle a revoked partition, or a stop: records that are not committed are read again."""
         self._tell()
         self._end("not_committed", now)
 
@@ -85,7 +85,7 @@ class RecordTrace:
             self._handled(handler, list(attempts))
 
     def _handled(self, handler: str, attempts: list[Attempt]) -> None:
-        """One span from the first attempt to the last; failed attempts are its events."""
+        """Create one span from the first attempt to the last. Failed attempts are its events."""
         attributes: Attributes = {"binlane.handler": handler, "binlane.attempts": len(attempts)}
         span = begin(self._tracer, self.span, f"handle {handler}", attempts[0].begun, attributes)
         for number, attempt in enumerate(attempts, 1):

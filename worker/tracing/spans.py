@@ -1,4 +1,4 @@
-"""Spans of batches and of records: what they say, by OpenTelemetry's conventions for messaging (1.30)."""
+"""Attributes of batches' and records' spans, by OpenTelemetry's messaging conventions (1.30)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 
 def of_record(record: Record, table: str, group: str) -> Attributes:
-    """Its key and its value are not told: they are data."""
+    """Return a record's attributes, without its key and value: those are data."""
     return {
         **_operation("process", "process", group),
         "messaging.destination.name": record.topic(),
@@ -32,7 +32,7 @@ def of_record(record: Record, table: str, group: str) -> Attributes:
 
 
 def of_batch(partitions: Iterable[TopicPartition], records: int, table: str, group: str) -> Attributes:
-    """A topic, or a partition, is told where there is only one."""
+    """Return a batch's attributes. The topic, or the partition, is included only if there is exactly one."""
     attributes = {
         **_operation("process_batch", "process", group),
         "messaging.batch.message_count": records,
@@ -48,7 +48,7 @@ def of_batch(partitions: Iterable[TopicPartition], records: int, table: str, gro
 
 
 def of_commit(topic: str | None, group: str) -> Attributes:
-    """`topic`: None where there are several."""
+    """`topic`: None if there are several."""
     attributes = _operation("commit", "settle", group)
     if topic is not None:
         attributes["messaging.destination.name"] = topic
@@ -65,7 +65,7 @@ def _operation(name: str, kind: str, group: str) -> Attributes:
 
 
 class Fault(NamedTuple):
-    """Why a call of a handler failed, without secrets."""
+    """Why a handler's call failed, without secrets."""
 
     kind: str
     """The error's type."""
@@ -76,7 +76,7 @@ class Fault(NamedTuple):
 
 
 def begin(tracer: Tracer, parent: Span, name: str, begun: int, attributes: Attributes | None = None) -> Span:
-    """Begin a span below `parent`. Its times are nanoseconds since 1970."""
+    """Begin a span below `parent`. Times are nanoseconds since 1970."""
     kind = SpanKind.CLIENT if attributes and "messaging.system" in attributes else SpanKind.INTERNAL
     return tracer.start_span(name, trace.set_span_in_context(parent), kind, attributes, None, begun)
 

@@ -1,4 +1,4 @@
-"""Tracing as the worker's threads see it: which batches and records have spans, and what happens to them."""
+"""Tracing for the worker's threads: which batches and records have spans, and when these end."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 log = get_logger("tracing")
 
 _MOST_RECORDS = 100
-"""Records of one batch that have a trace of their own."""
+"""The most records of one batch that have their own trace."""
 _MOST_LINKS = 128
-"""Links of one span, as OpenTelemetry's own limit is."""
+"""The most links of one span: OpenTelemetry's own limit."""
 _CLOSE_SECONDS = 3.0
 
 
 class Tracing:
-    """One worker's. Every method may be called from any thread."""
+    """The tracing of one worker. Any thread may call any method."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Tracing:
         self._thread.start()
 
     def share(self) -> None:
-        """What handlers trace themselves goes to the same collector, unless they have set that up."""
+        """Send spans of handlers' own tracing to the same collector, unless they have configured another."""
         if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             trace.set_tracer_provider(self._spans.provider)
 
     def begin(self, work: Work) -> BatchTrace | None:
-        """The batch's trace, `work.trace` from now on; it begins when a processor first takes it.
+        """Return the batch's trace, and set `work.trace`. It begins when a processor first takes the batch.
 
-        None: a fault of tracing itself, told once, which costs no more than the trace."""
+        None: tracing itself failed, which is logged once, and only the trace is lost."""
         known: BatchTrace | None = getattr(work, "trace", None)
         if known is not None:
             return known
@@ -112,7 +112,7 @@ class Tracing:
         return batch
 
     def finished(self, batch: BatchTrace) -> None:
-        """All handlers are through with the batch."""
+        """Handle the end of the batch's processing."""
         waits_for = batch.finished(time.time_ns())
         if not waits_for or self._waiting.full:
             batch.end("finished")
@@ -121,7 +121,7 @@ class Tracing:
             self._waiting.add(assignment, last, batch)
 
     def committed(self, _saved: Iterable[Assignment] = ()) -> None:
-        """A checkpoint has been saved: end the traces of what is committed, and of what belongs to others."""
+        """End the traces of committed records after a saved checkpoint, and those of revoked partitions."""
         for assignment in self._waiting.assignments():
             if assignment.committed is not None:
                 self._done.put((self._waiting.take(assignment, assignment.committed), True, time.time_ns()))
@@ -138,7 +138,7 @@ class Tracing:
         self._spans.queue.close(max(0.0, _CLOSE_SECONDS + began - time.monotonic()))
 
     def _tell(self) -> None:
-        """End traces on a thread of their own, as fast as the collector takes their spans."""
+        """End traces on a separate thread, as fast as the collector accepts their spans."""
         while (done := self._done.get()) is not None:
             traces, is_committed, now = done
             for number, each in enumerate(traces, 1):
@@ -152,10 +152,10 @@ class Tracing:
     def _found(
         self, work: Work, known: Container[Place], *, sampled: bool
     ) -> tuple[list[tuple[Chunk, Record, SpanContext]], list[SpanContext]]:
-        """The batch's records whose traces are gone on with, and what its span is linked to.
+        """Find the records whose traces are continued, and the links of the batch's span.
 
-        `known`: those that have one already. Headers are read only while something may come of it: 0.5 us a
-        record."""
+        `known`: records that already have a trace. Headers cost 0.5 us a record, so they are read only if
+        they may be used."""
         chosen: list[tuple[Chunk, Record, SpanContext]] = []
         links: list[SpanContext] = []
         too_many = 0
@@ -186,11 +186,11 @@ class Tracing:
 
 
 class _Budget:
-    """A number of records per second."""
+    """A limit of records per second."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the two fields below
         self._second = 0
         self._taken = 0
 

@@ -10,11 +10,11 @@ from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
 _MOST = 10_000
-"""The most records and batches that wait at once; those of a table that stands still would have no end."""
+"""The most records and batches that wait at once. Without it, a blocked table's would grow without limit."""
 
 
 class Trace(Protocol):
-    """A record's or a batch's."""
+    """The trace of a record or a batch."""
 
     def committed(self, now: int) -> None: ...
     def left(self, now: int) -> None: ...
@@ -24,12 +24,12 @@ _Own = TypeVar("_Own", bound=Trace)
 
 
 class Waiting:
-    """Bounded. Any thread."""
+    """A bounded collection. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # guards all fields below
         self._traces: dict[Assignment, dict[tuple[int, int], Trace]] = {}
-        """By the last offset that the trace waits for, and 0 for a record, the id of a batch."""
+        """The key: the last offset that the trace waits for, and the id of a batch (0 for a record)."""
         self._count = 0
 
     @property
@@ -37,18 +37,17 @@ class Waiting:
         return self._count >= _MOST
 
     def add(self, assignment: Assignment, last: int, trace: _Own) -> _Own:
-        """The trace waits until everything up to `last` is committed.
+        """Let the trace wait until everything up to `last` is committed.
 
-        Returns the one that waits: another piece of the same record may have added its own before."""
+        Returns the waiting trace: another part of the same record may have added its own earlier."""
         with self._lock:
             key = last, 0 if isinstance(trace, RecordTrace) else id(trace)
             waits = self._traces.setdefault(assignment, {}).setdefault(key, trace)
             self._count += waits is trace
-            return waits  # type: ignore[return-value]  # the key says which of the two it is
+            return waits  # type: ignore[return-value]  # the key identifies the type
 
     def of(self, chunk: Chunk) -> list[RecordTrace]:
-        """Those of the chunk's records that wait already: for another shard, or from before they were queued
-        again."""
+        """Return waiting traces of the chunk's records, from another shard or before a requeue."""
         if not chunk.messages or not self._traces.get(chunk.assignment):
             return []
         first, last = chunk.messages[0].offset(), chunk.messages[-1].offset()
@@ -66,7 +65,7 @@ class Waiting:
             return list(self._traces)
 
     def take(self, assignment: Assignment, end: int | None) -> list[Trace]:
-        """Those below `end`, which wait no more; None: all of them."""
+        """Remove and return the traces below `end`; None: all."""
         with self._lock:
             traces = self._traces.get(assignment, {})
             done = [key for key in traces if end is None or key[0] < end]

@@ -1,1 +1,1 @@
-"""`binlane verify`: replicas compared with the database that they are replicas of."""
+"""`binlane verify`: compare replicas with their source database."""

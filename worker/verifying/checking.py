@@ -1,5 +1,5 @@
-"""One replica against one source table: compared once, then looked at again as long as changes may be on
-their way."""
+"""Compare one replica with one source table, and check differences again while changes may be on their
+way."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from worker.verifying.replica import Replica
 from worker.verifying.source import Row, Source, SourceTable
 
 _MOST_SUSPECTS = 10_000
-"""More rows of a table are counted, but not looked at again."""
+"""Further rows of a table are counted, but not checked again."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one table, so far."""
+    """The result of one table so far."""
 
     source_rows: int = 0
     replica_rows: int = 0
     ranges: int = 0
-    """Of keys; each has a checksum on both sides."""
+    """Ranges of keys. Each has a checksum on both sides."""
     different_ranges: int = 0
     different_rows: int = 0
-    """Now; at first those of all ranges, and fewer with each look that finds some equal."""
+    """The current number: initially from all ranges, then fewer after each check that finds some equal."""
     differences: list[Difference] = field(default_factory=list)
-    """Of them, some."""
+    """Some of the different rows."""
     notes: list[str] = field(default_factory=list)
-    """What is told besides, and is no difference of rows."""
+    """Remarks that are not differences of rows."""
     lacking: list[str] = field(default_factory=list)
-    """Columns of the source that the replica has not."""
+    """Columns of the source that the replica lacks."""
     seconds: float = 0.0
 
     @property
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Check:
-    """`run` once, then `look_again` until that finds all equal or time is over."""
+    """Call `run` once, then `look_again` until all rows are equal or time is over."""
 
     source: Source
     table: SourceTable
@@ -52,7 +52,7 @@ class Check:
     _: KW_ONLY
     chunk: int
     limit: int
-    """So many differences of rows without a key are kept in full."""
+    """The most differences of rows without a key that are kept completely."""
     plans: ColumnPlans | None = None
     """The table's column rules."""
 
@@ -65,7 +65,7 @@ class Check:
 
     @property
     def columns(self) -> Sequence[str]:
-        """Names of what a difference's rows hold."""
+        """The column names of a difference's rows."""
         return [column.source for column in self.matched]
 
     @property
@@ -82,27 +82,27 @@ class Check:
 
     @property
     def has_other_values(self) -> bool:
-        """Whether the rules give the replica values that the source does not hold: masked, cast or added."""
+        """Whether the rules give the replica values that the source lacks: masked, cast or added."""
         leaving = self._match.leaving
         return bool(leaving.changed or leaving.added)
 
     @property
     def is_whole(self) -> bool:
-        """Whether `outcome.differences` are all that were found."""
+        """Whether `outcome.differences` contains all that were found."""
         return not self._uncertain
 
     def forget(self, keys: Sequence[Row]) -> None:
-        """What of these was written is not equal for it: only what the source has from now on is."""
+        """Forget these keys' earlier states, because they were written: only newer source rows are equal."""
         for key in keys:
             self._seen.get(key, set()).clear()
 
     def may_be_gone(self, key: Row) -> bool:
-        """Whether the source has none when `source_rows` does not find it: not told by a key whose row was
-        there when all were read, and that it never found."""
+        """Whether the source has no row if `source_rows` finds none. Not known for a key that was read in
+        `run` but never found by a query."""
         return key not in self._not_found_yet
 
     def source_rows(self, keys: Sequence[Row]) -> dict[Row, Row]:
-        """The source's rows with these keys, as they are now and as its driver gives them: the values of
+        """Return the source's current rows with these keys, as its driver returns them: the values of
         `matched`."""
         found: dict[Row, Row] = {}
         for row in self._asked(keys):
@@ -112,7 +112,7 @@ class Check:
         return {key: found[key] for key in keys if key in found}
 
     def run(self) -> None:
-        """Compare all rows. Raises TooDifferent, OutOfOrder, and what both sides raise."""
+        """Compare all rows. Raises TooDifferent, OutOfOrder, and the errors of both sides."""
         began = time.monotonic()
         schema = self.replica.schema()
         if schema is not None:
@@ -128,8 +128,8 @@ class Check:
         self.outcome.seconds += time.monotonic() - began
 
     def look_again(self) -> bool:
-        """Whether all are equal now. A row is when the replica shows what the source has, or had at an
-        earlier look: then it only is on its way."""
+        """Return whether all rows are equal now. A row is equal if the replica has the source's row of now or
+        of an earlier check. In the latter case its change is only on its way."""
         outcome = self.outcome
         if not self._match.key:
             if outcome.different_rows:
@@ -142,7 +142,7 @@ class Check:
             left: list[Difference] = []
             sought, found = set(keys), {each.key: each for each in outcome.differences}
             for key, states in self._seen.items():
-                if key not in sought:  # NULL, or no number, by which no row is found
+                if key not in sought:  # NULL or NaN, which finds no row
                     left.append(found[key])
                     continue
                 source, replica = sources.get(key, [None])[0], replicas.get(key, [None])
@@ -204,7 +204,7 @@ class Check:
         outcome.differences = list(self._found_again(more)) if more else []
 
     def _found_again(self, more: Counter[bytes]) -> Iterator[Difference]:
-        """The rows behind the digests, for the first few."""
+        """Yield the rows of the first few digests."""
         left = dict(more)
         for rows, sign in zip(self._both(), (1, -1), strict=True):
             found = 0

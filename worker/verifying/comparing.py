@@ -1,4 +1,4 @@
-"""Rows of two sides in the order of their key, compared by the checksums of key ranges."""
+"""Compare rows of two sides in the order of their key, by checksums of key ranges."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from worker.verifying.source import Row
 
 
 class OutOfOrder(RuntimeError):
-    """A side does not keep to the order of the key."""
+    """A side does not follow the order of the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not the same on both sides; in one form on both."""
+    """A row that differs between the sides. Both are in the common form."""
 
     key: Row
     source: Row | None
@@ -29,7 +29,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Rows of one range of keys."""
+    """The rows of one range of keys."""
 
     source_rows: int
     replica_rows: int
@@ -39,20 +39,20 @@ class Range:
 
 
 def can_be_found(key: Row) -> bool:
-    """Whether a row can be asked for by this key: not by NULL, nor by what is no number."""
-    return all(value is not None and value == value for value in key)  # noqa: PLR0124 (what is no number)
+    """Whether a query can find a row by this key: not by NULL or NaN."""
+    return all(value is not None and value == value for value in key)  # noqa: PLR0124 (NaN)
 
 
 def digest(row: Row) -> bytes:
-    """16 bytes of a row in one form."""
+    """Return a digest (16 bytes) of a row in the common form."""
     return hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def ranges(
     source: Iterable[Row], replica: Iterable[Row], key_of: Callable[[Row], Row], chunk: int
 ) -> Iterator[Range]:
-    """The source's rows, `chunk` at a time, each with the replica's up to the same key; both in the order of
-    their keys, in one form. Raises OutOfOrder."""
+    """Yield the source's rows, `chunk` at a time, each with the replica's rows up to the same key. Both sides
+    are in the order of their keys and in the common form. Raises OutOfOrder."""
     left = _checked(source, key_of, "the source")
     right = _checked(replica, key_of, "the replica")
     waiting = next(right, None)
@@ -69,8 +69,8 @@ def ranges(
 
 
 def surplus(source: Iterable[Row], replica: Iterable[Row]) -> tuple[Counter[bytes], int, int]:
-    """Rows without a key, as sets that hold a row several times: by digest, how many more the source has
-    (fewer: negative), and how many rows each side has."""
+    """Compare rows without a key as multisets. Return how many more of each digest the source has (negative:
+    the replica), and how many rows each side has."""
     more: Counter[bytes] = Counter()
     counts = [0, 0]
     for side, (rows, sign) in enumerate(((source, 1), (replica, -1))):
@@ -78,14 +78,14 @@ def surplus(source: Iterable[Row], replica: Iterable[Row]) -> tuple[Counter[byte
             each = digest(row)
             counts[side] += 1
             if more[each] == -sign:
-                del more[each]  # nothing is kept of rows that are even
+                del more[each]  # equal numbers of rows are not kept
             else:
                 more[each] += sign
     return more, counts[0], counts[1]
 
 
 def formed(rows: Iterable[Row], reads: Sequence[Callable[[Any], Any]]) -> Iterator[Row]:
-    """Rows in one form: `reads` is a column's `Form`, of this side."""
+    """Yield the rows in the common form. `reads` are the columns' `Form`s for this side."""
     for row in rows:
         try:
             yield tuple(
@@ -96,7 +96,7 @@ def formed(rows: Iterable[Row], reads: Sequence[Callable[[Any], Any]]) -> Iterat
 
 
 def _or_as_it_is(read: Callable[[Any], Any], value: Any) -> Any:
-    """A value that its column's type does not explain equals itself alone."""
+    """Read a value. One that does not fit its column's type equals only itself."""
     try:
         return None if value is None else read(value)
     except (ValueError, TypeError, ArithmeticError):
@@ -123,7 +123,7 @@ def _compared(source: Sequence[Row], replica: Sequence[Row], key_of: Callable[[R
 
 
 def _doubles(rows: Sequence[Row], key_of: Callable[[Row], Row]) -> Iterator[Difference]:
-    """Rows whose key came before."""
+    """Yield rows with the key of an earlier row."""
     seen: set[Row] = set()
     for row in rows:
         key = key_of(row)
@@ -143,11 +143,11 @@ def _checked(rows: Iterable[Row], key_of: Callable[[Row], Row], side: str) -> It
 
 
 def _sortable(key: Row) -> Row:
-    """As both databases were asked to sort: texts by their bytes, null before all."""
+    """Return a sort key as both databases sort: texts by bytes, null first."""
     return tuple((value is not None, _comparable(value)) for value in key)
 
 
 def _comparable(value: Any) -> Any:
-    if type(value) is date:  # a column of dates on one side may be one of times on the other
+    if type(value) is date:  # dates on one side may be times on the other
         return datetime(value.year, value.month, value.day)
     return value.encode() if isinstance(value, str) else value

@@ -1,9 +1,9 @@
-"""Values of the source's driver and of Spark in one form, so that equal ones are equal.
+"""Convert values of the source's driver and of Spark to a common form, in which equal values are equal.
 
-The form goes by both types: what Spark keeps decides, where it keeps a text, what the source's column holds.
-A value of the source that Spark's column cannot hold stays what it is, and so equals nothing there.
-A value is None, an int, a float, a Decimal without zeros at its end, a str, bytes, a date, or a datetime
-(naive; in UTC where the source's has a zone).
+The form depends on both types. Spark's type decides, but if Spark keeps text, the source's type does. A
+source value that Spark's column cannot contain stays unchanged, and equals nothing there. The form is None, a
+number (a Decimal has no trailing zeros), a str, bytes, a date or a datetime. Datetimes are naive, and in UTC
+if the source's have a zone.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Read = Callable[[Any], Value]
 _INTEGERS = (sp.ByteType, sp.ShortType, sp.IntegerType, sp.LongType, sp.BooleanType)
 _ZERO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?")
 _BEYOND = re.compile(r"-?infinity|.* BC|\d{5,}-\d\d-\d\d([ T].*)?")
-"""PostgreSQL's times that Python has not: they are None in Spark."""
+"""PostgreSQL's times that Python does not have. They are None in Spark."""
 _FINER = re.compile(r"[.,]\d{6}0*[1-9]")
 """fromisoformat would drop these digits."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class Form(NamedTuple):
-    """How a column's values are brought into one form; neither is given None. They raise ValueError,
-    TypeError or ArithmeticError for a value that is none of its type."""
+    """The functions that convert a column's values. Neither receives None. They raise ValueError, TypeError
+    or ArithmeticError for a value that is not of its type."""
 
     source: Read
     spark: Read
@@ -76,7 +76,7 @@ def form_of(source: sa.types.TypeEngine[Any], spark: sp.DataType) -> Form:  # no
 
 
 def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
-    """Spark keeps text: the source's type tells which texts mean the same. One that is there is not None."""
+    """Spark keeps text, so the source's type decides which texts are equal. Existing text is never None."""
     if isinstance(source, sa.Time) and source.timezone:
         return Form(_or_text(pg.zoned_time), _or_text(pg.zoned_time))
     for types, read in _TEXTS.items():
@@ -86,7 +86,7 @@ def _of_text(source: sa.types.TypeEngine[Any]) -> Form:
 
 
 def _date(value: Any) -> date | None:
-    """A date that no calendar has (0000-00-00) is None in Spark, and a text in MySQL's driver."""
+    """Read a date. 0000-00-00, which no calendar has, is None in Spark and text in MySQL's driver."""
     moment = _moment(value)
     return moment if moment is None or moment.time() != time() else moment.date()
 
@@ -107,7 +107,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def _time(value: Any) -> int:
-    """Microseconds."""
+    """Convert to microseconds."""
     if isinstance(value, timedelta):
         return value // _MICROSECOND
     if isinstance(value, time):
@@ -126,7 +126,7 @@ def _plain(value: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, int):  # of SQLite, whose columns take anything; bytes(5) is five zeros
+    if isinstance(value, int):  # in SQLite any column may have it; bytes(5) is five zeros
         raise TypeError("a number")
     return value.encode() if isinstance(value, str) else bytes(value)
 
@@ -136,7 +136,7 @@ def _base64(value: Any) -> str:
 
 
 def _hstore(value: Any) -> str:
-    """Of PostgreSQL's text, or of JSON."""
+    """Read PostgreSQL's text, or JSON."""
     try:
         return _json(pg.hstore(value))
     except (ValueError, TypeError):
@@ -144,7 +144,7 @@ def _hstore(value: Any) -> str:
 
 
 def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
-    """Of an item of an array, as PostgreSQL writes it or as JSON has it."""
+    """Return the reader of an array's items, as PostgreSQL or JSON writes them."""
     if isinstance(type_, sa.Boolean):
         return pg.truth
     if isinstance(type_, sa.Float):
@@ -155,7 +155,7 @@ def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
 
 
 def _hex(value: Any) -> str:
-    """Of `\\x00ff`, or of {"base64": "AP8="}."""
+    """Read `\\x00ff`, or {"base64": "AP8="}."""
     found = base64.b64decode(value["base64"]) if isinstance(value, dict) else bytes.fromhex(value[2:])
     return found.hex()
 
@@ -177,26 +177,26 @@ def _each(item: Read, values: Any) -> Any:
 
 
 def _labels(value: Any) -> str:
-    """A set's labels have no order of their own."""
+    """Sort a set's labels, which have no order."""
     found = value.split(",") if isinstance(value, str) else value
     return ",".join(sorted(label for label in found if label))
 
 
 def _json(value: Any) -> str:
-    """Keys have no order, and 1.0 is 1."""
+    """Normalize JSON: keys have no order, and 1.0 is 1."""
     if isinstance(value, str | bytes | bytearray):
         value = json.loads(value, parse_float=numbers.json_number, object_pairs_hook=_json_object)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=text)
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> Any:
-    """One with a key twice is all that it tells, in its order."""
+    """Keep all pairs, in order, of an object with a duplicate key."""
     found = dict(pairs)
     return found if len(found) == len(pairs) else {"pairs": pairs}
 
 
 def _or_text(read: Read, *, is_there: bool = False) -> Read:
-    """A text that is none of these is what it is. `is_there`: it is, and so does not mean None."""
+    """Keep text that `read` rejects. `is_there`: the text exists, so None is not a valid result."""
 
     def read_or_text(value: Any) -> Value:
         try:
@@ -208,7 +208,7 @@ def _or_text(read: Read, *, is_there: bool = False) -> Read:
     return read_or_text
 
 
-# The first that fits: a Float is a Numeric, an Enum a String.
+# The first match wins: a Float is a Numeric, an Enum is a String.
 _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     sa.JSON: _json,
     mysql.SET: _labels,
@@ -224,5 +224,5 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     postgresql.INTERVAL: pg.interval,
     postgresql.HSTORE: _hstore,
     postgresql.MONEY: numbers.number,
-    sa.CHAR: lambda value: _plain(value).rstrip(" "),  # what fills it up is no part of the value
+    sa.CHAR: lambda value: _plain(value).rstrip(" "),  # padding is not part of the value
 }

@@ -1,4 +1,4 @@
-"""Which columns of a source's table are which of its replica, and by which of them a row is found."""
+"""Match the columns of a source table with those of its replica, and find the key that identifies rows."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class TooDifferent(RuntimeError):
 
 @dataclass(slots=True)
 class Leaving:
-    """What of a table is in its replica by the rules."""
+    """The columns of a table that reach its replica by the rules."""
 
     names: dict[str, str] = field(default_factory=dict)
-    """Column of the source -> its name in the replica, of those that leave."""
+    """Source column -> its name in the replica, for those that reach it."""
     left_out: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    """Columns that are masked or cast: their values are not the source's."""
+    """Masked or cast columns: their values differ from the source's."""
     added: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, plans: ColumnPlans | None, columns: Iterable[str]) -> Leaving:
-        """`plans`: None without rules."""
+        """Apply the plans to the columns. `plans`: None without rules."""
         if plans is None:
             return cls({name: name for name in columns})
         made = cls(added=list(plans.added))
@@ -48,17 +48,17 @@ class Leaving:
         return made
 
     def name_of(self, name: str) -> str | None:
-        """None: it does not leave."""
+        """Return the column's name in the replica; None: it is left out."""
         return self.names.get(name)
 
     def source_names(self, names: Iterable[str]) -> tuple[str, ...]:
-        """These of the replica as the source calls them."""
+        """Return the source's names of these replica columns."""
         back = {to.lower(): name for name, to in self.names.items()}
         return tuple(back.get(name.lower(), name) for name in names)
 
     def notes(self, there: dict[str, Any]) -> list[str]:
-        """What is told of the rules; takes the columns that they explain out of `there`, the replica's (by
-        their names in lower case) that were not found in the source."""
+        """Return remarks about the rules. Remove the columns that they explain from `there`: the replica's
+        columns (by lower-case name) that the source lacks."""
         found = []
         kept = [name for name in self.left_out if there.pop(name.lower(), None) is not None]
         if kept:
@@ -78,27 +78,27 @@ class Column:
     replica: str
     form: Form
     type: sa.types.TypeEngine[Any]
-    """The source's."""
+    """The source's type."""
     is_text: bool
-    """In the replica."""
+    """Whether it is text in the replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
     columns: Sequence[Column] = ()
     key: Sequence[int] = ()
-    """Places among `columns`; none: rows cannot be told apart."""
+    """Indexes in `columns`; empty: rows cannot be identified."""
     lacking: Sequence[str] = ()
-    """Columns of the source that the replica has not."""
+    """Columns of the source that the replica lacks."""
     notes: Sequence[str] = ()
-    """What is told of columns, and is no difference of rows."""
+    """Remarks about columns that are not differences of rows."""
     leaving: Leaving = field(default_factory=Leaving)
 
 
 def match(
     table: SourceTable, schema: StructType, kept_by: tuple[str, ...] | None, plans: ColumnPlans | None
 ) -> Matched:
-    """The columns of `table` in a replica of this schema. `kept_by`: the replica's own key, None: as the
+    """Match the columns of `table` with a replica of this schema. `kept_by`: the replica's key, None: as the
     source's; `plans`: the table's column rules. Raises TooDifferent."""
     there = {each.name.lower(): each for each in schema.fields}
     leaving = Leaving.of(plans, table.columns)
@@ -116,7 +116,7 @@ def match(
             lacking.append(name)
         elif name not in leaving.changed:
             is_text = isinstance(spark.dataType, StringType)
-            # A key's texts are compared as they are: by them both sides sort.
+            # A key's texts are compared unchanged, because both sides sort by them.
             source_type = _TEXT if is_text and name.lower() in is_key else type_
             columns.append(Column(name, spark.name, form_of(source_type, spark.dataType), type_, is_text))
     notes = list(leaving.notes(there))

@@ -1,4 +1,4 @@
-"""Numbers of the source's driver and of Spark in one form (see `forms`)."""
+"""Convert numbers of the source's driver and of Spark to a common form (see `forms`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from handlers.mysql.values import single
 
 
 def bit(value: Any) -> int:
-    """Of MySQL's BIT, which comes as bytes."""
+    """Read MySQL's BIT, which the driver returns as bytes."""
     is_bytes = isinstance(value, bytes | bytearray | memoryview)
     return int.from_bytes(bytes(value), "big") if is_bytes else int(value)
 
@@ -32,25 +32,25 @@ def number(value: Any) -> Decimal:
     found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not found.is_finite():
         raise ValueError("no number that Spark keeps")
-    # Not normalize(), which rounds to the context's digits.
+    # normalize() would round to the context's digits.
     digits = format(found, "f")
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
     return Decimal("0" if digits in ("-0", "") else digits)
 
 
 def double(value: Any) -> float:
-    return float(value) + 0.0  # no minus before zero
+    return float(value) + 0.0  # removes the minus of zero
 
 
 def exact_double(value: Any) -> float | Decimal:
-    """A number that a double would round stays what it is."""
+    """Keep a number that a double would round."""
     rounded = double(value)
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     return exact if exact.is_finite() and Decimal(repr(rounded)) != exact else rounded
 
 
 def short_double(value: Any) -> float | Decimal:
-    """The same, of a double with more than the seven digits that a single has."""
+    """Keep a double that has more than the seven digits of a single."""
     exact = exact_double(value)
     rounded = single_precision(exact)
     return rounded if exact in (rounded, float(f"{rounded:.7g}")) else exact
@@ -70,5 +70,5 @@ def is_single(source: sa.types.TypeEngine[Any]) -> bool:
 def json_number(digits: str) -> int | float | Decimal:
     found = float(digits)
     if abs(found) == math.inf or (not found and Decimal(digits)):
-        return Decimal(digits)  # beyond a double
+        return Decimal(digits)  # beyond a double's range
     return int(found) if found.is_integer() else found

@@ -1,7 +1,7 @@
-"""What PostgreSQL's values mean in the form in which Debezium's records carry them.
+"""Convert PostgreSQL's values to the form in which Debezium's records contain them.
 
-Its own types come as its output functions write them (`output`), for drivers make objects of some that lose
-what the text says: `192.168.0.1/24` of an inet, `24:00:00` of a time, infinity.
+PostgreSQL's own types are read through their output functions (`output`). Drivers convert some to objects
+that lose information: `192.168.0.1/24` of an inet, `24:00:00` of a time, infinity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql
 
 Type = sa.types.TypeEngine[Any]
 
-# What psycopg reads as it is.
+# Types whose values psycopg returns unchanged.
 _NATIVE = (sa.Integer, sa.Numeric, sa.Boolean, sa.String, sa.Uuid, sa.types._Binary)
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = 24 * 60 * 60 * 1_000_000
@@ -42,33 +42,33 @@ _PARTITIONS = sa.text(
 
 
 def base_type(type_: Type) -> Type:
-    """What a domain is a domain of; any other type itself."""
+    """Return the type that a domain is based on; any other type unchanged."""
     while isinstance(type_, postgresql.DOMAIN):
         type_ = type_.data_type
     return type_
 
 
 def output(column: sa.ColumnClause[Any]) -> sa.ColumnElement[Any]:
-    """A value as its type's output function writes it. (A cast to text adds `/32` to an inet.)"""
+    """Select a value as its type's output function writes it. (A cast to text adds `/32` to an inet.)"""
     return sa.case((column.is_(None), None), else_=sa.func.format("%s", column, type_=sa.Text()))
 
 
 def shown(column: sa.ColumnClause[Any], type_: Type) -> sa.ColumnElement[Any]:
-    """A column of this type in a SELECT."""
+    """Select a column of this type."""
     if isinstance(type_, postgresql.MONEY):
-        return sa.cast(column, sa.Numeric)  # its text goes by the server's locale
+        return sa.cast(column, sa.Numeric)  # its text depends on the server's locale
     return column if isinstance(type_, _NATIVE) else output(column)
 
 
 def partitions(connection: sa.Connection) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """(schema, partition) -> the (schema, table) whose rows its rows are, too."""
+    """Return (schema, partition) -> the (schema, table) of each partitioned table that shows its rows."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for schema, name, above_schema, above in connection.execute(_PARTITIONS):
         found.setdefault((schema, name), []).append((above_schema, above))
     return found
 
 
-# ---- what the values mean; each raises ValueError or TypeError for what is none of its type
+# ---- readers of values; each raises ValueError or TypeError for a value that is not of its type
 
 
 def truth(value: Any) -> int:
@@ -76,15 +76,15 @@ def truth(value: Any) -> int:
 
 
 def bits(value: Any) -> int:
-    """Of the digits of a bit string, or of its bytes as the connector sends long ones: the last first. Zeros
-    in front count for nothing."""
+    """Read a bit string's digits, or the bytes of a long one, which the connector sends last byte first.
+    Leading zeros do not count."""
     if isinstance(value, str):
         return int(value or "0", 2)
     return int.from_bytes(value, "little") if isinstance(value, bytes | bytearray) else int(value)
 
 
 def interval(value: Any) -> int:
-    """Microseconds, a month being 30.4375 days, as the connector counts them."""
+    """Convert to microseconds. A month has 30.4375 days, as in the connector."""
     if isinstance(value, timedelta):
         return value // _MICROSECOND
     found = _ISO.fullmatch(value)
@@ -104,7 +104,7 @@ def interval(value: Any) -> int:
 
 
 def zoned_time(value: Any) -> int:
-    """Microseconds since midnight in UTC."""
+    """Convert to microseconds since midnight in UTC."""
     if isinstance(value, timedelta):
         return value // _MICROSECOND % _DAY
     found = _ZONE.fullmatch(value)
@@ -115,7 +115,7 @@ def zoned_time(value: Any) -> int:
 
 
 def point(value: Any) -> bytes:
-    """`(1,2)` as targets keep it: an SRID of 0, then the WKB."""
+    """Convert `(1,2)` to the form in targets: an SRID of 0, then the WKB."""
     import struct  # noqa: PLC0415 - points are rare
 
     if not isinstance(value, str):
@@ -127,7 +127,7 @@ def point(value: Any) -> bytes:
 
 
 def hstore(value: Any) -> dict[str, str | None]:
-    """Of `"a"=>"1", "b"=>NULL`."""
+    """Read `"a"=>"1", "b"=>NULL`."""
     pairs = list(_PAIR.finditer(value))
     if ", ".join(found[0] for found in pairs) != value:
         raise ValueError("no hstore")
@@ -135,8 +135,8 @@ def hstore(value: Any) -> dict[str, str | None]:
 
 
 def array_items(value: str) -> list[Any]:
-    """Of `{a,"b c",NULL,{x}}`: texts, None, lists."""
-    tokens = _ITEM.finditer(value[value.index("{") :])  # before it: bounds other than 1
+    """Read `{a,"b c",NULL,{x}}` as texts, None and lists."""
+    tokens = _ITEM.finditer(value[value.index("{") :])  # bounds other than 1 precede it
     first = next(tokens)
     if first[3] != "{":
         raise ValueError("no array")
@@ -161,7 +161,7 @@ def _plain(escaped: str) -> str:
 
 
 def clock_time(text: str) -> int:
-    """Microseconds of hours, minutes and seconds."""
+    """Convert hours, minutes and seconds to microseconds."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         raise ValueError("no time")

@@ -1,8 +1,8 @@
-"""Rows of a replica that differ, written as the source has them.
+"""Write differing rows of a replica as the source has them.
 
-A worker may go on meanwhile. The table's version is looked at before the source is read, and a row is written
-only if it is in the table as it was in that version: what a worker brought in since is newer than what was
-read. What it brings in later may be older; then the changes that follow end where the source was.
+A worker may continue meanwhile. The table's version is noted before the source is read. A row is written only
+if the table still has that version's row. Any later row from a worker is newer than the row that was read.
+Rows that the worker writes later may be older, but the changes that follow end at the source's state.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from worker.verifying.written import Unwritable, written
 
 _ROUNDS = 5
 _SMALL = 16 * 2**20
-"""Bytes of a table up to which rows are inserted. In one of more than 32 MiB a worker looks whether keys are
-there, and then appends their rows: with ours between, they would be there twice (`delta.modes.replica`)."""
+"""The largest table, in bytes, into which rows are inserted. In a table above 32 MiB, a worker checks for
+keys and then appends rows. A row inserted in between would exist twice (`delta.modes.replica`)."""
 _WANTED = "binlane_wanted"
 _TEXTS = (sa.String, sa.Uuid, postgresql.INET, postgresql.CIDR, postgresql.MACADDR)
 _NO_VALUES = (MapType, VariantType)
-"""Types whose values Spark does not compare."""
+"""Types whose values Spark cannot compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What tells of the store; that one worker alone writes is promised of the worker, and not of this."""
+    """What `check_store` needs. The worker's promise to be the only writer does not apply here."""
 
     session: SparkSession
     is_classic: bool
 
 
 def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Callable[[int], None]) -> None:
-    """Write what differs into the table, until nothing does, or nothing more can be done. `count` is told how
-    many rows each commit has written.
+    """Write the differing rows into the table, until none differ or nothing more can be done. `count`
+    receives the number of rows that each commit wrote.
 
-    Raises TooDifferent for a table that cannot be repaired, Unwritable for a value, and what both sides
-    raise.
+    Raises TooDifferent for a table that cannot be repaired, Unwritable for a value, and the errors of both
+    sides.
     """
     _refuse(check)
     for _ in range(_ROUNDS):
@@ -68,7 +68,7 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
                     raise TooDifferent("a key is there more than once: build the table anew") from None
                 if not is_conflict(error):
                     raise
-                # A worker has committed meanwhile: look again what is there.
+                # A worker has committed meanwhile, so the table is read again.
         count(rows or 0)
         check.forget(keys)
         if check.look_again() or not check.outcome.differences:
@@ -93,7 +93,7 @@ def _refuse(check: Check) -> None:
 
 
 def _refuse_keys(check: Check, target: StructType) -> None:
-    """A text key in other words than a worker's would be another key."""
+    """Refuse a text key whose text a worker would write differently: it would be another key."""
     types = {field.name.lower(): field.dataType for field in target.fields}
     for column in check.key_columns:
         is_text = isinstance(types[column.replica.lower()], StringType)
@@ -124,7 +124,7 @@ def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Ro
     if not all(map(can_be_found, keys)):
         raise TooDifferent("a key is NULL or no number, or stands for such: no row can be found by it")
     rows = check.source_rows(keys)
-    # What was there a moment ago and is not found now was deleted, or is not found by this key: who can tell?
+    # A key that was read before and is not found now was deleted, or this query cannot find it.
     keys = [key for key in keys if key in rows or check.may_be_gone(key)]
     if not keys:
         return 0
@@ -136,7 +136,7 @@ def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Ro
 def _wanted(
     session: SparkSession, check: Check, target: StructType, keys: Sequence[Row], rows: Mapping[Row, Row]
 ) -> None:
-    """A view of the keys, whether the source has no such row, and its values."""
+    """Create a view with each key, whether the source lacks its row, and the row's values."""
     types = {field.name.lower(): field.dataType for field in target.fields}
     schema = StructType()
     for number, column in enumerate(check.key_columns):

@@ -1,4 +1,4 @@
-"""A replica's rows, as Spark gives them."""
+"""Read a replica's rows with Spark."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from worker.verifying.spark_lakes import Lake
 from worker.verifying.written import has_place
 
 _ROWS_OF_A_PART = 50_000
-"""The driver holds one part of the sorted rows at a time."""
+"""The driver loads one part of the sorted rows at a time."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """One table of a lake. Not for several threads."""
+    """One table of a lake. Not thread-safe."""
 
     lake: Lake
     found: Found
     _: KW_ONLY
     with_waiting: bool
-    """With what is not merged yet."""
+    """Whether to include rows that are not merged yet."""
 
     @property
     def key(self) -> tuple[str, ...] | None:
-        """The key that it is kept by; None: no log tells."""
+        """Return the replica's key; None: there is no log."""
         head = head_of(self.lake.files, self.found.ref.log_folder)
         return None if head is None else head.key
 
     def schema(self) -> StructType | None:
-        """Its columns; None while there is no row that could be seen."""
+        """Return its columns; None while no row is visible."""
         with self.session() as session:
             frame = self._frame(session)
             return None if frame is None else frame.schema
 
     def rows(self, columns: Sequence[str], order: Sequence[str]) -> Iterator[Row]:
-        """All rows, in the order of these columns; texts by their bytes in UTF-8."""
+        """Yield all rows in the order of these columns. Texts are sorted by their UTF-8 bytes."""
         with self.session() as session:
             frame = self._frame(session)
             if frame is None:
@@ -83,14 +83,14 @@ class Replica:
             try:
                 return newest_frame(session, self.lake.files, ref, self.lake.entry.options.prefix)
             except NothingToSee:
-                pass  # only what is merged can be seen
+                pass  # only merged rows are visible
         if columns_of(session, ref) is None:
             return None
         return session.sql(f"SELECT * FROM {ref.sql}")
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """One of its own, in UTC."""
+        """Provide a separate session, in UTC."""
         session = self.lake.spark.fresh()
         try:
             session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -101,7 +101,7 @@ class Replica:
 
 
 def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Times without a zone, which pyspark would else turn into local ones; in UTC, as the session is."""
+    """Select times without a zone, in the session's UTC. Otherwise pyspark would return local times."""
     types: Mapping[str, DataType] = {field.name.lower(): field.dataType for field in frame.schema.fields}
     return frame.selectExpr(
         *(
@@ -114,7 +114,7 @@ def _selected(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def for_spark(value: Any, type_: DataType) -> Any:
-    """A value in the form of both sides as a column of a key takes it."""
+    """Convert a value from the common form for a key's column."""
     if isinstance(type_, TimestampType) and isinstance(value, datetime):
         return value.replace(tzinfo=UTC)
     return bool(value) if isinstance(type_, BooleanType) else value

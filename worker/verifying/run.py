@@ -1,4 +1,4 @@
-"""All replicas of a configuration against the database that they are replicas of."""
+"""Compare all replicas of a configuration with their source database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from worker.verifying.spark_lakes import Lake, leads_to, opened_lakes
 State = Literal["equal", "different", "repaired", "no replica", "no source", "failed"]
 
 _ATTEMPTS = 3
-"""A worker removes segments that were merged a while ago: who reads them for long begins anew."""
+"""A worker removes segments some time after their merge, so a long read may have to restart."""
 _REMOVED = ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist")
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 3.0
@@ -35,7 +35,7 @@ _LONGEST_PAUSE = 3.0
 
 @dataclass(slots=True)
 class TableReport:
-    """What came of one table."""
+    """The result of one table."""
 
     table: str
     handler: str
@@ -43,9 +43,9 @@ class TableReport:
     error: str | None = None
     check: Check | None = None
     repaired: int = 0
-    """Rows that were written."""
+    """Number of rows that were written."""
     place: tuple[Lake, Found] | None = None
-    """Where the replica is."""
+    """The location of the replica."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Report:
     error: str | None = None
     """Why nothing could be compared at all."""
     names: set[str] = field(default_factory=set)
-    """Of the chosen tables that have a replica, or are to have one; also those of which nothing ever came."""
+    """The chosen tables that have a replica or should have one, including those without any change yet."""
 
     @property
     def is_equal(self) -> bool:
@@ -87,11 +87,11 @@ def compare(
     say: Callable[[str], None] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Report:
-    """Compare the chosen replicas. What cannot be read is told in the report.
+    """Compare the chosen replicas. Read errors are part of the report.
 
-    `settle`: seconds for which rows that differ are looked at again, for changes may be on their way.
-    `repair`: rows that differ then are written as the source has them. `say`: what is done now and takes a
-    while; `tell`: which table is looked at.
+    `settle`: seconds in which differing rows are checked again, because changes may be on their way.
+    `repair`: then write rows that still differ. `say` receives the current step if it is slow; `tell` the
+    current table.
     """
     report = Report()
     try:
@@ -115,7 +115,7 @@ def compare(
 
 
 def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableReport]:
-    """`expected`: the tables of the source whose changes go there."""
+    """Compare one lake's replicas. `expected`: source tables whose changes go to it."""
     source, tables = job.source, job.tables
     found = {each.name: each for each in lake.tables(job.chosen)}
     names = sorted(found.keys() | (expected - _in_others(tables, found)))
@@ -126,12 +126,12 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
         with _told(report):
             if name not in found:
                 if source.is_empty(tables[name]):
-                    continue  # nothing ever came of it
+                    continue  # no change has arrived yet
                 report.state = "no replica"
                 report.error = "the source has rows, and nothing of it was received"
             elif name not in tables:
                 if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
-                    continue  # a log that outlived a table which was dropped or renamed
+                    continue  # a log that outlived its dropped or renamed table
                 report.state, report.error = "no source", "the source has no such table (any more)"
             else:
                 report.place = lake, found[name]
@@ -141,8 +141,8 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
 
 
 def _in_others(tables: Mapping[str, SourceTable], found: Collection[str]) -> set[str]:
-    """Tables whose rows are in other tables' replicas: the connector names either the partition that a row
-    is in, or the partitioned table."""
+    """Find tables whose rows are in replicas of other tables: the connector names either a row's partition,
+    or the partitioned table."""
     named: set[str] = set()
     for name, table in tables.items():
         if name in found:
@@ -213,14 +213,14 @@ def _repair_table(job: _Job, report: TableReport) -> None:
         repair_rows(report.check, replica, lake, found.ref, count)
         if report.check.is_whole:
             break
-        report.check = _checked(job, lake, found)  # more differed than are kept
+        report.check = _checked(job, lake, found)  # more rows differed than are kept
     if report.check.outcome.is_equal:
         report.state = "repaired"
 
 
 @contextmanager
 def _told(report: TableReport, state: State = "failed", before: str = "") -> Iterator[None]:
-    """What is wrong with one table keeps none of the others from being compared."""
+    """Report a table's error, so that the other tables are still compared."""
     try:
         yield
     except Exception as error:
@@ -231,7 +231,7 @@ def _told(report: TableReport, state: State = "failed", before: str = "") -> Ite
 
 
 def _explained(error: Exception) -> str | None:
-    """The fault in words; None for one of the program."""
+    """Return the text of an expected error; None for a programming error."""
     if isinstance(error, SPARK_ERRORS):
         return told(error)
     if isinstance(error, SQLAlchemyError):

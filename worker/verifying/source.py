@@ -1,4 +1,4 @@
-"""The source database: its tables, and their rows as the driver gives them."""
+"""Read the source database: its tables, and their rows as the driver returns them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from worker.verifying import postgresql
 Row = tuple[Any, ...]
 
 _AT_ONCE = 2_000
-"""Rows that the driver fetches in one go."""
+"""Rows that the driver fetches at once."""
 _KEYS_AT_ONCE = 200
 _READ_ONLY = "SET SESSION TRANSACTION READ ONLY"
 _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
-"""MariaDB's JSON is a text with this check."""
+"""MariaDB's JSON is text with this check."""
 _CHECKS = sa.text(
     "SELECT CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS "
     "WHERE CONSTRAINT_SCHEMA = :schema AND TABLE_NAME = :name"
@@ -43,7 +43,7 @@ class SourceTable:
     key: tuple[str, ...]
     """Its primary key."""
     above: tuple[str, ...] = ()
-    """Of a partition of PostgreSQL: the partitioned tables (`database.name`) that show its rows, too."""
+    """For a partition of PostgreSQL: the partitioned tables (`database.name`) that also show its rows."""
 
     @property
     def full_name(self) -> str:
@@ -51,24 +51,24 @@ class SourceTable:
 
 
 class Source:
-    """A database that is only read: PostgreSQL, MySQL, MariaDB or SQLite."""
+    """A read-only connection to PostgreSQL, MySQL, MariaDB or SQLite."""
 
     def __init__(self, url: sa.URL, folder: Path) -> None:
-        """`url` as `check_url` gives it. `folder`: where a relative SQLite file starts."""
+        """`url`: from `check_url`. `folder`: the folder that a relative SQLite path starts from."""
         self._only = url.database
         if url.get_backend_name() == "sqlite":
             path = folder / str(url.database)
             self._only = path.stem
-            # Not made when it is missing.
+            # Not created if it is missing.
             url = url.set(database=f"file:{path}", query={"mode": "ro", "uri": "true"})
         self._engine = sa.create_engine(url, hide_parameters=True, pool_size=2, **_options(url))
         self._dialect = self._engine.dialect.name
         sa.event.listen(self._engine, "connect", self._set_up)
 
     def tables(self) -> Iterator[SourceTable]:
-        """All that the URL's user can see: of MySQL those of the URL's database, or of all without one.
+        """Yield all tables that the URL's user can see (MySQL: those in the URL's database, if it has one).
 
-        `database` is what change records call it: PostgreSQL's schema, SQLite's file without its suffix.
+        `database` is the name in change records: PostgreSQL's schema, SQLite's file without its suffix.
         """
         inspector = sa.inspect(self._engine)
         partitions = self._partitions()
@@ -85,7 +85,7 @@ class Source:
                 )
 
     def rows(self, table: SourceTable, columns: Sequence[str], order: Mapping[str, bool]) -> Iterator[Row]:
-        """All rows, in the order of these columns; True: a text, by its bytes in UTF-8."""
+        """Yield all rows in the order of these columns. True: a text, sorted by its UTF-8 bytes."""
         query = self._select(table, columns).order_by(
             *(self._ordered(name, is_text) for name, is_text in order.items())
         )
@@ -94,7 +94,7 @@ class Source:
     def rows_of(
         self, table: SourceTable, columns: Sequence[str], keys: Sequence[Row], by: Sequence[str]
     ) -> Iterator[Row]:
-        """The rows with these keys, and maybe others that the database holds for equal."""
+        """Yield the rows with these keys, and perhaps others whose keys the database considers equal."""
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             same = [
                 sa.and_(*(self._equal(table, name, value) for name, value in zip(by, key, strict=True)))
@@ -133,7 +133,7 @@ class Source:
             return postgresql.partitions(connection)
 
     def _run(self, query: sa.Select[Any]) -> Iterator[Row]:
-        """From the server as they are read, within one snapshot."""
+        """Yield rows as the server sends them, within one snapshot."""
         with self._engine.connect() as connection:
             result = connection.execution_options(stream_results=True, yield_per=_AT_ONCE).execute(query)
             for part in result.partitions():
@@ -148,7 +148,7 @@ class Source:
         return [name for name in inspector.get_schema_names() if name.lower() not in _SYSTEM]
 
     def _unescaped(self, name: str) -> str:
-        # SQLAlchemy gives MySQL's names as SHOW CREATE TABLE escapes them.
+        # SQLAlchemy returns MySQL's names with the escapes of SHOW CREATE TABLE.
         return name.replace("``", "`") if self._dialect == "mysql" else name
 
     def _select(self, table: SourceTable, columns: Sequence[str]) -> sa.Select[Any]:
@@ -159,7 +159,7 @@ class Source:
     def _shown(self, name: str, type_: sa.types.TypeEngine[Any]) -> sa.ColumnElement[Any]:
         column = _column(name)
         if self._dialect == "mysql" and isinstance(type_, mysql.FLOAT):
-            # The server prints six digits of a FLOAT, unless it widens it.
+            # The server prints only six digits of a FLOAT unless it is widened.
             return sa.literal_column(f"{self._quoted(name)}+0e0")
         return postgresql.shown(column, type_) if self._dialect == "postgresql" else column
 
@@ -234,13 +234,13 @@ def _table(table: SourceTable) -> sa.TableClause:
 
 
 def _moments_of_sqlite(value: datetime) -> list[str]:
-    """As it may be written there: a text like any other."""
+    """Return the forms in which SQLite's text may contain this moment."""
     whole = [value.isoformat(sep, spec) for sep in " T" for spec in ("auto", "microseconds", "milliseconds")]
     return [f"{text}{zone}" for text in dict.fromkeys(whole) for zone in ("", "Z", "+00:00")]
 
 
 def _for_sqlite(value: Any) -> Any:
-    """Its driver takes no decimals, and dates are texts there."""
+    """Convert for SQLite's driver, which accepts no decimals and stores dates as texts."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date) else value

@@ -1,4 +1,4 @@
-"""The Spark tables of a configuration, opened to be looked at: by their files, and a Spark of our own."""
+"""Open the Spark tables of a configuration for reading: by their files, and with a separate Spark."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from worker.configuration import Configuration
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
-"""In a pod the worker's own Java has the memory: with a second heap as large, the kernel would end one."""
+"""In a pod, the worker's Java uses the memory. With a second heap of that size, the kernel would kill one."""
 STARTING = "starting Spark, which takes half a minute, on a busy machine minutes"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEntry:
-    """One handler of type spark that keeps tables; entries with equal options are one."""
+    """One Spark handler that keeps tables. Entries with equal options are merged."""
 
     name: str
     options: SparkOptions
@@ -39,7 +39,7 @@ class SparkEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One handler's tables, within reach."""
+    """The tables of one handler, opened."""
 
     entry: SparkEntry
     locations: Locations
@@ -47,13 +47,13 @@ class Lake:
     spark: SparkWhenAsked
 
     def tables(self, chosen: Callable[[str], bool]) -> Sequence[Found]:
-        """In the order of their names. Raises BrokenLog, and what the store raises."""
+        """Return the tables in the order of their names. Raises BrokenLog, and the store's errors."""
         found = found_tables(self.files, self.locations, self.entry.options)
         return sorted((each for each in found if chosen(each.name)), key=lambda each: each.name)
 
 
 def spark_entries(configuration: Configuration) -> list[SparkEntry]:
-    """The handlers that keep tables, as they are first named. (A function's tables are the function's.)"""
+    """Return the handlers that keep tables, in order. (Tables of a function belong to the function.)"""
     found: list[SparkEntry] = []
     for rule in configuration.tables:
         for handler in rule.handlers:
@@ -66,20 +66,20 @@ def spark_entries(configuration: Configuration) -> list[SparkEntry]:
 
 
 def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
-    """What two handlers of the same tables have in common."""
+    """Return what handlers of the same tables have in common."""
     return options.mode, options.format, options.path, options.table
 
 
 class SparkWhenAsked:
-    """A Spark of this process that starts when something is asked that the files do not tell. Any thread.
+    """A Spark in this process that starts when a question needs it. Thread-safe.
 
-    Each method raises JavaError, JarsError and RuntimeError when it does not start, and as SharedSpark's.
+    Each method raises JavaError, JarsError or RuntimeError if it does not start, and SharedSpark's errors.
     """
 
     def __init__(
         self, section: SparkSection, folder: Path, name: str, say: Callable[[str], None] | None = None
     ) -> None:
-        """`say`: told before it starts."""
+        """`say`: called before Spark starts."""
         self._wanted = for_looking(section), folder, name
         self._say = say
         self._lock = threading.Lock()  # guards the next two
@@ -94,7 +94,7 @@ class SparkWhenAsked:
         return self._started().session
 
     def fresh(self) -> SparkSession:
-        """A session of one's own; to be given back to `drop`."""
+        """Create a separate session, to be returned with `drop`."""
         return self._started().fresh()
 
     def drop(self, session: SparkSession) -> None:
@@ -107,8 +107,8 @@ class SparkWhenAsked:
                 release()
 
     def files_of(self, root: str) -> Files:
-        """The store of a place. A path without a scheme is taken as this machine's where nothing says
-        otherwise, which is checked when Spark starts. Raises FilesError."""
+        """Return the store of a location. A path without a scheme is assumed to be local unless settings say
+        otherwise. The assumption is checked when Spark starts. Raises FilesError."""
         self._assumed = self._assumed or (self._is_local and not scheme_of(root))
         return files_for(root, self, assume_local=self._is_local)
 
@@ -128,7 +128,7 @@ class SparkWhenAsked:
             return self._spark
 
     def _check_default_files(self, spark: SharedSpark) -> None:
-        """Raises RuntimeError where plain paths were taken for what they are not."""
+        """Raise RuntimeError if plain paths were wrongly assumed to be local."""
         if self._assumed and (found := default_scheme(spark)) != "file":
             raise RuntimeError(
                 f"paths without a scheme were taken for folders of this machine, and Spark's fs.defaultFS "
@@ -141,12 +141,11 @@ class SparkWhenAsked:
 def opened_lakes(
     configuration: Configuration, say: Callable[[str], None] | None = None
 ) -> Iterator[list[Lake]]:
-    """Every handler's tables. Spark runs in this process, wherever the worker's does: it takes nothing from a
-    cluster that may be busy with it, and a heap of 1 GiB at most; behind Spark Connect it is the same server.
-    It starts when it is needed, at once for a store that only Spark reaches; `say` is told before.
+    """Open every handler's tables. Spark runs in this process, wherever the worker's runs. So it uses nothing
+    of a busy cluster, and at most 1 GiB of heap. With Spark Connect it is the same server. Spark starts when
+    it is needed, or at once for a store that only Spark reads; `say` is called before.
 
-    Raises JavaError, JarsError and RuntimeError when Spark does not start, FilesError for a store that cannot
-    be reached.
+    Raises JavaError, JarsError and RuntimeError if Spark does not start, FilesError for an unreachable store.
     """
     section = SparkSection.model_validate(dict(configuration.spark))
     spark = SparkWhenAsked(section, configuration.folder, f"{configuration.name}-looking", say)
@@ -161,7 +160,7 @@ def opened_lakes(
 
 
 def for_looking(section: SparkSection) -> SparkSection:
-    """A worker's section, for a Spark that only reads: small, and beside the worker's own."""
+    """Adapt a worker's section for a small Spark that only reads, beside the worker's own."""
     if section.remote is not None:
         return section
     memory = min(section.driver_memory, _MOST_MEMORY, key=lambda one: int(one[:-1]) << 10 * _UNITS[one[-1]])
@@ -169,7 +168,7 @@ def for_looking(section: SparkSection) -> SparkSection:
 
 
 def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """A test for `database.table`; no patterns: all. Raises typer.BadParameter."""
+    """Return a test for `database.table`; no patterns: all match. Raises typer.BadParameter."""
     try:
         matchers = [table_matcher(pattern) for pattern in patterns]
     except PatternError as error:

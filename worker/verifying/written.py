@@ -1,4 +1,4 @@
-"""A value of the source's driver as Spark is to keep it: what a worker would write, or nothing."""
+"""Convert a value of the source's driver to the value that a worker would write to Spark, or refuse it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FAULTS = (ValueError, TypeError, ArithmeticError, KeyError, RecursionError)
 
 
 class Unwritable(RuntimeError):
-    """Nothing that the column can keep means this value."""
+    """No value of the column represents this one."""
 
 
 def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: sp.DataType) -> Any:
-    """What a column of this type is given, so that both sides have one form. Raises Unwritable."""
+    """Return the value for a column of this type, equal in the common form. Raises Unwritable."""
     if value is None:
         return None
     try:
@@ -63,7 +63,7 @@ def _candidates(
         case sp.BinaryType() if isinstance(wanted, int):
             yield bytearray(_bit_bytes(str(value)))
         case sp.BinaryType():
-            # Of a type that the driver does not know, the source tells what it prints: none of its bytes.
+            # For a type that the driver does not know, the source returns printed text, not its bytes.
             if not (
                 isinstance(source, sa.types.NullType) and isinstance(value, str) and wanted == value.encode()
             ):
@@ -77,7 +77,7 @@ def _candidates(
 
 
 def _items(value: Any, wanted: Any) -> list[str | None]:
-    """Labels, or the items of an array: nothing but texts has a place there."""
+    """Return labels or the items of an array. Only texts are supported."""
     if isinstance(wanted, str) and wanted.startswith("["):
         found = json.loads(wanted)
     else:
@@ -89,11 +89,11 @@ def _items(value: Any, wanted: Any) -> list[str | None]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (what is no number)
+    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 (NaN)
 
 
 def has_place(value: Any, type_: sp.DataType) -> bool:
-    """Whether a column of this type keeps a value, which is in one form, as it is."""
+    """Whether a column of this type keeps a value in the common form unchanged."""
     match type_:
         case sp.DecimalType():
             return isinstance(value, Decimal) and _has_room(value, type_)
@@ -108,7 +108,7 @@ def has_place(value: Any, type_: sp.DataType) -> bool:
 
 
 def _has_room(value: Decimal, type_: sp.DecimalType) -> bool:
-    """Without regard to how many digits a context has."""
+    """Check without the limit of a context's digits."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return False
@@ -124,8 +124,8 @@ def _shown(value: Any) -> str:
 
 
 def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterator[str]:
-    """Those that may be it, the likeliest first; `wanted`: the value's form. Raises ValueError, TypeError,
-    KeyError or ArithmeticError for what a worker would have other words for than these."""
+    """Yield candidate texts, likeliest first; `wanted`: the value's form. Raises ValueError, TypeError,
+    KeyError or ArithmeticError if a worker would write another text."""
     match source:
         case postgresql.ARRAY() if isinstance(value, str):
             yield text(_read_items(source.item_type, array_items(value)))
@@ -149,7 +149,7 @@ def _texts(value: Any, wanted: Any, source: sa.types.TypeEngine[Any]) -> Iterato
 
 
 def _bit_bytes(digits: str) -> bytes:
-    """Of PostgreSQL's bit strings that are longer than a number, as Debezium sends them."""
+    """Return the bytes of a PostgreSQL bit string that is too long for a number, as Debezium sends it."""
     return int(digits or "0", 2).to_bytes((len(digits) + 7) // 8, "little")
 
 
@@ -162,7 +162,7 @@ def _read_items(item: sa.types.TypeEngine[Any], value: Any) -> Any:
 
 def _time_of(value: str) -> datetime | None:
     if value in ("infinity", "-infinity") or value.endswith(" BC"):
-        return None  # Python has no such time, and so no worker
+        return None  # Python does not have this time, so a worker writes None
     found = datetime.fromisoformat(value)
     return found if found.tzinfo is None else found.astimezone(UTC)
 
@@ -177,7 +177,7 @@ def _refused(value: str) -> Any:
     raise TypeError(value)
 
 
-# The first that fits: a Float is a Numeric, money and an interval are none of these.
+# The first match wins: a Float is a Numeric. Money and intervals are neither.
 _ITEMS: Mapping[type[Any] | tuple[type[Any], ...], Callable[[str], Any]] = {
     (postgresql.HSTORE, postgresql.INTERVAL, postgresql.MONEY, postgresql.BIT, sa.Time): _refused,
     sa.Boolean: lambda value: bool(truth(value)),

@@ -1,1 +1,1 @@
-"""Commands that ask a running worker over HTTP."""
+"""Commands that send requests to a running worker."""

@@ -1,4 +1,4 @@
-"""A running worker's HTTP, as commands reach it: by URL, or by its configuration."""
+"""Connect to a running worker's HTTP server, by URL or by its configuration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Unreachable(Exception):
-    """The text is one line for the user."""
+    """The worker cannot be reached. The text is one line for the user."""
 
 
 class WorkerConnection:
-    """One worker. Raises Unreachable when `url` cannot be one."""
+    """A connection to one worker. Raises Unreachable if `url` is not valid."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class WorkerConnection:
         only: Path | None = None,
         seconds: float = 3.0,
     ) -> None:
-        """`token`: its http.token. `ca`: a PEM file of the authorities to trust; `only`: one that holds the
-        very certificate that it has, whatever its name. `seconds`: how long an answer may take."""
+        """`token`: its http.token. `ca`: a PEM file of trusted authorities. `only`: a PEM file with exactly
+        the certificate that the worker must show, under any name. `seconds`: the timeout of a response."""
         address = url if "://" in url else f"http://{url}"
         try:
             parsed = httpx.URL(address.rstrip("/") + "/")
@@ -48,7 +48,7 @@ class WorkerConnection:
             raise Unreachable(f"{url} is no http or https URL; an example: {_EXAMPLE}")
         self._url = parsed
         self.address = str(parsed.copy_with(username=None, password=None)).rstrip("/")
-        # A proxy set for the outside world does not lead to this machine.
+        # A proxy for the internet does not lead to this machine.
         trust_env = parsed.host not in _LOOPBACK
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
@@ -56,7 +56,7 @@ class WorkerConnection:
                 timeout=httpx.Timeout(seconds, connect=2.0),
                 trust_env=trust_env,
                 headers=headers,
-                # Reading the usual certificates takes a while, and nobody shows any there.
+                # Loading the usual authorities is slow, and not needed without https.
                 verify=_trusted(ca, only) if parsed.scheme == "https" or ca or only else False,
             )
         except OSError as error:
@@ -71,8 +71,8 @@ class WorkerConnection:
         self._client.close()
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The answer to a request of `path` ("api/status"), whatever its code but for refusals. Raises
-        Unreachable."""
+        """Send a request for `path` ("api/status"), and return the response with any code. Raises
+        Unreachable, also if the worker refuses."""
         try:
             response = self._client.request(method, self._url.join(path), **options)
         except httpx.TimeoutException as error:
@@ -101,11 +101,11 @@ def connected(
     seconds: float = 3.0,
     own_token: Callable[[Configuration, int], str | None] = lambda _configuration, _port: None,
 ) -> Iterator[WorkerConnection]:
-    """The worker of `target` (CONFIG or URL).
+    """Connect to the worker of `target` (CONFIG or URL).
 
-    `token`, `ca`, `seconds`: see WorkerConnection. The token of a configuration comes first: its http.token,
-    else `own_token` of it and its port. Raises ConfigurationError if the configuration cannot be used, and
-    Unreachable without the configuration's secrets.
+    `token`, `ca`, `seconds`: see WorkerConnection. With CONFIG, its http.token comes first, then the result
+    of `own_token` for the configuration and its port, then `token`. Raises ConfigurationError if the
+    configuration cannot be used, and Unreachable without the configuration's secrets.
     """
     if not is_configuration(target):
         with WorkerConnection(target, token=token, ca=ca, seconds=seconds) as worker:
@@ -113,7 +113,7 @@ def connected(
         return
     configuration, url, only = _address_of(Path(target))
     try:
-        assert configuration.http is not None  # it has an address
+        assert configuration.http is not None  # otherwise `_address_of` raised
         token = configuration.http.token or own_token(configuration, configuration.http.port) or token
         with WorkerConnection(url, token=token, ca=ca, only=only, seconds=seconds) as worker:
             yield worker
@@ -122,9 +122,9 @@ def connected(
 
 
 def _address_of(config: Path) -> tuple[Configuration, str, Path | None]:
-    """The configuration, where its worker listens on this machine, and the certificate that it shows there.
+    """Return the configuration, its worker's URL on this machine, and the certificate that the worker shows.
 
-    Raises ConfigurationError: it cannot be used; Unreachable: it does not say where."""
+    Raises ConfigurationError: the configuration cannot be used; Unreachable: it contains no address."""
     configuration = load(config, check_handlers=False)
     http = configuration.http
     if http is None:

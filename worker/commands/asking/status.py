@@ -1,4 +1,4 @@
-"""`binlane status`: what a running worker says of itself."""
+"""`binlane status`: show a running worker's status."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def status(
 ) -> int:
     """Print what the worker of `target` (CONFIG or URL) is doing; with `watch`, until `q` or Ctrl-C.
 
-    `token` is what the worker may ask for (`http.token`); `ca` a PEM file of the authorities to trust.
+    `token`: the worker's `http.token`; `ca`: a PEM file of trusted authorities.
 
-    Returns 0, or 1 when there is no worker at that address (with `watch`: when there was none at the end).
-    Raises ConfigurationError."""
+    Returns 0, or 1 if no worker answers (with `watch`: if none answered at the end). Raises
+    ConfigurationError."""
     try:
         with connected(target, token=token, ca=ca) as worker:
             if watch:
@@ -70,13 +70,13 @@ class _Answer:
 
 
 class _Hour(msgspec.Struct):
-    """Of `api/history`, what is drawn."""
+    """The part of `api/history` that is drawn."""
 
     points: list[Point]
 
 
 def _trend(worker: WorkerConnection) -> Trend:
-    """What it remembers of the last hour: nothing, if it is of an earlier version."""
+    """Fetch the last hour from the worker. An earlier version has none."""
     try:
         response = worker.ask("GET", "api/history")
         return Trend(msgspec.json.decode(response.content, type=_Hour).points)
@@ -85,7 +85,7 @@ def _trend(worker: WorkerConnection) -> Trend:
 
 
 def _ask(worker: WorkerConnection) -> _Answer:
-    """The worker's status. Raises Unreachable."""
+    """Fetch the worker's status. Raises Unreachable."""
     response = worker.ask("GET", "api/status")
     if response.status_code != httpx.codes.OK:
         raise Unreachable(f"{worker.address} answered HTTP {response.status_code} to /api/status; {HINT}")
@@ -97,7 +97,7 @@ def _ask(worker: WorkerConnection) -> _Answer:
 
 
 def _clock(response: httpx.Response) -> datetime:
-    """The worker's clock, so that ages are right when this machine's clock is not."""
+    """Return the worker's clock, so that ages are correct even if this machine's clock is not."""
     try:
         return parsedate_to_datetime(response.headers["date"]).astimezone(UTC)
     except (KeyError, ValueError):
@@ -113,7 +113,7 @@ def _watch(worker: WorkerConnection, as_json: bool) -> int:
 
 
 def _watch_lines(worker: WorkerConnection, answer: _Answer, as_json: bool) -> int:
-    """One line for each poll, for pipes and logs. Ends with Ctrl-C only."""
+    """Print one line for each poll, for pipes and logs. Only Ctrl-C ends it."""
     before: WorkerStatus | None = None
     latest: _Answer | None = answer
     try:
@@ -150,7 +150,7 @@ def _watch_screen(console: Console, worker: WorkerConnection, answer: _Answer) -
                 snapshot, lost = later, None
                 trend.see(snapshot.status, rates, snapshot.as_of.timestamp())
     except KeyboardInterrupt:
-        pass  # as good an end as q
+        pass  # ends the view like q
     return 0 if lost is None else 1
 
 
@@ -166,7 +166,7 @@ class _Quits:
             if not self.keyboard:
                 time.sleep(left)
             elif select.select([sys.stdin], [], [], left)[0]:
-                # Not sys.stdin.read: what it takes in advance, select no longer sees.
+                # Not sys.stdin.read: select does not see what it buffers.
                 keys = os.read(sys.stdin.fileno(), 64)
                 if b"q" in keys.lower():
                     return True
@@ -176,7 +176,7 @@ class _Quits:
 
 @contextmanager
 def _keys() -> Iterator[_Quits]:
-    """Single keys without Enter, as long as standard input is a terminal."""
+    """Read single keys without Enter if standard input is a terminal."""
     if not sys.stdin.isatty():
         yield _Quits(keyboard=False)
         return

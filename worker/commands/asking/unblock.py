@@ -1,4 +1,4 @@
-"""`binlane unblock`: have a running worker set one record aside that blocks its table."""
+"""`binlane unblock`: ask a running worker to set aside one record that blocks its table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.observing.visible_text import printable
 
 _ANSWER_SECONDS = 60.0
-"""The worker waits half a minute for what it ordered, and commits."""
+"""The worker waits up to half a minute for the result, and then commits."""
 
 
 def unblock(
@@ -31,9 +31,9 @@ def unblock(
     token: str | None = None,
     ca: Path | None = None,
 ) -> int:
-    """Ask the worker of `target` (CONFIG or URL), and print what it answers.
+    """Send the request to the worker of `target` (CONFIG or URL), and print its answer.
 
-    Returns 0 when the record is set aside, or its handlers took it after all; 1 when it is neither. Raises
+    Returns 0 if the record is set aside or its handlers accepted it after all, else 1. Raises
     ConfigurationError.
     """
     asked = UnblockRequest(
@@ -53,7 +53,7 @@ def unblock(
 
 
 def _order_token(configuration: Configuration, port: int) -> str | None:
-    """What its worker takes in place of http.token; None: there is none here. Raises Unreachable."""
+    """Read the token that is used without http.token; None: there is no file. Raises Unreachable."""
     file = order_token_file(configuration.checkpoint.directory, port)
     try:
         return file.read_text(encoding="ascii")
@@ -65,7 +65,7 @@ def _order_token(configuration: Configuration, port: int) -> str | None:
 
 
 def _answer(worker: WorkerConnection, asked: UnblockRequest) -> UnblockAnswer:
-    """Raises Unreachable."""
+    """Send the request. Raises Unreachable."""
     headers = {"Content-Type": "application/json"}
     response = worker.ask("POST", "api/unblock", content=msgspec.json.encode(asked), headers=headers)
     try:
@@ -76,7 +76,7 @@ def _answer(worker: WorkerConnection, asked: UnblockRequest) -> UnblockAnswer:
 
 
 def _stopped(target: str, asked: UnblockRequest) -> str:
-    """What to do where no worker runs."""
+    """Say what to do if no worker is running."""
     config = target if is_configuration(target) else "CONFIG"
     topic = "TOPIC" if asked.topic is None else asked.topic
     partition = "PARTITION" if asked.partition is None else asked.partition
@@ -88,10 +88,10 @@ def _stopped(target: str, asked: UnblockRequest) -> str:
 
 
 def _who() -> str:
-    """user@host, as far as they are known."""
+    """Return user@host, as far as they are known."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's number without a name
+    except (KeyError, OSError):  # a container's user id without a name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
 

@@ -1,1 +1,1 @@
-"""`binlane check --sample`: what becomes of the records of a file."""
+"""`binlane check --sample`: show how the records of a file are handled."""

@@ -1,4 +1,4 @@
-"""What leaves, table by table, as the records of a sample show it: for `binlane check --sample`."""
+"""Show which columns handlers receive, table by table, for `binlane check --sample`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Review:
     def __init__(self, configuration: Configuration, output: Output) -> None:
         self._configuration = configuration
         self._clean = output.clean
-        # Column -> its type, if one is told; in the order in which they came.
+        # Column -> its type, if known; in the order in which they were first seen.
         self._tables: dict[str, tuple[TableRule, dict[str, str | None]]] = {}
 
     def see(self, table: str, rule: TableRule, changes: Iterable[Change]) -> None:
-        """Changes of the table, as the source sends them."""
+        """Add changes of the table, as the source sends them."""
         _, columns = self._tables.setdefault(table, (rule, {}))
         for change in changes:
             for name, type_ in (change.types or {}).items():
@@ -35,7 +35,7 @@ class Review:
                     columns.setdefault(name, None)
 
     def show(self, console: Console) -> int:
-        """Print them, and a line for each name in the rules that no table has. Returns how many those are."""
+        """Print them, and a line for each name in the rules that no table has. Return how many those are."""
         for table, (rule, columns) in sorted(self._tables.items()):
             if columns:
                 self._print(console, table, rule, columns)
@@ -66,7 +66,7 @@ class Review:
             console.print(Text(self._clean(str(fault)), style="red"), soft_wrap=True)
 
     def _unknown(self) -> Iterator[str]:
-        """One sentence for each name that none of the rule's tables in the sample has."""
+        """Yield a sentence for each name in a rule that none of its tables in the sample has."""
         for number, rule in enumerate(self._configuration.tables):
             columns = {
                 name: None for known, of_one in self._tables.values() if known is rule for name in of_one

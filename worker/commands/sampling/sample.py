@@ -1,4 +1,4 @@
-"""`binlane check CONFIG --sample FILE`: what the worker would make of these records."""
+"""`binlane check CONFIG --sample FILE`: show how the worker would handle these records."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "of
 
 
 def show_samples(configuration: Configuration, file: Path, console: Console, output: Output) -> int:
-    """Print, for each record: its place, table, lane, handlers and changes.
+    """Print each record's position, table, lane, handlers and changes.
 
-    And for each table which columns leave, in what form, and what its records do not tell.
+    For each table, also print the columns that handlers receive, and the facts that its records lack.
 
-    Returns 0; 1 when a record could not be decoded or is refused by its table's rules, when tables came and
-    no record meets a rule, or when a rule names a column that its tables have not.
+    Returns 1 if a record cannot be decoded or is refused by its rules. Also 1 if no record matches a rule, or
+    the tables lack a rule's column. Else 0.
 
-    Raises ConfigurationError: the file cannot be read, or a line of it is no record."""
+    Raises ConfigurationError: the file cannot be read, or one of its lines is not a record."""
     formats = formats_of(configuration)
     has_ddl = topics_matcher(configuration.kafka.ddl_topics)
     try:
         records = list(read_samples(file, _default_topic(configuration)))
     except SampleError as error:
-        line, _, told = str(error).removeprefix(str(file)).partition(": ")  # of the file itself there is none
+        line, _, told = str(error).removeprefix(str(file)).partition(": ")  # a fault of the file has no line
         raise ConfigurationError([Fault(f"{file}{line}", told)]) from None
     results: Counter[str] = Counter()
     shown = _Shown(configuration, console, output)
@@ -70,7 +70,7 @@ def show_samples(configuration: Configuration, file: Path, console: Console, out
 
 
 class _Shown:
-    """The records of a sample, and what is seen of their tables."""
+    """The records of a sample, and what they show about their tables."""
 
     def __init__(self, configuration: Configuration, console: Console, output: Output) -> None:
         self._configuration = configuration
@@ -81,7 +81,7 @@ class _Shown:
         self._unmatched: list[str] = []
 
     def record(self, format_: Format, record: SampleRecord) -> str:
-        """skipped, undecodable, decoded, refused (by its table's rules), or unmatched."""
+        """Print a record. Return skipped, undecodable, decoded, refused (by its rules), or unmatched."""
         told: list[tuple[Route, list[Change]]] = []
         try:
             found = routed(format_, record)
@@ -102,7 +102,7 @@ class _Shown:
         return next((result for result in ("refused", "decoded") if result in results), "unmatched")
 
     def end(self, *, has_met: bool) -> int:
-        """What is to be said of the tables. `has_met`: a record has met a rule. Returns how many faults."""
+        """Print notes about the tables. `has_met`: a record matched a rule. Return the number of faults."""
         faults = self._review.show(self._console)
         for note in self._untold.notes():
             self._console.print(Text(self._clean(f"Note: {note}")), soft_wrap=True)
@@ -140,7 +140,7 @@ class _Shown:
 
 
 def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
-    """By what, and how many, where some of the changes are; else empty."""
+    """Format how many changes the rules removed, and by which keys; empty if none."""
     if left == len(sent):
         return ""
     by = [
@@ -158,9 +158,9 @@ def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
 
 
 def _another_format(format_: Format, record: SampleRecord) -> str | None:
-    """The first format that finds changes in a record of which `format_` makes nothing."""
+    """Return the first format that finds changes in a record that `format_` cannot read."""
     for name in registry.names():
-        if name in (format_.name, "json"):  # JSON of one's own needs to be told where what is
+        if name in (format_.name, "json"):  # custom JSON needs a layout
             continue
         other = registry.get(name)
         changes: list[Change] = []
@@ -178,7 +178,7 @@ def _another_format(format_: Format, record: SampleRecord) -> str | None:
 
 
 def _shown(change: Change, table: str) -> str:
-    """The change as JSON, without what its heading says already and without what it has not."""
+    """Format the change as JSON, without empty fields and those in its heading."""
     fields = msgspec.json.decode(line(change, "", table))
     left = {
         name: value
@@ -195,20 +195,20 @@ def _print(console: Console, record: SampleRecord, what: Text) -> None:
 
 
 def _default_topic(configuration: Configuration) -> str:
-    """The first topic that is a name, not an expression."""
+    """Return the first topic that is a name, not an expression."""
     names = [topic for topic in configuration.kafka.topics if not topic.startswith("^")]
     return names[0] if names else "sample"
 
 
-# ---- which rule was probably meant, if no record meets one
+# ---- the rule that was probably meant, if no record matches one
 
 _MOST_TABLES = 5
 _ALIKE = 0.6
-"""As difflib has it of words that resemble each other."""
+"""The least similarity of words that difflib calls alike."""
 
 
 def unmet(rules: Sequence[TableRule], tables: Iterable[str]) -> str:
-    """Which tables (`database.table`) the sample has, and the rule nearest to one of them; one line.
+    """Return one line: the sample's tables (`database.table`), and the rule most similar to one of them.
 
     >>> unmet([TableRule(match="shpo.*", handlers=[{"type": "log"}])], ["shop.orders"])
     'no record of the sample meets a rule; its tables: shop.orders; nearest: tables[0].match: shpo.*'
@@ -226,7 +226,7 @@ def unmet(rules: Sequence[TableRule], tables: Iterable[str]) -> str:
 
 
 def _likeness(pattern: str, name: str) -> float:
-    """From 0 to 1; of a glob the halves are looked at by themselves: its wildcards resemble nothing."""
+    """Return the similarity, 0 to 1. A glob's halves are compared alone: wildcards resemble nothing."""
     database, dot, table = pattern.partition(".")
     if pattern.startswith("/") or not dot:
         return SequenceMatcher(None, pattern.strip("/").casefold(), name.casefold()).ratio()

@@ -1,4 +1,4 @@
-"""What the records of a sample do not tell of their tables, and where it stands what would."""
+"""Report what a sample's records lack (types, keys), and where to find it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = {
     ),
     "canal": 'every value stays text, for mysqlType is missing: docs/formats.md, "Canal"',
 }
-"""By format. DTS tells types always, and of JSON of one's own the configuration does."""
+"""Hints by format. DTS always has types, and custom JSON has them in the configuration."""
 _KEYS = {
     "debezium": (
         "If the table has one, take the sample with its keys (kcat -J), and let the connector write them: "
@@ -37,10 +37,10 @@ class _Table:
 
 
 class Untold:
-    """Of each table, whether any of its rows came with types, and with a key."""
+    """Tracks for each table whether any of its rows had types, and a key."""
 
     def __init__(self, ddl_topics: Sequence[str]) -> None:
-        """`ddl_topics`: those of `kafka`, whose records tell types if they are in the sample."""
+        """`ddl_topics`: the topics of `kafka.ddl_topics`, whose records in the sample supply types."""
         self._ddl_topics = ddl_topics
         self._tables: dict[str, _Table] = {}
 
@@ -53,7 +53,7 @@ class Untold:
             seen.has_key = seen.has_key or bool(change.key_columns)
 
     def notes(self) -> Iterator[str]:
-        """A sentence for each thing that a table's records do not tell."""
+        """Yield a sentence for each fact that a table's records lack."""
         for name, table in sorted(self._tables.items()):
             if not table.has_types and table.format in _TYPES:
                 yield f"{name}: {self._of_types(table.format)}"

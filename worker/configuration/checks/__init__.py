@@ -1,2 +1,1 @@
-"""What is looked at over the whole configuration: keys that must agree, tables in one place, what is
-probably not meant."""
+"""Checks of the whole configuration: conflicting keys, shared table locations, and probable mistakes."""

@@ -18,7 +18,7 @@ _NO_TOPIC = "it needs dead_letter.topic, which is not set"
 
 
 def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """(path of a key, what it does not agree with) of each that cannot be as it is."""
+    """Yield each key that conflicts with others: (its path, the conflict)."""
     yield from _waiting(configuration)
     yield from _without_format(configuration)
     yield from _unread(configuration)
@@ -57,11 +57,11 @@ def _unread(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """A rebalance waits on the thread that polls; past `max.poll.interval.ms` the group goes on alone."""
+    """Check `revoke_timeout` against `max.poll.interval.ms`: a rebalance blocks the polling thread."""
     properties, revoke_timeout = configuration.kafka.properties, configuration.revoke_timeout
     try:
         interval = int(properties.get(_POLL_INTERVAL, _POLL_INTERVAL_MS))
-    except (TypeError, ValueError):  # told as a fault of the properties
+    except (TypeError, ValueError):  # reported as a fault of the properties
         return
     least = revoke_timeout + _LAST_COMMIT_SECONDS
     if least * 1000 < interval:
@@ -78,7 +78,7 @@ def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _without_format(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """Topics that are named, and that no entry of `format` matches; of expressions only Kafka can tell."""
+    """Find named topics that no entry of `format` matches. The topics of expressions are not known here."""
     formats, kafka = configuration.format, configuration.kafka
     if isinstance(formats, str):
         return

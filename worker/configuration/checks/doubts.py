@@ -1,4 +1,4 @@
-"""What a usable configuration says that will probably not do what is meant."""
+"""Warnings about a valid configuration that probably does not do what was intended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def doubts(configuration: Configuration) -> Iterator[str]:
-    """A sentence for each."""
+    """Yield one sentence for each warning."""
     yield from _behind_wider_rules(configuration.tables)
     yield from _shown_ghosts(configuration)
     for number, rule in enumerate(configuration.tables):
@@ -38,7 +38,7 @@ def doubts(configuration: Configuration) -> Iterator[str]:
 
 
 def single_worker(configuration: Configuration) -> str | None:
-    """Why only one worker may run with this configuration; None: several share the work."""
+    """Return why only one worker may run with this configuration; None if several can share the work."""
     if configuration.kafka.ddl_topics:
         return "with kafka.ddl_topics one worker must read all partitions"
     if configuration.spark.get("single_writer") is True and _keeps_spark_tables(configuration):
@@ -58,10 +58,10 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
 
 
 def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
-    """Tables that gh-ost and pt-online-schema-change put into the place of one whose rules hide more."""
+    """Find ghost tables (gh-ost, pt-online-schema-change) whose rules hide less than the original table's."""
     for number, rule in enumerate(configuration.tables):
         hiding = rule.row_rules
-        if hiding is None or rule.ghost_tables or rule.match.startswith("/"):  # of a regex no name is made
+        if hiding is None or rule.ghost_tables or rule.match.startswith("/"):  # a regex gives no table name
             continue
         for ghost in ghosts_of(rule.match):
             other = configuration.rule_for(ghost)

@@ -1,4 +1,4 @@
-"""Spark handlers that would keep two tables in one place, as far as the configuration alone can tell."""
+"""Find Spark handlers that would share a location, as far as the configuration alone shows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
 _LOGS = "_binlane"
-"""As handlers.spark.locations has it, which takes a while to import."""
+"""A copy of the name in handlers.spark.locations, because importing that module is slow."""
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """(path of a handler's entry, what is wrong) of each that keeps its tables where another one of the same
-    rule keeps them, or in their folders."""
+    """Yield (path of the entry, the fault) for each handler that shares a location with another handler of
+    its rule. A location inside the other one is shared too."""
     for number, rule in enumerate(configuration.tables):
         seen: dict[str, int] = {}
         for place, entry in enumerate(rule.handlers):
@@ -41,13 +41,13 @@ def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, st
 
 
 def _is_within(inner: str, outer: str) -> bool:
-    """VACUUM passes over hidden folders."""
+    """Check whether `inner` is inside `outer`, outside its hidden folders (VACUUM skips those)."""
     return inner.startswith(f"{outer}/") and inner[len(outer) + 1] not in "_."
 
 
 def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
-    """(path of a rule's pattern, what is wrong) of each that names tables which a handler would keep where
-    the Spark handler keeps its logs."""
+    """Yield (path of the pattern, the fault) for each rule whose tables would be in the folder of the Spark
+    handler's logs."""
     for number, rule in enumerate(configuration.tables):
         if rule.match.startswith("/"):
             continue
@@ -69,7 +69,7 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
 
 
 def doubtful_locations(configuration: Configuration) -> Iterator[str]:
-    """A sentence for each handler whose place does not tell the database where its rule may meet several."""
+    """Yield a sentence for each handler without {database} in its location whose rule may match several."""
     for number, rule in enumerate(configuration.tables):
         if not _may_meet_several(rule.match):
             continue
@@ -83,7 +83,7 @@ def doubtful_locations(configuration: Configuration) -> Iterator[str]:
 
 
 def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
-    """Where a handler's tables are: a template."""
+    """Return the template of the location of a handler's tables."""
     if options.get("table"):
         return str(options["table"])
     warehouse = str(configuration.spark.get("warehouse", "lake")).rstrip("/")
@@ -93,8 +93,8 @@ def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
 
 
 def _may_meet_several(match: str) -> bool:
-    """Whether a pattern may match tables of several databases; a regular expression counts as one of several
-    where it does not begin with a database's plain name."""
+    """Whether a pattern may match tables of several databases. A regular expression may, unless it begins
+    with the plain name of a database."""
     if match.startswith("/"):
         return re.match(r"/\^?[A-Za-z0-9_\-]+\\\.", match) is None
     return _WILDCARDS.search(match.partition(".")[0]) is not None

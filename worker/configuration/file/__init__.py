@@ -1,1 +1,1 @@
-"""The file: its YAML with lines, its variables, and whether it has changed."""
+"""The configuration file: its YAML with line numbers, its variables, and whether it has changed."""

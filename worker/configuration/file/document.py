@@ -1,4 +1,4 @@
-"""YAML as configurations use it: the 1.2 core schema, with the line of every key, and variables replaced."""
+"""Read YAML by the 1.2 core schema, with the line of every key and with variables replaced."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ _IN_WORDS = [
     (r"a flow .*<stream end>", "found { or [ that is not closed", "the } or ] that belongs to it"),
     (r"quoted scalar.* end of stream", "found a quote that is not closed", "the quote that belongs to it"),
 ]
-"""What PyYAML says (a pattern of its context and problem), and the same for people."""
+"""Patterns of PyYAML's errors (context and problem), each with a plain explanation and the remedy."""
 _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 
 
 @dataclass
 class Document:
-    """What a file says. `data` is None when `faults` tells why."""
+    """The contents of a file. If `data` is None, `faults` says why."""
 
     file: str
     data: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    """Where each key and list item begins, from 1."""
+    """The line where each key and list item begins, counted from 1."""
     replaced: dict[KeyPath, Replacement] = field(default_factory=dict)
-    """Values that came from variables."""
+    """Values that contained variables."""
     faults: list[Fault] = field(default_factory=list)
 
     def line(self, path: KeyPath) -> int | None:
-        """The line of `path`, or of what is nearest above it."""
+        """Return the line of `path`, or of its nearest parent that has one."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return None
 
     def add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
-        """Note a fault at `path`."""
+        """Add a fault at `path`."""
         self.faults.append(Fault(self.file, found, key_path(path), allowed, nearest, self.line(path)))
 
 
 def parse(text: str, file: str, variables: Variables) -> Document:
-    """Read one YAML document. Never raises for what the text holds: see `Document.faults`."""
+    """Read one YAML document. Invalid text raises nothing: its faults are in `Document.faults`."""
     document = Document(file)
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -99,7 +99,7 @@ def parse(text: str, file: str, variables: Variables) -> Document:
 
 
 def plain(text: str) -> Any:
-    """The value of an unquoted word in YAML 1.2's core schema (no dates, no `yes`, no sexagesimals)."""
+    """Return the value of an unquoted word by YAML 1.2's core schema: no dates, no `yes`, no sexagesimals."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -110,13 +110,13 @@ def plain(text: str) -> Any:
 
 
 def typed(text: str) -> Any:
-    """A variable's value as YAML types it, where that says exactly the same: `0123` stays text."""
+    """Type a variable's value as YAML would, unless that changes how it is written: `0123` stays text."""
     value = plain(text)
     return value if isinstance(value, str) or json.dumps(value) == text else text
 
 
 class _Reader:
-    """Turns YAML nodes into values, noting lines, replacements and faults in the document."""
+    """Convert YAML nodes into values. Lines, replacements and faults are added to the document."""
 
     def __init__(self, document: Document, variables: Variables) -> None:
         self._document = document
@@ -127,12 +127,12 @@ class _Reader:
 
     @property
     def exceeded(self) -> bool:
-        """Whether aliases repeat more than is read: the rest is left out."""
+        """Whether aliases repeat more values than the limit. The rest is not read."""
         return self._repeated > _MOST_REPEATED
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         if node in self._met:
-            # A few lines of aliases of aliases stand for billions of values.
+            # Nested aliases can expand a few lines to billions of values.
             if self.exceeded:
                 return None
             self._repeated += 1
@@ -151,7 +151,7 @@ class _Reader:
         try:
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-            assert isinstance(node, yaml.MappingNode)  # the third and last kind of node
+            assert isinstance(node, yaml.MappingNode)  # the only other kind of node
             return self._mapping(node, path)
         finally:
             self._open.pop()
@@ -172,7 +172,7 @@ class _Reader:
             if key_node.value == "<<" and key_node.style is None:
                 result = self._merged(value_node, path)
                 continue
-            # 0 and 1 are partitions; every other key is a word, `true` too.
+            # Integer keys are partitions. All other keys are text, even `true`.
             typed = plain(key_node.value) if key_node.style is None else None
             key = typed if type(typed) is int else str(key_node.value)
             place = (*path, key)
@@ -185,13 +185,13 @@ class _Reader:
         for key, value_node in pairs:
             place = (*path, key)
             self._document.lines[place] = first_lines[key]
-            # What a merged mapping said here is replaced as a whole.
+            # The value replaces the one from a merged mapping entirely.
             self._document.replaced.pop(place, None)
             result[key] = self.value(value_node, place)
         return result
 
     def _merged(self, node: yaml.Node, path: KeyPath) -> dict[Any, Any]:
-        """What `<<: *anchor` or `<<: [*a, *b]` brings in; of several, the earlier wins."""
+        """Return the keys that `<<: *anchor` or `<<: [*a, *b]` merges. The earlier mapping wins."""
         result: dict[Any, Any] = {}
         for other in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if isinstance(other, yaml.MappingNode):
@@ -201,7 +201,7 @@ class _Reader:
         return result
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        # BaseLoader gives every untagged scalar the str tag; other tags were written out.
+        # BaseLoader gives every untagged scalar the str tag. Any other tag was written in the file.
         if node.tag not in _TEXT_TAGS:
             self._document.add(
                 path, f"found the tag {shown(node.tag)}", "values without a tag; in quotes what begins with !"

@@ -1,6 +1,6 @@
 """Variables in values: `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`.
 
-They are replaced after the YAML has been read, so a value never becomes YAML structure.
+They are replaced after the YAML is parsed, so a value cannot add YAML structure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-# `$${` stands for the characters `${`.
+# `$${` is the escape for a literal `${`.
 _PIECE = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\}?)")
 _NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
 _FORMS = "${NAME}, ${NAME:-default}, ${file:/path} ($${ for the characters themselves)"
@@ -31,24 +31,24 @@ class Replacement(NamedTuple):
 
     text: str
     values: tuple[str, ...]
-    """What the variables stood for, in their order; never to be shown."""
+    """The values of the variables, in order. They must never be shown."""
     whole: bool
-    """The text was one variable and nothing else."""
+    """Whether the text was exactly one variable."""
     from_file: bool
 
 
 @dataclass(frozen=True)
 class Variables:
-    """Where the values of variables come from."""
+    """The sources of variables' values."""
 
     environment: Mapping[str, str]
     folder: Path
-    """Relative paths of `${file:...}` start here."""
+    """The folder that relative paths of `${file:...}` start from."""
 
     def replace(self, text: str) -> Replacement | None:
-        """The text with its variables replaced; None when there is nothing to replace.
+        """Replace the variables in `text`. Return None if there are none.
 
-        Raises VariableError: a variable that is not set, a file that cannot be read, or `${` without a name.
+        Raises VariableError: a variable is not set, a file cannot be read, or `${` has no name.
         """
         if "${" not in text:
             return None
@@ -79,7 +79,7 @@ class Variables:
             raise VariableError("found ${...} without a variable's name", _FORMS)
         value = self.environment.get(match["name"])
         if match["default"] is not None:
-            # As in a shell, `:-` replaces an empty value too.
+            # As in a shell, `:-` also replaces an empty value.
             return value or match["default"].removeprefix(":-")
         if value is None:
             raise VariableError(
@@ -97,5 +97,5 @@ class Variables:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise VariableError(f"the file {path} cannot be read ({reason})", "a readable file") from None
-        # Editors and `echo` end a file with a line break that is not part of the secret.
+        # Editors and `echo` add a line break at the end, which is not part of the secret.
         return content.removesuffix("\n").removesuffix("\r")

@@ -1,2 +1,1 @@
-"""The demo's source: a small shop's tables, rows and changes, and the stream that Canal would make of
-them."""
+"""The demo's source: a small shop's tables, rows and changes, and the stream that Canal would send."""

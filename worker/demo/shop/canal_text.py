@@ -1,4 +1,4 @@
-"""Column values as Canal 1.1.7 writes them into flat messages: all of them text, or null."""
+"""Column values as Canal 1.1.7 writes them into flat messages: all are text or null."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from handlers.mysql.types import MySQLType, read_type
 
-# java.sql.Types as Canal reports them; an enum is its index (an int), a set its bit mask.
+# java.sql.Types as Canal reports them. An enum is its index (an int), a set its bit mask.
 _SQL_TYPES = {
     "tinyint": -6, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "double": 8,
     "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "year": 12, "char": 1, "varchar": 12,
@@ -22,7 +22,7 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the source: `text(value)` is what Canal sends for a value."""
+    """A column of the source. `text(value)` is the text that Canal sends."""
 
     name: str
     mysql_type: str
@@ -37,7 +37,7 @@ class Column:
 
 
 def time_text(value: timedelta) -> str:
-    """A TIME of whole seconds: `08:30:00`."""
+    """Format a TIME of whole seconds: `08:30:00`."""
     seconds = round(abs(value).total_seconds())
     sign = "-" if value < timedelta() else ""
     return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -56,7 +56,7 @@ def _encoder(mysql_type: MySQLType) -> Callable[[Any], str]:
 
 
 def _binary(value: bytes) -> str:
-    """One character a byte; Canal drops the zeros at the end."""
+    """Write one character per byte. Canal drops trailing zeros."""
     return value.rstrip(b"\0").decode("latin-1")
 
 
@@ -66,7 +66,7 @@ def _datetime(value: datetime, digits: int) -> str:
 
 
 def _json(value: str) -> str:
-    """As MySQL prints it: with a space after each colon and comma."""
+    """Format as MySQL prints it: with a space after each colon and comma."""
     return msgspec.json.format(value, indent=0)
 
 

@@ -1,7 +1,7 @@
-"""A small shop at work: the same changes for the same seed, with a busy middle and quiet edges.
+"""Simulate a small shop: the same seed gives the same changes, with a busy middle and quiet edges.
 
-Most changes are lines of orders and pieces in stock; there are statements of many rows, deletes, keys that
-change, columns that are added, renamed and retyped, a table that is emptied, and a table without a key.
+Most changes are order lines and stock. The others are statements of many rows, deletes, changed keys, columns
+that are added, renamed and retyped, a truncate, and a table without a key.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FIRST_ORDER = 10_001
 
 
 class Shop:
-    """`messages()` plays at least `changes` row changes; afterwards `tables` hold what is true at the end.
+    """`messages()` plays at least `changes` row changes. Afterwards `tables` contain the final rows.
 
-    `clock` gives the times at which the source commits, in ms since 1970; all else depends on the seed alone.
+    `clock`: the source's commit times, in ms since 1970. Everything else depends only on the seed.
     """
 
     def __init__(self, changes: int = 50_000, *, seed: int = 7, clock: Callable[[], int]) -> None:
@@ -42,7 +42,7 @@ class Shop:
         self._addresses: list[int] = []
         self._last_address = 0
         self._most_parcels = 4
-        # Orders by what comes next for them, and shipments on their way.
+        # Orders by their next step, and shipments on their way.
         self._new: list[int] = []
         self._paid: list[int] = []
         self._shipped: list[str] = []
@@ -56,7 +56,7 @@ class Shop:
         return self._source.changes
 
     def messages(self) -> Iterator[Message]:
-        """The stream, in order: the message number n is the n-th here, from 0."""
+        """Yield the stream in order. Message number n is the n-th, from 0."""
         self._source.statement(f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4")
         self._open_shop()
         yield from self._source.take()
@@ -98,7 +98,7 @@ class Shop:
         random = self._random
         self._orders += 1
         order, count = _FIRST_ORDER + self._orders, min(_MAX_LINES, 1 + int(random.expovariate(0.3)))
-        # Few products are asked for often: the square of a random number is small more often than not.
+        # Few products are popular: the square of a random number is usually small.
         products = [1 + int(self._products * random.random() ** 2) for _ in range(count)]
         prices = [self.tables["products"].rows[(product,)]["price"] for product in products]
         lines = [
@@ -129,7 +129,7 @@ class Shop:
         tracking = f"BX{order}{random.randrange(10**8):08d}"
         row = {"tracking": tracking, "order_id": order, "carrier": random.choice(_CARRIERS)}
         row["parcels"] = random.randrange(1, self._most_parcels)
-        # A night's late hours belong to the day before, as in timetables.
+        # Late night hours belong to the previous day, as in timetables.
         row["handed_over"] = timedelta(minutes=random.randrange(6 * 60, 27 * 60))
         row["shipped_at"] = shop_rows.seconds(self._now)
         self._source.insert("shipments", row)
@@ -235,7 +235,7 @@ class Shop:
         self._source.insert("audit_log", row)
 
     def _pop(self, waiting: list[Any]) -> Any:
-        """A random one, taken out; None when none waits."""
+        """Remove and return a random item; None if the list is empty."""
         if not waiting:
             return None
         place = self._random.randrange(len(waiting))
@@ -244,5 +244,5 @@ class Shop:
 
 
 def _payment(order: int) -> int:
-    """An order has one payment."""
+    """Each order has one payment."""
     return 7_000_000_000 + order

@@ -1,4 +1,4 @@
-"""The shop's stream into Kafka."""
+"""Send the shop's stream to Kafka."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FLUSH_SECONDS = 60
 
 
 class Played(Counter[str]):
-    """Records of each table; the empty name stands for the database itself."""
+    """Records of each table. The empty name is the database itself."""
 
 
 def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
-    """Produce all that happens in the shop, in order, to partition 0. Raises KafkaException.
+    """Produce all messages of the shop, in order, to partition 0. Raises KafkaException.
 
-    The topic must be new: then a message's number is its offset.
+    The topic must be new, so that a message's number is its offset.
     """
     failed: list[KafkaError] = []
 
@@ -33,7 +33,7 @@ def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
             "enable.idempotence": True,  # without it, a retried batch may overtake another
             "linger.ms": 20,
             "compression.type": "lz4",
-            "log_level": 3,  # a new broker's first "not yet" is no news; what fails is told below
+            "log_level": 3,  # a new broker's first refusals need no log; failures are raised below
             "queue.buffering.max.messages": 1_000_000,
         }
     )

@@ -1,4 +1,4 @@
-"""Rows of the shop's tables as they begin, with texts of many scripts."""
+"""New rows of the shop's tables, with texts in many scripts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _GOODS = ("Teapot", "Ink 墨", "Wool socks", "Lamp ☀", "Notebook A5", "Kettle"
 
 
 def seconds(moment: datetime) -> datetime:
-    """What a DATETIME keeps of it."""
+    """Truncate to the precision of a DATETIME."""
     return moment.replace(microsecond=0)
 
 
 def milliseconds(moment: datetime) -> datetime:
-    """What a DATETIME(3) keeps of it."""
+    """Truncate to the precision of a DATETIME(3)."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 

@@ -1,4 +1,4 @@
-"""A source database with Canal behind it: every statement changes rows and adds a message to the stream."""
+"""A source database with Canal: every statement changes rows and adds a message to the stream."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from worker.demo.shop.canal_text import Column
 Row = dict[str, Any]
 Key = tuple[Any, ...]
 
-# A Canal batch takes what the binlog holds at the moment: its number is shared by several messages.
+# A Canal batch contains the current end of the binlog: several messages share its number.
 _MESSAGES_PER_ID = 7
 
 
 class Message(NamedTuple):
-    """One Kafka record's value."""
+    """The value of one Kafka record."""
 
     table: str
     """Empty for a statement about the database."""
     rows: int
-    """Row changes in it, two of a row whose key changes; 0 for a statement."""
+    """Its row changes, two for a row whose key changes; 0 for a statement."""
     value: bytes
 
 
 class Place(NamedTuple):
-    """One change of a table: what it was, its message's number in the stream, and its place in that message.
-    A change of a row's key is a delete of the old one and an insert of the new one."""
+    """One change of a table: its operation, its message's number in the stream, and its index in that
+    message. A changed key is a delete of the old row and an insert of the new one."""
 
     op: str
     message: int
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 
 class SourceTable:
-    """The rows of one table as they are now, and all that happened to them.
+    """The current rows of one table, and its history.
 
-    `key` is empty for a table without a primary key: its rows are then kept under running numbers.
+    `key` is empty for a table without a primary key. Its rows are stored under sequential numbers.
     """
 
     def __init__(self, name: str, key: Sequence[str], columns: Sequence[Column]) -> None:
@@ -46,7 +46,7 @@ class SourceTable:
         self.key = tuple(key)
         self.columns = list(columns)
         self.defaults: Row = {}
-        """Of columns that a statement may leave out; null where there is none."""
+        """Of columns that a statement may omit; null for columns without a default."""
         self.rows: dict[Key, Row] = {}
         self.history: list[Place] = []
         self._numbers = 0
@@ -59,7 +59,7 @@ class SourceTable:
 
 
 class SourceDatabase:
-    """Tables and the stream of messages about them. `clock` gives the commit times, in ms since 1970."""
+    """Tables and the stream of their messages. `clock`: the commit times, in ms since 1970."""
 
     def __init__(self, name: str, tables: Iterable[SourceTable], clock: Callable[[], int]) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class SourceDatabase:
         self._pending: list[Message] = []
 
     def take(self) -> list[Message]:
-        """The messages since the last call."""
+        """Return the messages since the last call."""
         taken, self._pending = self._pending, []
         return taken
 
@@ -85,7 +85,7 @@ class SourceDatabase:
         self._emit(table, "INSERT", wholes)
 
     def update(self, name: str, changes: Mapping[Key, Row]) -> None:
-        """One UPDATE statement: key -> the columns it sets. Rows that stay as they are come in no binlog."""
+        """Run one UPDATE: key -> the columns that it sets. Unchanged rows are not in the binlog."""
         table = self.tables[name]
         after, old = [], []
         for key, values in changes.items():
@@ -111,7 +111,7 @@ class SourceDatabase:
         self._state(f"TRUNCATE TABLE {name}", "TRUNCATE", table, "truncate")
 
     def add_column(self, name: str, column: Column, default: str, after: str) -> None:
-        """ALTER TABLE ... ADD COLUMN; the rows that are there get the default."""
+        """Run ALTER TABLE ... ADD COLUMN. Existing rows get the default."""
         table = self.tables[name]
         table.columns.insert(_place(table, after) + 1, column)
         table.defaults[column.name] = default
@@ -121,7 +121,7 @@ class SourceDatabase:
         self._state(f"ALTER TABLE {name} ADD COLUMN {what}", "ALTER", table, "ddl")
 
     def rename_column(self, name: str, old: str, new: str) -> None:
-        """ALTER TABLE ... RENAME COLUMN, of one that is not in the key."""
+        """Run ALTER TABLE ... RENAME COLUMN, for a column outside the key."""
         table = self.tables[name]
         place = _place(table, old)
         table.columns[place] = Column(new, table.columns[place].mysql_type)
@@ -130,7 +130,7 @@ class SourceDatabase:
         self._state(f"ALTER TABLE {name} RENAME COLUMN {old} TO {new}", "ALTER", table, "ddl")
 
     def widen_column(self, name: str, column: Column) -> None:
-        """ALTER TABLE ... MODIFY COLUMN, to a type that holds all values of the one before."""
+        """Run ALTER TABLE ... MODIFY COLUMN, to a type that contains all values of the old one."""
         table = self.tables[name]
         table.columns[_place(table, column.name)] = column
         sql = f"ALTER TABLE {name} MODIFY COLUMN {column.name} {column.mysql_type}"
@@ -172,14 +172,14 @@ class SourceDatabase:
         message = {
             **fields,
             "database": self.name,
-            "es": moment // 1000 * 1000,  # the binlog knows whole seconds
+            "es": moment // 1000 * 1000,  # the binlog has whole seconds
             "gtid": "",
             "id": self._messages // _MESSAGES_PER_ID + 1,
             "table": table,
             "ts": moment,
             "type": kind,
         }
-        # In the order of their names, as Canal writes them.
+        # Sorted by name, as Canal writes them.
         value = msgspec.json.encode(dict(sorted(message.items())))
         self._pending.append(Message(table, rows, value))
         self._messages += 1

@@ -8,9 +8,9 @@ from worker.demo.shop.source import SourceTable
 DATABASE = "shop"
 
 TIER = Column("tier", "enum('silver','gold','platinum')")
-"""What an ALTER TABLE adds to `customers` in the middle of the run."""
+"""The column that an ALTER TABLE adds to `customers` in the middle of the run."""
 PARCELS = Column("parcels", "smallint unsigned")
-"""What another makes of the column of `shipments`: it was a tinyint."""
+"""The type that another ALTER TABLE gives to this column of `shipments`. Before, it is a tinyint."""
 
 _TABLES = {
     "customers": (
@@ -58,7 +58,7 @@ _TABLES = {
     "promotions": (("code",), "code varchar(20), percent decimal(5,2), starts date, ends date"),
     "audit_log": ((), "at datetime(3), actor varchar(40), action varchar(40), detail text"),
 }
-"""Table -> its primary key, and its columns with their types, as CREATE TABLE has them."""
+"""Table -> its primary key, and its columns with types, as in CREATE TABLE."""
 
 
 def shop_tables() -> list[SourceTable]:

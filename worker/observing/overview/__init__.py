@@ -1,1 +1,1 @@
-"""A worker at a glance: what is wrong and what to do, the last hour, and what happened in it."""
+"""An overview of a worker: its problems, their remedies, and the last hour."""

@@ -1,4 +1,4 @@
-"""The last hour of a worker, a point every five seconds: throughput, lag, delay and commits."""
+"""The last hour of a worker, one point every five seconds: throughput, lag, delay and commits."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from worker.observing.overview.timeline import Timeline
 
 SECONDS = 5.0
 POINTS = 720
-"""An hour of them."""
+"""One hour of points."""
 
 _FIELDS = 7
 _NAMED = 5
-"""Tables that one entry of the timeline names."""
+"""The most tables that one timeline entry names."""
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
-    """What was measured at one moment; in JSON a list. None: not known."""
+    """The measurements at one moment, in JSON a list. None: not known."""
 
     time: float
-    """Unix time, in seconds."""
+    """Unix time in seconds."""
     rate: float | None
-    """Records finished a second, since the point before."""
+    """Records finished per second since the previous point."""
     lag: float | None
-    """Records between what is committed and the ends, of all partitions."""
+    """Records between the committed offsets and the ends of all partitions."""
     delay: float | None
-    """Seconds since the oldest unfinished change happened in its source; 0: none is unfinished."""
+    """Seconds since the oldest unfinished change happened in its source; 0: all are finished."""
     commits: float
-    """Kafka took, since the point before."""
+    """Successful commits to Kafka since the previous point."""
     failed_commits: float
-    """Of any store, likewise."""
+    """Failed commits to any store since the previous point."""
     blocked: float
-    """Tables."""
+    """Number of blocked tables."""
 
 
 class Pulse(NamedTuple):
-    """A worker at one moment, in a few figures: what every point is made of."""
+    """The state of a worker at one moment, from which each point is computed."""
 
     finished_records: int
     lags: Sequence[int | None]
-    """Of each partition; None: not known."""
+    """The lag of each partition; None: not known."""
     delay_seconds: float | None
-    """Since the oldest unfinished change happened in its source, 0 if none is unfinished; None: there is no
-    partition."""
+    """Seconds since the oldest unfinished change happened in its source, 0 if all are finished; None: there
+    is no partition."""
     blocked: frozenset[str]
-    """Tables that stand still."""
+    """The blocked tables."""
 
 
 @dataclass(eq=False)
 class History:
-    """A ring of points: 40 KB, whatever happens. `look` is one thread's own, all else any thread's."""
+    """A ring of points with a fixed size of 40 KB. Only one thread may call `look`; any thread the rest."""
 
     pulse: Callable[[], Pulse]
     commits: Callable[[], tuple[int, int]]
-    """How many Kafka took so far, and how many failed of any store."""
+    """Returns the number of commits to Kafka so far, and of failed commits to any store."""
     timeline: Timeline
-    """Told of tables that go on."""
+    """Receives an entry when blocked tables continue."""
     _: KW_ONLY
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
@@ -80,16 +80,16 @@ class History:
 
     @property
     def bytes(self) -> int:
-        """What the ring takes of memory."""
+        """The memory size of the ring."""
         return len(self._ring) * self._ring.itemsize
 
     def look(self) -> None:
-        """Measure, when it is time to."""
+        """Add a point if one is due."""
         now = self.clock()
         if now < self._due:
             return
         self._due += self.seconds
-        if self._due <= now:  # after a pause nothing is caught up
+        if self._due <= now:  # missed points are not made up for
             self._due = now + self.seconds
         pulse = self.pulse()
         finished = pulse.finished_records
@@ -113,7 +113,7 @@ class History:
             self._count += 1
 
     def points(self, last: int | None = None) -> list[Point]:
-        """The latest so many, or all, the oldest first."""
+        """Return the latest `last` points, or all, oldest first."""
         with self._lock:
             have = min(self._count, self.most)
             wanted = have if last is None else min(last, have)

@@ -1,4 +1,4 @@
-"""One message to those who watch a worker: bounded, however many tables, lanes and partitions it has."""
+"""The message for open status pages. Its size is bounded for any number of tables, lanes and partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import LaneStatus, PartitionStatus, WorkerStatus
 
 _MOST_PARTS = 100
-"""Lanes, partitions and Spark tables in one message: those with trouble first."""
+"""The most lanes, partitions and Spark tables in one message. Those with problems come first."""
 _MOST_TROUBLES = 50
 
 _ALONE = (
@@ -41,7 +41,7 @@ _ALONE = (
 
 
 class Live(msgspec.Struct, frozen=True):
-    """A message to those who watch: all that the page shows but tables, settings and the hour before."""
+    """A message for open status pages: all they show except tables, settings and the hour before."""
 
     time: float
     headline: str
@@ -51,7 +51,7 @@ class Live(msgspec.Struct, frozen=True):
     status: dict[str, Any]
     """As in `/api/status`, without its lists."""
     states: dict[str, int]
-    """How many tables are in which state, and `late`."""
+    """Number of tables in each state, and `late`."""
     tables: int
     rate: float | None
     lag: int | None
@@ -84,8 +84,8 @@ class Live(msgspec.Struct, frozen=True):
         time: float,
         every: float,
     ) -> Self:
-        """`status` with all tables; `config`: the configuration's file; `rate`: records finished a second;
-        `points` and `entries`: the latest; `time`: the worker's, in Unix time."""
+        """Build a message. `status` contains all tables; `config`: the configuration file; `rate`: records
+        finished per second; `points`, `entries`: the latest ones; `time`: Unix time of the worker."""
         found = troubles(status, config)
         level, line = headline(status, found)
         states: dict[str, int] = {}
@@ -126,7 +126,7 @@ class Live(msgspec.Struct, frozen=True):
 
 
 def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
-    """Tables that handlers bring in behind their batches: trouble first, then those that wait longest."""
+    """List handlers' tables with waiting rows or an error: errors first, then the longest waits."""
     found = [
         {**table, "handler": handler.get("handler")}
         for handler, table in handled_tables(status.handlers)

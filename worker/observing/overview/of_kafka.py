@@ -1,4 +1,4 @@
-"""What Kafka keeps a worker from, and what to do about it."""
+"""Find problems with Kafka that stop a worker, and their remedies."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _DO = {
     "read by itself within minutes.",
     "TOPIC_AUTHORIZATION_FAILED": "Give the user the ACL Read on the topic; it goes on by itself.",
 }
-"""These stay until a person acts; of others no more is known than what Kafka says."""
+"""Errors that stay until a person acts. Of all others, only Kafka's text is known."""
 _GROUP = {
     "INCONSISTENT_GROUP_PROTOCOL": "Give all members of the group one partition.assignment.strategy in "
     "kafka.properties, and restart those that differ.",
     "GROUP_AUTHORIZATION_FAILED": "Give the user the ACL Read on the group; it goes on by itself.",
 }
-"""These keep a worker out of its group."""
+"""Errors that keep a worker out of its group."""
 _LASTS_SECONDS = 60.0
 _UNREADABLE = (
     "Nothing behind this batch is read. If it was refused for its size, raise receive.message.max.bytes in "
@@ -29,7 +29,7 @@ _UNREADABLE = (
 
 
 def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
-    """For the commands: `config`, the configuration's file, and `worker`, its file or the worker's URL."""
+    """Yield problems with Kafka. `config` (its file) and `worker` (that file or a URL) are for commands."""
     kafka = status.kafka
     if kafka is None:
         return
@@ -59,7 +59,7 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
 
 
 def not_begun(status: WorkerStatus) -> list[str]:
-    """What waits for Kafka to take a commit: all batches, or those of single partitions."""
+    """List what waits for Kafka to accept a commit: all batches, or those of some partitions."""
     found = []
     if status.kafka is not None and status.kafka.unconfirmed_seconds >= 1:
         found.append(
@@ -80,7 +80,7 @@ def _of_topics(kafka: KafkaStatus, reads: bool, command: str) -> Iterator[Troubl
         if fault.topic is None or (reads and fault.code not in _DO):
             continue
         yield Trouble(
-            # Kafka tells it once. Where others are read, the topic may have come since, and be another's.
+            # Kafka reports it once. If others are read, it may exist by now, or be another worker's.
             level="warn" if reads else "bad",
             what=_what(fault) + (f", as Kafka said {duration(fault.seconds)} ago" if reads else ""),
             error=fault.error,

@@ -1,4 +1,4 @@
-"""Records that no handler got: because of the rules, or because nobody can decode them."""
+"""Report records that no handler received, because of the rules or because they are undecodable."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SINCE = "since the start or the last reload"
 
 
 def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
-    """Records came, and none of them was for a handler. A worker that leaves most tables out on purpose has
-    only `notes`. `config`: the configuration's file, for the commands."""
+    """Report that no record since the start was for a handler. If any was, only `notes` reports the others.
+    `config`: the configuration file, for the commands."""
     passed = status.passed_over
     if passed is None or _tables(status):
         return
@@ -24,7 +24,7 @@ def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
         near = [each for each in tables if each.nearest is not None]
         told = f": {names([each.table for each in tables])}" if tables else ""
         yield Trouble(
-            # With no match that looks like it, they may be left out on purpose, and the others are quiet.
+            # Without a similar match they may be left out on purpose, while the others are quiet.
             level="bad" if near else "warn",
             what=f"No match under tables fits any of the {plural(passed.unmatched_records, 'record')} "
             f"that came {_SINCE}{told}{_near(near)}",
@@ -45,7 +45,7 @@ def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
 
 
 def notes(status: WorkerStatus) -> list[str]:
-    """What was passed over beside records that handlers got, a sentence without its full stop each."""
+    """Report records that no handler received although others were handled: sentences without full stops."""
     found = []
     if status.state == "running" and not status.partitions:
         found.append(
@@ -64,12 +64,12 @@ def notes(status: WorkerStatus) -> list[str]:
 
 
 def _tables(status: WorkerStatus) -> bool:
-    """Whether a rule has matched a table."""
+    """Whether a rule has matched any table."""
     return status.tables_omitted > 0 or any(table.table != UNDECODABLE for table in status.tables)
 
 
 def _unmatched(status: WorkerStatus, passed: PassedOver) -> list[UnmatchedTable]:
-    """Without a `nearest` that matches another table by now: it is meant as it is."""
+    """Return the unmatched tables, without a `nearest` that matches another table by now."""
     known = [table.table for table in status.tables]
     return [
         each

@@ -1,4 +1,4 @@
-"""Targets that are down, and what waits for them."""
+"""Report targets that are down, and what waits for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = {DEAD_LETTERS: "The dead-letter topic", SCHEMAS: "The schema registry"}
 
 
 def of_targets(status: WorkerStatus, waiting: list[TableStatus], config: str) -> Iterator[Trouble]:
-    """`waiting`: the tables that wait for a target; `config`: the configuration's file, for the commands."""
+    """`waiting`: tables that wait for a target; `config`: the configuration file, for the commands."""
     for target in status.targets:
         if target.up:
             continue

@@ -1,4 +1,4 @@
-"""Records that no handler got, as the log tells of them."""
+"""Track records that no handler received, from the events that the worker logs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MOST_TABLES = 100
 
 
 class PassingOver:
-    """Counts what is logged once for each record, and keeps which tables no rule matches. Any thread."""
+    """Count events that are logged for each such record, and keep the unmatched tables. Thread-safe."""
 
     def __init__(self, unmatched: Callable[[], int], redact: Callable[[str], str]) -> None:
-        """`unmatched`: how many records of such tables were passed over since the worker's start."""
+        """`unmatched` returns how many records of unmatched tables were skipped since the worker's start."""
         self._unmatched = unmatched
         self._redact = redact
-        self._lock = threading.Lock()  # guards what stands below
+        self._lock = threading.Lock()  # guards all fields below
         self._before = 0
         self._tables: dict[str, str | None] = {}
         self._more = False
@@ -27,14 +27,14 @@ class PassingOver:
         self._error: str | None = None
 
     def note(self, _method: str, event: Mapping[str, Any]) -> None:
-        """What is logged: see `logs.listen`."""
+        """Handle a logged event: see `logs.listen`."""
         match event:
             case {"event": "table_unmatched", "table": table}:
                 self._met(str(table), event.get("nearest"))
             case {"event": "more_tables_unmatched"}:
                 with self._lock:
                     self._more = True
-            case {"event": "dead_letter", "handler": None}:  # of no handler: none could be asked
+            case {"event": "dead_letter", "handler": None}:  # undecodable, so of no handler
                 self._undecodable(event, letters=1)
             case {"event": "record_skipped"} if "ordered_by" not in event:
                 self._undecodable(event, skipped=1)
@@ -42,7 +42,7 @@ class PassingOver:
                 self._begin_anew()
 
     def now(self) -> PassedOver:
-        """As the status tells it."""
+        """Return the counts in the form of the status."""
         with self._lock:
             tables = [
                 UnmatchedTable(
@@ -71,7 +71,7 @@ class PassingOver:
             self._error = str(event.get("error"))
 
     def _begin_anew(self) -> None:
-        """What was passed over tells nothing of other rules."""
+        """Reset what depends on the rules, which have just changed."""
         with self._lock:
             self._before = self._unmatched()
             self._tables.clear()

@@ -1,4 +1,4 @@
-"""Which parts of a worker to look at first, and how far it is behind."""
+"""Sort the parts of a worker by urgency, and compute its lag and delay."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 
 LATE_SECONDS = 60.0
-"""A table whose oldest unfinished change is older than this counts as trouble."""
+"""A table whose oldest unfinished change is older than this is reported as late."""
 
 
 def lag_of(status: WorkerStatus) -> int | None:
-    """Records of all partitions that are not committed; None: it is not known of one, or there is none."""
+    """Return the uncommitted records of all partitions; None if one is not known or there is no partition."""
     lags = [each.lag for each in status.partitions]
     return sum(lag or 0 for lag in lags) if lags and None not in lags else None
 
 
 def delay_of(status: WorkerStatus) -> float | None:
-    """Seconds since the oldest unfinished change happened; None: there is no partition."""
+    """Return seconds since the oldest unfinished change happened; None if there is no partition."""
     return max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
 
 
@@ -29,7 +29,7 @@ def is_late(table: TableStatus) -> bool:
 def handled_tables(
     handlers: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """(status of a handler, status of one of its tables), of handlers that bring tables in behind batches."""
+    """Yield (status of a handler, status of one of its tables), for handlers that list their tables."""
     for handler in handlers:
         tables = handler.get("tables")
         for table in tables if isinstance(tables, list | tuple) else ():
@@ -38,7 +38,7 @@ def handled_tables(
 
 
 def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
-    """Blocked, retrying and late tables first; the others busiest first, so that they keep their places."""
+    """Sort blocked, retrying and late tables first; the others by records finished, a stable order."""
 
     def rank(table: TableStatus) -> tuple[int, float, int, str]:
         if table.state == "blocked":
@@ -54,7 +54,7 @@ def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
 
 
 def partitions_by_trouble(status: WorkerStatus) -> list[PartitionStatus]:
-    """Stuck ones and those that stand still, then paused ones, then by lag."""
+    """Sort stuck and stalled partitions first, then paused ones, then by lag."""
 
     def rank(each: PartitionStatus) -> tuple[bool, bool, int, str, int]:
         stands = each.stuck is not None or each.standstill_seconds > 0
@@ -64,7 +64,7 @@ def partitions_by_trouble(status: WorkerStatus) -> list[PartitionStatus]:
 
 
 def lanes_by_trouble(status: WorkerStatus) -> list[LaneStatus]:
-    """Lanes that are full first, then by number."""
+    """Sort full lanes first, then by number."""
     full = status.lane_max_records
     return sorted(
         status.lanes, key=lambda lane: (full is None or lane.queued_records < 0.9 * full, lane.lane)

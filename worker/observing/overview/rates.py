@@ -1,4 +1,4 @@
-"""What two answers of a worker tell together."""
+"""Compute rates from two statuses of a worker."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PartitionKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Growth between two answers. A part that only the later answer has is missing here."""
+    """Growth between two statuses. Parts that only the later status contains are missing."""
 
     total: float | None = None
-    """Records finished a second; None: nothing to compare with."""
+    """Records finished per second; None: no earlier status."""
     tables: Mapping[TableKey, float] = field(default_factory=dict)
-    """(table, lane) -> records finished a second."""
+    """(table, lane) -> records finished per second."""
     partitions: Mapping[PartitionKey, float] = field(default_factory=dict)
-    """(topic, partition) -> records fetched a second."""
+    """(topic, partition) -> records fetched per second."""
 
     @classmethod
     def between(cls, before: WorkerStatus | None, now: WorkerStatus) -> Rates:
-        """Measured with the worker's own clock; no rates across its restart."""
+        """Compute the rates by the worker's own clock. There are none across its restart."""
         elapsed = now.uptime_seconds - before.uptime_seconds if before is not None else 0.0
         if before is None or elapsed <= 0:
             return cls()
@@ -43,6 +43,6 @@ class Rates:
         }
         if now.finished_records is not None and before.finished_records is not None:
             grown = now.finished_records - before.finished_records
-        else:  # a table that is new in this answer finished all its records since the one before
+        else:  # a table that only this status contains finished all its records since the previous one
             grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
         return cls(max(0, grown) / elapsed, tables, partitions)

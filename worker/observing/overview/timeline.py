@@ -1,4 +1,4 @@
-"""What happened lately: rebalances, failed commits, reloads, DDL, trouble and its end."""
+"""Recent events: rebalances, failed commits, reloads, DDL, and problems with their ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Level = Literal["good", "info", "warn", "bad"]
 
 ENTRIES = 400
 _LONGEST = 300
-"""Characters of an entry's text. Bytes it takes at most: twice as many; 400 entries: 0.5 MB."""
+"""The most characters of an entry's text. It takes at most twice as many bytes: 0.5 MB for 400 entries."""
 _ONE_SECONDS = 10.0
 _ONE_AMONG = 8
-"""Events of one name within ten seconds are one entry: a hundred partitions that are assigned, say."""
+"""Events with the same name within ten seconds are one entry: for example, a hundred assigned partitions."""
 
 _EVENTS: dict[str, tuple[Kind, Level]] = {
     "partition_assigned": ("rebalance", "info"),
@@ -72,30 +72,30 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "worker_started": ("worker", "good"),
     "draining": ("worker", "info"),
 }
-_DDL = "ddl_"  # what begins so is about a statement that was followed, or was not
+_DDL = "ddl_"  # a statement that was applied or ignored
 _LEFT_OUT = frozenset(("event", "exc_info", "hint", "logger", "level", "timestamp"))
 _LEVELS: dict[str, Level] = {"debug": "info", "info": "info", "warning": "warn"}
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One event, or several of one name that came together."""
+    """One event, or several with the same name within a short time."""
 
     id: int
-    """The same while events are added to it."""
+    """Stays the same while events are added."""
     version: int
-    """Rises with each event: whoever has seen up to one asks for those above it."""
+    """Rises with each event. A reader that has seen one version asks for higher ones."""
     time: float
-    """Unix time of the latest of them, in seconds."""
+    """Unix time of the latest event, in seconds."""
     kind: Kind
     level: Level
     event: str
     text: str
-    """Of the latest of them: secrets taken out, at most 300 characters."""
+    """Text of the latest event, without secrets, at most 300 characters."""
     count: int = 1
 
 
 class Timeline:
-    """The latest 400 entries, 0.5 MB at most. Any thread."""
+    """The latest 400 entries, at most 0.5 MB. Thread-safe."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class Timeline:
         """`clock`: Unix time."""
         self._redact = redact
         self._clock = clock
-        self._lock = threading.Lock()  # guards what stands below
+        self._lock = threading.Lock()  # guards all fields below
         self._entries: deque[Entry] = deque(maxlen=entries)
         self._version = 0
 
     def note(self, method: str, event: Mapping[str, Any]) -> None:
-        """What is logged, by which method: kept if it is of those that a timeline tells."""
+        """Add a logged event if the timeline shows events of this name. `method`: the logger's method."""
         name = str(event.get("event"))
         if name in _EVENTS:
             kind, level = _EVENTS[name]
@@ -126,7 +126,7 @@ class Timeline:
         self.add(kind, level, name.replace("_", " "), " · ".join(parts))
 
     def add(self, kind: Kind, level: Level, event: str, text: str) -> None:
-        # The secrets go before the text is cut: the beginning of one is not known as such.
+        # Redact before cutting: a cut secret would not be recognized.
         text = visible(self._redact(text))
         if len(text) > _LONGEST:
             text = f"{text[: _LONGEST - 1]}…"
@@ -144,7 +144,7 @@ class Timeline:
             self._entries.append(entry)
 
     def entries(self, last: int | None = None) -> list[Entry]:
-        """The so many that came or changed last, or all; the oldest first."""
+        """Return the `last` entries that were added or changed most recently, or all; oldest first."""
         with self._lock:
             found = list(self._entries)
         if last is None:

@@ -1,4 +1,4 @@
-"""What is wrong with a worker, the worst first, what to do about it, and with which commands."""
+"""Find a worker's problems, worst first, with remedies and commands."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from worker.observing.visible_text import count, duration
 
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
 _LONG_SECONDS = 60.0
-"""A batch that runs longer is told of."""
+"""A batch that runs longer is reported."""
 
 
 def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
-    """(good, busy, warn or bad; one line): that all is well, or what is wrong and what to do."""
+    """Return (good, busy, warn or bad; one line). The line says that all is well, or the worst problem."""
     if not found:
         tables = status.tables_omitted + sum(table.table != UNDECODABLE for table in status.tables)
         lag = sum(each.lag or 0 for each in status.partitions)
@@ -41,8 +41,8 @@ def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
 
 
 def troubles(status: WorkerStatus, config: str | None = None, worker: str | None = None) -> list[Trouble]:
-    """All that is wrong, the worst first. For the commands: `config`, the configuration's file (None: as the
-    worker tells it), and `worker`, the URL of the worker where that is known."""
+    """Return all problems, worst first. For the commands: `config` is the configuration file (None: as the
+    worker reports it), `worker` the URL of the worker if it is known."""
     config = config or status.config or "CONFIG"
     full, cause = _holds_all(status) or (None, None)
     found = [
@@ -77,7 +77,7 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
 
 
 def _holds_all(status: WorkerStatus) -> tuple[LaneStatus, TableStatus] | None:
-    """The lane for whose room all partitions wait, and the table that fills it and stands still."""
+    """Find the lane for whose room all partitions wait, and the blocked or retrying table that fills it."""
     if not status.lanes or {each.paused_by for each in status.partitions} != {"lanes"}:
         return None
     lane = max(status.lanes, key=lambda each: max(each.records_fill, each.bytes_fill))
@@ -112,9 +112,9 @@ def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
 def _of_partitions(
     status: WorkerStatus, config: str, worker: str, told: TableStatus | None
 ) -> Iterator[Trouble]:
-    """`told`: for whose room all others wait."""
+    """`told`: the table for whose room all others wait."""
     for each in status.partitions:
-        if each.standstill_seconds >= 1 and each.error is None:  # else it is told with its error
+        if each.standstill_seconds >= 1 and each.error is None:  # otherwise reported with its error
             yield Trouble(
                 level="bad",
                 what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "
@@ -124,7 +124,7 @@ def _of_partitions(
     shown = {table.table for table in status.tables if table.state == "blocked" or table is told}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
-        if head.table in shown or (told and head.state == "waiting for room"):  # told with its table
+        if head.table in shown or (told and head.state == "waiting for room"):  # reported with its table
             continue
         at = f" of {head.table}" if head.table is not None else ""
         parts = [
@@ -210,7 +210,7 @@ def _unblock_of(table: TableStatus, worker: str, letters: bool) -> list[str]:
 
 
 def _unblock(worker: str, table: str, at: tuple[str, int, int], letters: bool) -> list[str]:
-    """Nothing for a name that a terminal would obey: no quotes keep it from that."""
+    """Build the commands. A name with control characters gives none: quoting does not protect a terminal."""
     if not table.isprintable():
         return []
     topic, partition, offset = at
