@@ -57,7 +57,7 @@ def chunks(lines: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
 def in_parts(
     rows: Sequence[bytes], most_bytes: int, send: Callable[[int, int], None], *, places: Sequence[int]
 ) -> None:
-    """Call `send(start, end)` for all rows, in requests of at most `most_bytes`. Halve refused requests.
+    """Call `send(start, end)` for all rows, in requests of about `most_bytes`. Halve refused requests.
 
     Raises RowRefused with the place of the first row that is refused on its own. Passes on other errors.
     """

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 _FORMER = 8
-"""Number of former ids kept: no worker still has changes from before so many recreations."""
+"""Former ids to keep. No worker still has changes of a topic that was recreated this often."""
 
 
 class FormerTopic(RuntimeError):
