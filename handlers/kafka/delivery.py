@@ -53,10 +53,10 @@ class Delivery:
 class Outbox:
     """One idempotent producer for all threads, and the thread (named, owned here) that polls its reports.
 
-    A producer with a fatal error is replaced by the next call. So is one whose messages to a topic timed out
-    twice in a row (once may be a slow start). librdkafka may lose a partition's leader permanently if the
-    topic is recreated or the leader was unreachable, while it delivers to all others
-    (confluentinc/librdkafka issues 4898 and 5430)."""
+    The next call replaces a producer with a fatal error. It also replaces one whose messages to a topic timed
+    out twice in a row. (Once may be a slow start.) If a topic is recreated or a leader was unreachable,
+    librdkafka may lose that partition's leader permanently, and still deliver to all others. See
+    confluentinc/librdkafka issues 4898 and 5430."""
 
     def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
         self._settings = settings

@@ -30,9 +30,9 @@ def check_late(
 ) -> None:
     """Return if the change may be skipped, because the target has a later change of the row.
 
-    It may be skipped if both come from one partition, which orders them, or if the target's change is from a
-    later epoch of the same topic. `base`: the option `epoch`. `topics`: returns the topics that the target
-    remembers now; None if it is gone. Raises RowMoved."""
+    It may be skipped if both come from one partition, which orders them. It may also be skipped if the
+    target's change is from a later epoch of the same topic. `base`: the option `epoch`. `topics`: returns the
+    topics that the target remembers now; None if it is gone. Raises RowMoved."""
     if held.version < state.version:
         return
     epoch = held.version - 1 >> EPOCH_BITS

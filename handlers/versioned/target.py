@@ -73,7 +73,7 @@ class Dialect(Protocol[P]):
         """Return the text of a row's key. Raises MissingValue, TypeError."""
 
     def find(self, database: str, table: str) -> P | None:
-        """Read the table's current place; None if there is none. Raises Unfit."""
+        """Read the table's current place; None if it does not exist. Raises Unfit."""
 
     def last_version(self, place: P) -> int:
         """Return the highest row version of a place without a memory; 0 if no row has one. Raises Unfit if

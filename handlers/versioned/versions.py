@@ -3,7 +3,7 @@
 Elasticsearch and OpenSearch accept an external version only if it is higher than the document's (63 bits,
 https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control).
 ClickHouse's ReplacingMergeTree keeps the row with the highest version. binlane's version contains an epoch
-(7 bits), the offset (40 bits) and the row's index in its record (16 bits), so a late change never wins.
+(7 bits), the offset (40 bits) and the row's index in its record (16 bits). So a late change never wins.
 Offsets count within one topic. So each topic of a table has its own epoch; a recreated topic a later one."""
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Chain:
     last: Place = BEFORE_ALL
     """The place of the last change in a file."""
     hour: str = ""
-    """The hour of the newest file; empty if there is none."""
+    """The hour of the newest file; empty if no file exists."""
     generation: int = 0
     topic_id: TopicId = field(default_factory=TopicId)
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
@@ -70,7 +70,7 @@ class Chain:
     key: tuple[str, ...] = ()
     """The key columns of its rows."""
     newest: str = ""
-    """The path of the newest file; empty if there is none."""
+    """The path of the newest file; empty if no file exists."""
 
     def path(self, source_time_ms: int) -> tuple[str, str]:
         """Return the hour and path of the next file, whose first change has this source time."""
