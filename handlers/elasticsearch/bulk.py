@@ -45,7 +45,7 @@ class _Outcome(msgspec.Struct, gc=False):
 
 
 class _Results(msgspec.Struct, gc=False):
-    """The decoded part of an answer. All of it would need several times the memory of the text."""
+    """The decoded part of an answer. The whole would need several times the memory of its text."""
 
     items: list[dict[str, _Outcome]]
     errors: bool = False
