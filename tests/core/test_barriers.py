@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from typing import cast
+
 import pytest
-from building import Clock, record
+from building import Clock, assignment, record
+from confluent_kafka import Message
 from lane_building import closed, lanes_of, taken
 from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
+from structlog.testing import capture_logs
 
-from offsets.types import Checkpoint
+from offsets.restore import Start
+from offsets.types import Checkpoint, TopicPartition
+from worker.configuration.table_rules import OnFailure
+from worker.fetching.routing import Router, UndecodableHalt
+from worker.formats.interface import Record
+from worker.formats.registry import get
 from worker.lanes.lanes import Lanes
+from worker.observing.metrics import Metrics
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import BarrierChunk, Chunk
+from worker.units.delivery import Delivery
 from worker.units.unit import UnitState
 from worker.units.work import Work
 
@@ -103,6 +116,28 @@ def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_t
     assert parts == [("shop.plain", Chunk), ("shop.orders", BarrierChunk)]
 
 
+@pytest.mark.parametrize("mode", ["halt", "skip", "dead_letter"])
+@pytest.mark.parametrize("match", ["shop.orders", "shop_*.orders", r"/\w+\.orders/"])
+def test_no_row_goes_past_a_statement_of_an_untold_database_that_could_show_it(
+    match: str, mode: OnFailure
+) -> None:
+    """Of what Canal's parser does not understand its flat messages tell no database."""
+    routed = Routed({"match": match, "columns": {"exclude": ["note"]}}, {"match": "*"}, order_by="table")
+    routed.router = Router(routed.book, Metrics(), on_undecodable=mode)
+    untold = {"isDdl": True, "data": None, "database": "", "type": "QUERY"}
+    plain = record(1, "", **untold, sql="ALTER TABLE users RENAME COLUMN note TO remark")
+    shows = record(2, "", **untold, sql="ALTER TABLE orders RENAME COLUMN note TO remark")
+    first = [rows(0, 1, table="users"), *([] if mode == "halt" else [plain])]
+    delivery = Delivery()
+    if match.startswith("/"):
+        first.append(record(1, database="shop_7"))
+    with pytest.raises(
+        UndecodableHalt, match=r"offset 2: .*could show what the rules of shop\S*\.orders hide"
+    ):
+        routed.router.route(routed.partitions[0], [*first, shows, record(3, database="shop_7")], delivery)
+    assert 3 not in [each.offset() for _, chunk in delivery.parts for each in chunk.messages]
+
+
 def test_tables_stand_behind_one_that_halted_and_nobody_else(clock: Clock, routed: Routed) -> None:
     lanes, of = lanes_of(clock, count=3), routed.partitions[0]
     assert lanes.offer(routed.poll((of, [rows(0, 1, table="c")])))
@@ -183,6 +218,38 @@ def test_a_statement_in_capitals_stops_the_tables_as_their_rows_spell_them(
     lanes.halt(0, begun(lanes), "it is refused")
     assert lanes.offer(routed.poll((of, [rows(n, 1, table=name) for n, name in enumerate("abd", 3)])))
     assert sorted(handled(lanes)) == ([[5]] if "RENAME" in sql else [[4], [5]])
+
+
+@pytest.mark.parametrize("match", ["shop.orders", "shop.*"])
+def test_a_statement_in_capitals_is_told_if_rows_come_in_lower_case(match: str) -> None:
+    """Servers without case log a statement as it was typed: nothing is done to the table of the rows."""
+    routed, of = Routed({"match": match}, order_by="table"), assignment(0)
+    told = [rows(0, 1), statement(1, "TRUNCATE TABLE ORDERS", "ORDERS"), rows(2, 1, table="Users")]
+    others = [
+        statement(3, "ALTER TABLE Users ADD c int", "Users"),
+        statement(4, "ALTER TABLE orders ADD c int"),
+    ]
+    with capture_logs() as logs:
+        routed.poll((of, [*told, *others, statement(5, "ALTER TABLE Users ADD d int", "Users")]))
+    [line] = [log for log in logs if log["event"] == "statement_in_capitals"]
+    assert (line["log_level"], line["table"], line["rows_of"]) == ("error", "shop.ORDERS", "shop.orders")
+    assert line["position"] == "cdc.shop[0] offset 1"
+
+
+def test_a_table_that_was_created_in_capitals_stops_as_its_rows_spell_it() -> None:
+    """Debezium tells of it the name that CREATE TABLE spelled."""
+    routed = Routed({"match": "shop.*", "columns": {"exclude": ["note"]}}, order_by="table")
+    of = Assignment(
+        TopicPartition("cdc.shop", 0), 1, Start("earliest", (), "initial", "a test"), get("debezium")
+    )
+    source = {"connector": "mysql", "name": "cdc", "db": "shop", "ts_ms": 1, "file": "b.1", "pos": 4}
+    renames = {"ddl": "ALTER TABLE ORDERS CHANGE note remark text", "source": {**source, "table": "ORDERS"}}
+    row = {"op": "c", "source": {**source, "table": "orders"}, "after": {"id": 1}, "before": None}
+    told = [json.dumps(one).encode() for one in (row, {**renames, "databaseName": "shop"}, row)]
+    messages = [Message(topic="cdc.shop", partition=0, offset=n, value=one) for n, one in enumerate(told)]
+    delivery = routed.poll((of, cast(list[Record], messages)))
+    parts = [(to.table.label, type(chunk)) for to, chunk in delivery.parts if chunk.alone]
+    assert parts == [("shop.ORDERS", Chunk), ("shop.orders", BarrierChunk)]
 
 
 def test_all_places_of_a_barrier_come_at_once_however_a_delivery_is_cut(clock: Clock, routed: Routed) -> None:

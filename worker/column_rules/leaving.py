@@ -14,7 +14,7 @@ import msgspec
 
 from handlers import Change
 from worker.column_rules.comparing import FilterFault
-from worker.column_rules.filters import Condition, Filter
+from worker.column_rules.filters import Filter
 from worker.column_rules.plan import Row, RuleFault
 
 _MOST_SHAPES = 256
@@ -28,7 +28,10 @@ class Leaving:
         """`leaves`: what is true of a column of the source that does, by the other rules."""
         self._filter = filter_
         self._leaves = leaves
-        self._on = lru_cache(_MOST_SHAPES)(self._made)
+        self._on = lru_cache(_MOST_SHAPES)(
+            lambda columns: None if filter_.missing_of(columns) else filter_.on(columns)
+        )
+        """The condition for rows with these columns; None: they lack one of its columns."""
 
     def kept(self, change: Change, gone: Change | None = None) -> Change | None:
         """What the change is to who sees the filter's rows alone; None: nothing. `gone`: the delete of the
@@ -117,10 +120,6 @@ class Leaving:
         if row is None or (condition := self._on(tuple(row))) is None:
             return None
         return condition(row) is True
-
-    def _made(self, columns: tuple[str, ...]) -> Condition | None:
-        """The condition for rows with these columns; None: they lack one of its columns."""
-        return None if self._filter.missing_of(columns) else self._filter.on(columns)
 
 
 def _by_key(change: Change) -> Change:

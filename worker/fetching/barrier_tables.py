@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from handlers import Change
+from handlers.logs import get_logger
 from handlers.mysql.online_changes import replaced_by
+from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
-from worker.formats.interface import PlainRoute, Record, Route, SeparateDDL
-from worker.formats.statements import tables_of
+from worker.configuration import Configuration
+from worker.formats.interface import Format, PlainRoute, Record, Route, UndecodableRecord
+from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
@@ -18,6 +21,8 @@ from worker.units.delivery import Delivery
 from worker.units.table_book import TableBook
 from worker.units.table_names import fits, routed
 from worker.units.unit import Unit
+
+log = get_logger("router")
 
 
 def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[Unit, ...]) -> None:
@@ -31,8 +36,8 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
     """The other tables that a DDL record is about, without those that no rule matches."""
     changes: list[Change] = []
-    # Tools with topics for DDL name the record's own table as rows do, others as the statement spells it.
-    named = [] if isinstance(assignment.format, SeparateDDL) else [(own.table.database, own.table.name)]
+    named = [(own.table.database, own.table.name)]
+    _tell_capitals(assignment, record, named[0], book)
     # What cannot be decoded is left to its own table's processor.
     with suppress(Exception):
         assignment.format.decode(record, changes)
@@ -43,6 +48,21 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     found = dict.fromkeys(unit for name in spelled for unit in _units(book, *name))
     found.pop(own, None)
     return tuple(found)
+
+
+def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
+    """Tell a statement that may be one about another table, whose rows come under the name in lower case."""
+    unit = book.units.get(name[0].lower(), {}).get(name[1].lower())
+    if unit is None or unit.table.label == ".".join(name):
+        return
+    if unit.incoming or unit.records or unit.finished_in_all:
+        log.error(
+            "statement_in_capitals",
+            table=".".join(name),
+            rows_of=unit.table.label,
+            position=f"{assignment.partition} offset {record.offset()}",
+            hint="if the source knows no case of names, do by hand in the targets what it does",
+        )
 
 
 def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
@@ -64,23 +84,45 @@ def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
 def refusing_unit(
     assignment: Assignment, record: Record, route: Route | None, book: TableBook
 ) -> Unit | None:
-    """The table whose rules refuse a statement about a table that no rule matches: a copy that is to take its
-    place, or its own name in capitals. None: there is none."""
-    if route is None or not route.alone:
-        return None
-    try:
-        own = routed(assignment.format, record)
-        assert isinstance(own, PlainRoute)
-        label = f"{own.database}.{own.table}"
-        names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
-        for name in dict.fromkeys(names):
-            rule, changes = book.configuration.rule_for(name), list[Change]()
-            database, table = name[: len(own.database)], name[len(own.database) + 1 :]
-            if rule is not None:
-                assignment.format.decode(record, changes)
-                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=database, table=table)
-    except ShownBehind:
-        return book.meet(database, table)
-    except Exception:
-        return None  # nothing that any table waits for
+    """The table whose rules refuse a statement about a name that no rule matches. That is the name of a copy
+    that will take its place, or its own name in capitals. None: no rules refuse it."""
+    with suppress(UndecodableRecord):
+        own = routed(assignment.format, record) if route is not None and route.alone else None
+        if isinstance(own, PlainRoute):
+            _tell_capitals(assignment, record, (own.database, own.table), book)
+            found = refusing(assignment.format, record, book.configuration, own.database, own.table)
+            return None if found is None else book.meet(*found)
     return None
+
+
+def refusing(
+    format_: Format, record: Record, configuration: Configuration, database: str, table: str
+) -> tuple[str, str] | None:
+    """The (database, table) whose rules refuse the statement: rows behind it could show what they hide.
+
+    It is the named table, one whose place that may take, or either in lower case. None: no rules do."""
+    label = f"{database}.{table}"
+    names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
+    for name in dict.fromkeys(names):
+        rule, changes = configuration.rule_for(name), list[Change]()
+        own = name[: len(database)], name[len(database) + 1 :]
+        if rule is not None:
+            try:
+                format_.decode(record, changes)
+                bring_under(rule.row_rules, rule.statement_rules, changes, 0, database=own[0], table=own[1])
+            except ShownBehind:
+                return own
+            except Exception:
+                continue  # nothing that any table waits for
+    return None
+
+
+def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, book: TableBook) -> str:
+    """A sentence on what rows behind a statement of an untold database could show; empty: nothing."""
+    if not isinstance(fault, UntoldDatabase):
+        return ""
+    told = (database_of(rule.match) or "" for rule in book.configuration.tables)
+    for database in dict.fromkeys((*told, *book.units)):
+        if refusing(format_, record, book.configuration, database, fault.table):
+            return f"Rows behind it could show what the rules of {database}.{fault.table} hide"
+    return ""

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
-from worker.fetching.barrier_tables import add_barrier, further_units, refusing_unit
+from worker.fetching.barrier_tables import add_barrier, further_units, hidden_behind, refusing_unit
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
 from worker.units.apart.piece_order import AnyRun, PieceOrder
@@ -251,14 +251,15 @@ class Router:
     def _undecodable(self, assignment: Assignment, message: Record, fault: UndecodableRecord) -> Unit | None:
         """Where the record goes to become a dead letter, None to pass over it, or UndecodableHalt: as
         configured. Nothing is written on this thread, which must go on polling."""
-        if self._on_undecodable == "dead_letter":
+        hidden = hidden_behind(assignment.format, message, fault, self._book)
+        if self._on_undecodable == "dead_letter" and not hidden:
             return self._book.undecodable()
         place = f"{assignment.partition} offset {message.offset()}"
-        if self._on_undecodable == "halt":
+        if self._on_undecodable == "halt" or hidden:
+            advice = hidden or "To pass over all such records set on_undecodable: skip, or dead_letter"
             raise UndecodableHalt(
-                f"undecodable record at {place}: {text_of(fault)}. To pass over all such records set "
-                "on_undecodable: skip, or dead_letter; to pass over this one, if binlane checkpoint show "
-                "says that a start would begin at it: binlane checkpoint set CONFIG "
+                f"undecodable record at {place}: {text_of(fault)}. {advice}; to pass over this one, if "
+                "binlane checkpoint show says that a start would begin at it: binlane checkpoint set CONFIG "
                 f"--topic {message.topic()} --partition {message.partition()} --offset {message.offset() + 1}"
             ) from fault
         log.error("record_skipped", position=place, error=text_of(fault))

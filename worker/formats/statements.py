@@ -28,6 +28,17 @@ _OF_NO_TABLE = re.compile(
 )
 
 
+class UntoldDatabase(UndecodableRecord):
+    """A statement about `table`, whose database nothing tells."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"a statement on table {shortened(table)!r}, whose database its record does not tell, as Canal "
+            "could not read it: apply it to the target, then pass over the record"
+        )
+        self.table = table
+
+
 def is_of_no_table(sql: str) -> bool:
     """Whether a statement is about users, rights, servers, views or programs: it changes no table.
 
@@ -80,11 +91,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
             return PlainRoute(*one.table, True)
     if all(isinstance(one, CreateTable) for one in changes):  # its first row tells of it
         return Skip("database_ddl")
-    name = shortened(changes[0].table.table)
-    raise UndecodableRecord(
-        f"a statement on table {name!r}, whose database its record does not tell, as Canal could not read "
-        "it: apply it to the target, then pass over the record"
-    )
+    raise UntoldDatabase(changes[0].table.table)
 
 
 def _may_name_others(sql: str) -> bool:

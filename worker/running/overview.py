@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from handlers.logs import get_logger
-from worker.configuration.shown import Setting, shown_settings
+from worker.configuration.shown import shown_settings
 from worker.http.watch import Sources
 from worker.observing import logs
 from worker.observing.overview.history import History
@@ -31,7 +31,7 @@ class Overview:
             status.whole,
             self._history,
             timeline,
-            settings=self._settings,
+            settings=lambda: shown_settings(status.configuration),
             config=lambda: str(status.configuration.path),
         )
 
@@ -46,6 +46,3 @@ class Overview:
             self._history.look()
         except Exception:
             log.exception("history_failed")
-
-    def _settings(self) -> Sequence[Setting]:
-        return shown_settings(self._status.configuration)

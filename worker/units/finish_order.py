@@ -105,7 +105,11 @@ class FinishOrder:
         with self._lock:
             for shard, queue in self._queues.items():
                 self._queues[shard] = deque(each for each in queue if each.assignment not in gone)
-            self.held_back = sum(_count(each) for queue in self._queues.values() for each in queue)
+            self.held_back = sum(
+                1 if isinstance(each, SharedRecord) else len(each.offsets)
+                for queue in self._queues.values()
+                for each in queue
+            )
             return self._advance(list(self._queues))
 
     def _advance(self, shards: list[int]) -> int:
@@ -140,7 +144,3 @@ def _holds(each: _Held | SharedRecord, assignment: Assignment, offset: int) -> b
     if each.assignment is not assignment:
         return False
     return each.offset == offset if isinstance(each, SharedRecord) else offset in each.offsets
-
-
-def _count(each: _Held | SharedRecord) -> int:
-    return 1 if isinstance(each, SharedRecord) else len(each.offsets)

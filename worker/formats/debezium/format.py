@@ -33,7 +33,7 @@ from worker.formats.images import NOTHING, Image, changes_from, check_key, lacki
 from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
-from worker.formats.table_history import TableDefinition, TableHistory
+from worker.formats.table_history import TableHistory
 from worker.formats.times import kafka_time
 
 if TYPE_CHECKING:
@@ -278,12 +278,10 @@ class Debezium:
 
     # ---- shapes
 
-    def _definition(self, source: Source) -> TableDefinition | None:
-        return self._history.find(source.name, source.db or "", source.table or "", log_position(source))
-
     def _shape(self, head: Head | None, source: Source, *, is_flat: bool = False) -> RowShape:
         """Raises UndecodableRecord when the head's schema is none, and for an unknown connector."""
-        definition = self._definition(source) if self._history.version else None
+        own = source.name, source.db or "", source.table or ""
+        definition = self._history.find(*own, log_position(source)) if self._history.version else None
         schema = None if head is None else head.schema
         # The definition's id: the shape keeps it alive.
         table = source.name, source.connector, source.db, source.schema, source.table

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 from handlers.decimals import bounded
@@ -65,10 +66,6 @@ def _latin1_characters() -> str:
 _LATIN1 = _latin1_characters()
 
 
-def _read_latin1(data: bytes) -> str:
-    return charmap_decode(data, "strict", _LATIN1)[0]
-
-
 @cache
 def _text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
     """How bytes of a character set are read; `binary` leaves them bytes.
@@ -78,20 +75,14 @@ def _text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
     if name == "binary":
         return bytes
     if name == "latin1":
-        return _read_latin1
+        return lambda data: charmap_decode(data, "strict", _LATIN1)[0]
     codec = _CODECS.get(name)
     if codec is None:
         raise ValueError(f"text in the character set {charset!r}, which is not known here")
     return bytes.decode if codec == "utf-8" else lambda data: data.decode(codec)
 
 
-def _characters(charset: str, data: bytes) -> str | bytes:
-    return _text_decoder(charset)(data)
-
-
-@lru_cache(maxsize=256)
-def _unit(scale: int) -> Decimal:
-    return Decimal(1).scaleb(-scale)
+_unit = lru_cache(maxsize=256)(Decimal(1).scaleb)
 
 
 def _decimal(text: str, scale: int) -> Decimal:
@@ -101,7 +92,7 @@ def _decimal(text: str, scale: int) -> Decimal:
         raise ValueError(f"{text!r} is no number") from None
     if 0 < scale <= _MOST_DIGITS and text[-scale - 1 : -scale] != ".":
         try:
-            return number.quantize(_unit(scale), context=_RESCALING)
+            return number.quantize(_unit(-scale), context=_RESCALING)
         except DecimalException:  # more digits than it says: all of them count
             pass
     return number
@@ -113,10 +104,6 @@ _EMPTY = {"NULL": None, "NONE": ABSENT}
 # ---- what a column's kind makes of a class
 
 
-def _bits(data: str | bytes) -> int:
-    return int.from_bytes(data) if isinstance(data, bytes) else int(data)
-
-
 _TRUTHS = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}
 
 
@@ -125,10 +112,6 @@ def _truth(found: str | bytes) -> bool:
         return _TRUTHS[found.lower()]  # type: ignore[index]  # bytes are not in it, and are told so
     except KeyError:
         raise ValueError(f"{found!r} is neither true nor false") from None
-
-
-def _json(found: str | bytes) -> str:
-    return compact_json(found if isinstance(found, str) else found.decode())
 
 
 def _labels(found: str | bytes) -> tuple[str, ...]:
@@ -144,10 +127,6 @@ def _geometry(data: bytes) -> bytes:
 
 def _in_utc(parts: Parts) -> datetime | None:
     return datetime_of_parts(parts, UTC)
-
-
-def _year(parts: Parts) -> int | None:
-    return parts[0]
 
 
 def _zero_is_none(moment: datetime) -> datetime | None:
@@ -168,7 +147,7 @@ _FIELDS = {
 
 _BY_CLASS: Mapping[str, _Finish] = {
     "Integer": int,
-    "Character": _characters,
+    "Character": lambda charset, data: _text_decoder(charset)(data),
     "Decimal": _decimal,
     "Timestamp": moment_of,
     "DateTime": any_of_parts,
@@ -181,7 +160,7 @@ _BY_CLASS: Mapping[str, _Finish] = {
 
 def _texts(finish: _Finish) -> dict[str, _Finish]:
     return {
-        "Character": lambda charset, data: finish(_characters(charset, data)),
+        "Character": lambda charset, data: finish(_text_decoder(charset)(data)),
         "BinaryObject": finish,
         "TextObject": finish,
     }
@@ -190,7 +169,7 @@ def _texts(finish: _Finish) -> dict[str, _Finish]:
 _BY_KIND: Mapping[Kind, Mapping[str, _Finish]] = {
     Kind.PLAIN: {},
     Kind.SINGLE: {"Float": single},
-    Kind.BIT: _texts(_bits),
+    Kind.BIT: _texts(lambda data: int.from_bytes(data) if isinstance(data, bytes) else int(data)),
     Kind.BOOLEAN: {"Integer": lambda text: bool(int(text)), **_texts(_truth)},
     Kind.DATE: {"DateTime": date_of_parts},
     Kind.DATETIME: {
@@ -203,8 +182,8 @@ _BY_KIND: Mapping[Kind, Mapping[str, _Finish]] = {
     },
     Kind.INSTANT: {"DateTime": _in_utc},
     Kind.TIME: {"DateTime": time_of_parts},
-    Kind.YEAR: {"DateTime": _year},
-    Kind.JSON: _texts(_json),
+    Kind.YEAR: {"DateTime": itemgetter(0)},
+    Kind.JSON: _texts(lambda found: compact_json(found if isinstance(found, str) else found.decode())),
     Kind.SET: _texts(_labels),
     Kind.GEOMETRY: {"BinaryObject": _geometry},
 }

@@ -86,10 +86,6 @@ def _timestamp(value: object) -> datetime | None:
     return found
 
 
-def _geometry(value: object) -> bytes:
-    return geometry_bytes(_own_text(value))
-
-
 def _bytes_of(mysql_type: MySQLType) -> Convert:
     length = mysql_type.padded_to
 
@@ -123,5 +119,5 @@ _SPECIAL: Mapping[str, Callable[[MySQLType], Convert]] = {
     "timestamp": _always(_timestamp),
     "set": _set_of,
     **dict.fromkeys(BYTES, _bytes_of),
-    **dict.fromkeys(SHAPES, _always(_geometry)),
+    **dict.fromkeys(SHAPES, _always(lambda value: geometry_bytes(_own_text(value)))),
 }

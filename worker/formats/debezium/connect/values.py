@@ -84,10 +84,6 @@ _HAS_SRID = 0x20000000
 # ---- numbers
 
 
-def _any_scale(value: _AnyScale) -> Decimal:
-    return scaled(value.scale)(value.value)
-
-
 def _decimal(field: Field) -> Reader:
     """Also of `decimal.format=NUMERIC`: a JSON number."""
     scale = field.parameter("scale") or "0"
@@ -196,7 +192,9 @@ _BY_MEANING: Mapping[str, Reader] = {
     "io.debezium.time.IsoTime": Reader(str, temporal_text("time(6)")),
     "io.debezium.time.IsoTimestamp": Reader(str, temporal_text("datetime(6)")),
     "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
-    "io.debezium.data.VariableScaleDecimal": Reader(_AnyScale, _any_scale),
+    "io.debezium.data.VariableScaleDecimal": Reader(
+        _AnyScale, lambda value: scaled(value.scale)(value.value)
+    ),
     "io.debezium.data.Bits": Reader(bytes, _bits),
     "io.debezium.data.Json": Reader(str, compact_json),
     "io.debezium.data.geometry.Geometry": _SHAPE,

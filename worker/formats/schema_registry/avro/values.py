@@ -59,10 +59,6 @@ def length(value: bytes, at: int) -> tuple[int, int]:
     return count, at
 
 
-def _null(_value: bytes, at: int) -> tuple[None, int]:
-    return None, at
-
-
 def _boolean(value: bytes, at: int) -> tuple[bool, int]:
     if value[at] > 1:
         raise ValueError(f"no boolean at byte {at}: {value[at]}")
@@ -96,7 +92,7 @@ def read_string(value: bytes, at: int) -> tuple[str, int]:
 
 
 _PRIMITIVES: dict[str, Reader] = {
-    "null": _null,
+    "null": lambda _value, at: (None, at),
     "boolean": _boolean,
     "int": int32,
     "long": varint,

@@ -54,7 +54,7 @@ def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
         return {"type": kind}, json_float
     if kind == "string":
         return {"type": kind}, _text
-    return {"type": kind}, _signed if field.cpp_type == _TYPE.CPPTYPE_UINT64 else _as_it_is
+    return {"type": kind}, _signed if field.cpp_type == _TYPE.CPPTYPE_UINT64 else lambda value: value
 
 
 def leaf(message: Descriptor) -> tuple[Told, Read] | None:
@@ -81,10 +81,6 @@ def key_of(field: FieldDescriptor) -> Callable[[Any], str] | None:
     if field.type == _TYPE.TYPE_BOOL:
         return lambda value: "true" if value else "false"
     return _text if field.type == _TYPE.TYPE_STRING else str
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _base64(value: bytes) -> str:
