@@ -31,9 +31,11 @@ _PASSING = frozenset(
 _OF_LIBRARIES = frozenset((1000, 1001))
 _OF_FILES = re.compile("filesystem error|File access error|No space left on device|Read-only file system")
 """Libraries' messages if the disk accepts no file, for example because it is full."""
-_NO_RIGHT = frozenset((115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759))
-"""Faults that may concern only this table: a missing right, a wrong setting, a reached limit, or a table that
-the server could not load."""
+_NO_RIGHT = frozenset(
+    (46, 47, 60, 81, 115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759)
+)
+"""Faults that may concern only this table: a missing right, a wrong setting, a reached limit, a table that the
+server could not load, or a view of it that lacks what it reads."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 

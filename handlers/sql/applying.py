@@ -200,7 +200,7 @@ class Applier:
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
         finding = Block(key, [[before[column]] for column in key], 1)
-        old = self._fitting.rows(table, finding, [gone], finds=True)
+        old = self._fitting.rows(table, finding, [gone], keyed=True)
         row = self._fitting.row(table, after, made)
         new = Rows(table, own, [[after[column]] for column in key], 1, renewed=row.renewed)
         if self._writer.exists(connection, old):
@@ -208,7 +208,7 @@ class Applier:
             if gone.op == "update" and made.op == "insert":
                 self._writer.copy(connection, old, row)
             else:
-                self._writer.move(connection, old, new)
+                self._writer.move(connection, old, row if any(one.is_generated for one in own) else new)
 
     def _apply_folded(
         self,
@@ -221,21 +221,22 @@ class Applier:
         own = self._fitting.key(table, key, changes)
         if folded.deleted:
             keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
-            self._writer.delete(connection, self._fitting.rows(table, keys, changes, finds=True))
+            self._writer.delete(connection, self._fitting.rows(table, keys, changes, keyed=True))
         alike = list(blocks([*folded.inserted, *folded.updated]))
         untold = {frozenset(one.columns): self._fitting.untold(table, one, changes) for one in alike}
         if any(untold.values()):
             for block in blocks(folded.inserted):
-                rows = self._fitting.rows(table, block, changes)
+                rows = self._fitting.rows(table, block, changes, keyed=True)
                 self._put(connection, replace(rows, untold=untold[frozenset(block.columns)]), own)
             alike = list(blocks(folded.updated))
         for block in alike:
-            self._put(connection, self._fitting.rows(table, block, changes), own)
+            self._put(connection, self._fitting.rows(table, block, changes, keyed=True), own)
 
     def _put(self, connection: sa.Connection, rows: Rows, own: Columns) -> None:
         sets = frozenset(column.name for column in rows.columns)
         is_whole = all(column.name in sets for column in rows.table.columns.values() if column.is_required)
-        if is_whole and frozenset(column.name for column in own) in rows.table.uniques:
+        plain = frozenset(column.name for column in own if not column.is_generated)
+        if is_whole and len(plain) == len(own) and plain in rows.table.uniques:
             self._writer.upsert(connection, rows, own)
         else:
             self._writer.merge(connection, rows, own)

@@ -19,7 +19,7 @@ from handlers.sql.writers.writer import Columns, Rows
 
 _SHORTEST = re.compile(r"0|NaN|-?(?:[1-9]\d*(?:\.\d*[1-9])?|0\.\d*[1-9]|Infinity)", re.ASCII)
 """A number as a text that no other text is equal to."""
-_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "enum")  # longtext: decimals as strings, too
 
 
 class Unfit(ValueError):
@@ -38,16 +38,16 @@ class Fitting:
         return self.rows(table, Block(tuple(given), [[value] for value in given.values()], 1), [change])
 
     def rows(
-        self, table: KnownTable, block: Block, changes: Sequence[Change], *, finds: bool = False
+        self, table: KnownTable, block: Block, changes: Sequence[Change], *, keyed: bool = False
     ) -> Rows:
-        """`finds`: rows are found by these values, and none is written."""
+        """`keyed`: with columns of the key that the target computes, to find rows by."""
         columns: list[KnownColumn] = []
         values: list[Sequence[Any]] = []
+        key = {table.column(name) for name in changes[0].key_columns or table.primary_key}
         for column, given in zip(self._columns(table, block.columns, changes), block.values, strict=True):
-            if column is not None and (finds or not column.is_generated):
+            if column is not None and (not column.is_generated or (keyed and column in key)):
                 columns.append(column)
                 values.append(given)
-        key = {table.column(name) for name in changes[0].key_columns or table.primary_key}
         for place, column in enumerate(columns):
             if isinstance(column.sql_type, sa.CHAR) and column.dialect != "sqlite":  # which keeps spaces
                 values[place] = _without_padding(column, values[place], _source_type(column, changes))

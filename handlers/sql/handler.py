@@ -101,7 +101,7 @@ class SqlHandler(Handler):
                 raise PartialFailure(start + error.done, error.cause) from error
 
     def _handle(self, batch: Batch) -> None:
-        one_by_one, is_ddl = False, has_ddl(batch.changes)
+        one_by_one = False
         for round_ in range(_ROUNDS):
             is_last = round_ == _ROUNDS - 1
             try:
@@ -111,6 +111,7 @@ class SqlHandler(Handler):
             except SchemaChanged as changed:
                 self._follow_schema(batch, changed)
             except ChangeFailed as failed:
+                is_ddl = has_ddl(batch.changes[failed.place : failed.place + 1])
                 fault = self._judge(batch, failed.error, failed.place, waits=is_last and not is_ddl)
                 # With order_by: row, the row that is in the way may change in another shard's batch.
                 if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
@@ -122,7 +123,7 @@ class SqlHandler(Handler):
             except UNFIT:
                 one_by_one = True
             except DATABASE_ERRORS as error:
-                fault = self._judge(batch, error, waits=is_last and not is_ddl)
+                fault = self._judge(batch, error, waits=is_last and not has_ddl(batch.changes))
                 if is_last or (one_by_one and fault in ROWS):  # at the commit
                     raise DatabaseError(f"{batch.table}: {told(error)}") from error
                 one_by_one = one_by_one or fault in ROWS

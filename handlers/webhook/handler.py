@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 _SECRET_CHARACTERS = 7  # shorter ones occur in too many harmless words
 _SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
-_WRONG_ADDRESS = frozenset((402, 404, 405, 406, 410, 411, 414, 415, 417, 421, 426, 428, 431, 451))
+_WRONG_ADDRESS = frozenset((402, 404, 405, 410, 411, 414, 415, 421, 426, 428, 431, 451))
 """Statuses that refuse every request: the URL, the method or a header is wrong, or payment is required."""
 
 

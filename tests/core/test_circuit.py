@@ -80,6 +80,25 @@ def test_a_patient_table_does_not_make_an_eager_one_wait(circuit: Circuit, clock
     assert circuit.admit(doubling).wait == 0
 
 
+def test_who_has_not_called_in_this_outage_does_not_wait_as_long_as_who_has(
+    circuit: Circuit, clock: Clock
+) -> None:
+    for _ in range(2):
+        clock.now += 8
+        circuit.failed(circuit.admit(doubling, "held").turn, "refused", doubling, who="held")
+        assert circuit.admit(doubling, "other").wait == 2.0
+    assert circuit.admit(doubling, "held").wait == 4.0
+    clock.now += 2
+    circuit.failed(circuit.admit(doubling, "other").turn, "refused", doubling, who="other")
+    assert circuit.admit(doubling, "other").wait == 8.0
+    clock.now += 8
+    circuit.answered(circuit.admit(doubling, "held").turn)
+    circuit.failed(circuit.admit(doubling, "held").turn, "refused anew", doubling, who="held")
+    clock.now += 2
+    circuit.failed(circuit.admit(doubling, "held").turn, "refused", doubling, who="held")
+    assert circuit.admit(doubling, "other").wait == 2.0, "in the next outage it has not called yet"
+
+
 def test_what_the_target_asks_for_is_waited_by_everybody(circuit: Circuit, clock: Clock) -> None:
     turn, _ = circuit.admit()
     assert circuit.failed(turn, "too many requests", doubling, asked=30.0).wait > 30.0

@@ -108,6 +108,19 @@ def test_while_the_target_is_down_others_are_not_even_tried() -> None:
     assert circuit.closed
 
 
+def test_a_table_does_not_wait_as_long_as_another_that_finds_the_target_down_again_and_again() -> None:
+    notes, circuit = Notes(), Circuit(clock := Clock())
+    held, held_run = batch_of(Scripted(down), 1)
+    other, other_run = batch_of(Scripted(), 1)
+    held_run.circuit = other_run.circuit = circuit
+    for _ in range(5):
+        clock.now += held_run.delay
+        assert held_run.step(held, notes, lambda: 0.5) is Step.BLOCKED
+    assert held_run.delay == pytest.approx(16.0, abs=0.02)
+    assert other_run.step(other, notes, lambda: 0.5) is Step.BLOCKED
+    assert other_run.delay == 1.0
+
+
 def test_what_was_done_before_the_target_went_down_stays_done() -> None:
     def script(batch: Batch) -> None:
         if len(handler.calls) == 1:

@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from building import Scripted, seen, unit
+from building import Scripted, chunk, delivery, record, seen, unit
 from processing import NOW, Stage
+from row_building import row_unit, rows
 from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
+from handlers.sharding import SHARDS
 from offsets.types import Checkpoint
 from worker.attempts import retry_and_split
 from worker.attempts.bound_handler import BoundHandler
@@ -117,6 +119,26 @@ def test_a_table_for_which_its_target_is_always_down_stops_no_other(monkeypatch:
         stage.stop()
     told = [(log["event"], log.get("table")) for log in logs if log["log_level"] != "debug"]
     assert told == [("target_down", None), ("target_up", None), ("table_waits", "shop.held")]
+
+
+def test_no_table_waits_for_its_turn_among_the_shards_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_and_split, "_ALONE", 0.05)
+    stage, target = Stage(lanes=4), Target()
+    held = row_unit("held", Scripted(target), retry={"initial_delay": 0.02, "jitter": 0.0})
+    other = unit("other", Scripted(), lane=1)
+    sharing(Circuit(), held, other)
+    offer = [chunk(stage.partition, [rows(0, *range(500))]), chunk(stage.partition, [record(1, "other")])]
+    for processor in stage.processors:
+        processor.start()
+    assert stage.lanes.offer(delivery((held, offer[0])))
+    stage.wait(lambda: target.calls >= 8)
+    before = target.calls
+    assert stage.lanes.offer(delivery((other, offer[1])))
+    stage.wait(lambda: other.finished_records == 1)
+    assert target.calls - before < SHARDS
+    target.up.set()
+    stage.wait(lambda: stage.checkpoint() == Checkpoint(2))
+    stage.stop()
 
 
 def test_tables_of_other_targets_are_handled_as_if_nothing_were_wrong() -> None:

@@ -57,22 +57,24 @@ class Circuit:
         self._due = 0.0
         self._since = 0.0
         self._reason = ""
+        self._met: set[object] = {None}  # who has called in this outage
 
     @property
     def closed(self) -> bool:
         return self._passing is not None
 
-    def admit(self, delay: Callable[[int], float] | None = None) -> Admission:
+    def admit(self, delay: Callable[[int], float] | None = None, who: object = None) -> Admission:
         """Ask before each call. Whoever is admitted must tell how it ended: `failed` or `answered`.
 
-        `delay`: the asker's own, as in `failed`; a table with a shorter one need not wait for another's."""
+        `delay`: the asker's own, as in `failed`; a table with a shorter one need not wait for another's.
+        `who` has not called in this outage: it need not wait for its turn among another's many batches."""
         passing = self._passing
         if passing is not None:
             return passing
         with self._lock:
             if self._passing is not None:
                 return self._passing
-            wait = self._wait(delay)
+            wait = self._wait(delay, who)
             if wait > 0:
                 return Admission(self._turn, wait)
             self._probing = True
@@ -86,9 +88,11 @@ class Circuit:
         with self._lock:
             return self._wait() if self._passing is None else 0.0
 
-    def failed(self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0) -> Refusal:
-        """The target was down. `delay(n)`: seconds to the next probe after the nth failure in a row; at least
-        `asked`, which the target itself wants."""
+    def failed(
+        self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0, who: object = None
+    ) -> Refusal:
+        """The target was down for `who`. `delay(n)`: seconds to the next probe after the nth failure in a
+        row; at least `asked`, which the target itself wants."""
         with self._lock:
             now = self._clock()
             if turn != self._turn:
@@ -99,6 +103,8 @@ class Circuit:
             if opened:
                 self._since = now
                 self._failures = 0
+                self._met = {None}
+            self._met.add(who)
             self._passing = None
             self._probing = False
             self._turn += 1
@@ -128,12 +134,13 @@ class Circuit:
         else:
             self.failed(turn, reason, lambda _failures: 0.0)
 
-    def _wait(self, delay: Callable[[int], float] | None = None) -> float:
+    def _wait(self, delay: Callable[[int], float] | None = None, who: object = None) -> float:
         if self._probing:
             return _ASK_AGAIN
         due = self._due
         if delay is not None:
-            due = min(due, self._failed_at + max(delay(self._failures), self._asked))
+            failures = self._failures if who in self._met else 1
+            due = min(due, self._failed_at + max(delay(failures), self._asked))
         return max(0.0, due - self._clock())
 
     def hurry(self) -> None:

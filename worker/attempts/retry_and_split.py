@@ -33,21 +33,6 @@ class HandlerRun:
     being tried ends at its top, and what was split off waits below.
     """
 
-    __slots__ = (
-        "_condemned",
-        "attempt",
-        "circuit",
-        "delay",
-        "done",
-        "ends",
-        "error",
-        "handler",
-        "name",
-        "seconds",
-        "splitting",
-        "turn",
-    )
-
     def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
         self.name = name
         self.handler = handler
@@ -103,7 +88,7 @@ class HandlerRun:
                 if ordered is not None and ordered[0] < end:
                     end = ordered[0]
                     self.ends.append(end)
-                self.turn, wait = self.circuit.admit(_delays(work, random))
+                self.turn, wait = self.circuit.admit(_delays(work, random), work.table)
                 if wait > 0:
                     return self._wait_for_target(wait)
                 raised = self._call(work, end, watch)
@@ -199,7 +184,7 @@ class HandlerRun:
         self, work: Work, error: TargetUnavailable, watch: Watch[Work], random: Callable[[], float]
     ) -> Step:
         asked = seconds_to_wait(error.retry_after)
-        refusal = self.circuit.failed(self.turn, text_of(error), _delays(work, random), asked)
+        refusal = self.circuit.failed(self.turn, text_of(error), _delays(work, random), asked, work.table)
         if refusal.opened:
             watch.target_down(self.name, error)
         self.delay = refusal.wait

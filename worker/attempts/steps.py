@@ -41,6 +41,11 @@ class Tried(Protocol):
     """A batch that a handler is given, whole or in pieces."""
 
     @property
+    def table(self) -> object:
+        """The same for all its shards."""
+        ...
+
+    @property
     def rule(self) -> TableRule:
         """Its table's."""
         ...

@@ -47,26 +47,17 @@ _POSTGRESQL = {
     # No right, no replica identity for what it publishes; its file is missing, it or its index is damaged.
     **dict.fromkeys(("42501", "55000", "58P01", "XX001", "XX002"), Fault.TABLE),
     "55P03": Fault.LOCKED,
-    "57014": Fault.OTHER,  # the statement took too long, or was cancelled
-    "25P04": Fault.OTHER,  # the transaction took too long
+    **dict.fromkeys(("57014", "25P04"), Fault.OTHER),  # too slow, or cancelled: a statement, a transaction
     "40": Fault.CONFLICT,
-    "42P07": Fault.CONFLICT,  # another worker has just made the table
-    "42P06": Fault.CONFLICT,  # ... the schema
-    "42701": Fault.CONFLICT,  # ... the column
-    "42804": Fault.STALE,  # datatype mismatch
-    "42P01": Fault.STALE,  # no such table
-    "42703": Fault.STALE,  # no such column
-    "42P10": Fault.STALE,  # no such unique key
-    "3F000": Fault.STALE,  # no such schema
-    "0A000": Fault.STALE,  # a prepared statement whose table has changed
-    "22": Fault.DATA,
-    "23": Fault.DATA,
-    "44": Fault.DATA,  # a view's WITH CHECK OPTION
+    # Another worker has just made the table, the schema, the column.
+    **dict.fromkeys(("42P07", "42P06", "42701"), Fault.CONFLICT),
+    # Another type; no such table, column, unique key, schema; a prepared statement whose table has changed.
+    **dict.fromkeys(("42804", "42P01", "42703", "42P10", "3F000", "0A000"), Fault.STALE),
+    **dict.fromkeys(("22", "23", "44"), Fault.DATA),  # 44: a view's WITH CHECK OPTION
     "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that are equal to the database only
     "54000": Fault.DATA,  # an index row is too large
     "23505": Fault.UNIQUE,
-    "23001": Fault.REFERENCE,
-    "23503": Fault.REFERENCE,
+    **dict.fromkeys(("23001", "23503"), Fault.REFERENCE),
 }
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html,
 # https://mariadb.com/kb/en/mariadb-error-code-reference/
@@ -169,6 +160,8 @@ def _of_postgresql(error: Any) -> Fault | None:
     if state == "54000" and error.diag.source_file in ("varsup.c", "multixact.c"):
         return Fault.UNAVAILABLE  # it has no more transactions before a VACUUM
     known = next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
+    if state in ("0A000", "55000") and error.diag.source_file not in _OF_TABLES:
+        known = None
     is_of_value = known in (None, Fault.STALE) and _OF_PARAMETER.search(error.diag.context or "")
     return Fault.DATA if is_of_value else known
 
@@ -208,6 +201,8 @@ def _of_duckdb(error: Any) -> Fault | None:
     return next((_DUCKDB[name] for name in names if name in _DUCKDB), None)
 
 
+_OF_TABLES = ("plancache.c", "rewriteHandler.c", "execReplication.c")
+"""Elsewhere PostgreSQL, an extension or a trigger refuses one row so: that of a compressed partition."""
 _OF_PARAMETER = re.compile(r"\$\d+ = .*\Z")
 """The context of an error about a value ends so, in all languages. Its code may be any (hstore, ltree)."""
 _BY_DRIVER: Mapping[str, Callable[[Any], Fault | None]] = {

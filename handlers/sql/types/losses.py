@@ -135,7 +135,7 @@ def _of_texts(type_: sa.types.TypeEngine[Any]) -> Losses | None:
     if length is not None:
         return Losses(_TEXTS, partial(_refuse_long, length=length, is_padded=isinstance(type_, sa.CHAR)))
     size = next((size for of, size in _TEXT_BYTES if isinstance(type_, of)), None)
-    return None if size is None else Losses(_TEXTS, partial(_refuse_bytes, size=size))
+    return None if size is None else Losses(_TEXTS, partial(_refuse_bytes, size=size, end=" "))
 
 
 def _digits(type_: sa.types.TypeEngine[Any]) -> int:
@@ -223,10 +223,11 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
             raise UnfitValue(f"{value} has more than {scale} digits after the point")
 
 
-def _refuse_bytes(values: Sequence[Any], size: int) -> None:
+def _refuse_bytes(values: Sequence[Any], size: int, end: str = "") -> None:
+    """`end`: how texts end that the database would cut. MySQL refuses others, by its column's charset."""
     for value in values:
         text = "" if value is None else text_of(value)
-        if len(text) > size // 4 and len(text.encode()) > size:
+        if text.endswith(end) and len(text) > size // 4 and len(text.encode()) > size:
             raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
 
 

@@ -17,7 +17,7 @@ _KEYS = 1000
 
 class MySQLWriter(Writer):
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        if rows.count == 1 and not any(column.is_generated for column in key):
+        if rows.count == 1:
             # The server names the index by which another row is in the way.
             self.merge(connection, rows, key)
         else:

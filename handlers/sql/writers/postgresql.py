@@ -127,10 +127,10 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
 def _same(column: KnownColumn) -> str:
     """json, xml and point have no equality; their texts have, as the type spells them."""
     item, operator = getattr(column.sql_type, "item_type", column.sql_type), "IS NOT DISTINCT FROM"
-    if not isinstance(item, sa.JSON | sa.types.NullType):
-        return column.same(column.given("%s"), operator)
     given = f"%s{_escaped(column.cast or '::' + column.array_type.removesuffix('[]'))}"
-    return f"{column.quoted}::text {operator} ({given})::text"
+    if isinstance(item, sa.JSON | sa.types.NullType):
+        return f"{column.quoted}::text {operator} ({given})::text"
+    return column.same(given if column.exactly else column.given("%s"), operator)
 
 
 _PLACE = "(target.tableoid, target.ctid)"
@@ -138,13 +138,13 @@ _PLACE = "(target.tableoid, target.ctid)"
 
 def _anew(table: KnownTable, columns: Columns, found: str) -> str:
     """DELETE and INSERT of the rows that `found` names, over target and given; other columns stay."""
-    rest = tuple(one for one in table.columns.values() if one not in columns and not one.is_generated)
     given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)} AS {one.quoted}" for one in columns]
-    kept = [f"given.{one.quoted}" for one in columns] + [f"target.{one.quoted}" for one in rest]
+    written = tuple(one for one in table.columns.values() if not one.is_generated)
+    kept = [f"{'given' if one in columns else 'target'}.{one.quoted}" for one in written]
     return (
         f"WITH given AS (SELECT {', '.join(given)}), old AS (DELETE FROM {table.quoted} AS target "
         f"USING given WHERE {found} RETURNING {', '.join(kept)}) "
-        f"{insert_into(table, columns + rest)} SELECT * FROM old"
+        f"{insert_into(table, written)} SELECT * FROM old"
     )
 
 

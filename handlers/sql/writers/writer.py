@@ -41,12 +41,8 @@ class Rows:
         return list(zip(*given, strict=True))
 
     def only(self, columns: Columns) -> Rows:
-        """The same rows with these of their columns, in this order. Raises UnfitColumn."""
+        """The same rows with these of their columns, in this order."""
         found = dict(zip(self.columns, self.values, strict=True))
-        for column in columns:
-            if column not in found:
-                why = "the target computes it, and no row is found by that; make it a plain column"
-                raise UnfitColumn(column.name, why)
         return Rows(self.table, columns, [found[column] for column in columns], self.count)
 
 
@@ -87,12 +83,18 @@ class Writer:
                 missing.append(place)
         if missing:
             values = [[column[place] for place in missing] for column in rows.values]
+            new = Rows(rows.table, rows.columns, values, len(missing))
+            computed = [column for column in key if column.is_generated]
             try:
-                self.insert(connection, Rows(rows.table, rows.columns, values, len(missing)))
+                self.insert(connection, new.only(tuple(one for one in rows.columns if one not in computed)))
             except DATABASE_ERRORS as error:
                 if fault_of(error) is Fault.UNIQUE and any(column.exactly for column in key):
                     error.add_note(_alike(key))
                 raise
+            for parameters in new.only(key).compared() if computed else ():
+                if connection.exec_driver_sql(exists, parameters).first() is None:
+                    why = "the target computes another value of it than the source tells"
+                    raise UnfitColumn(computed[0].name, why)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
         """Insert the rows as new ones."""

@@ -69,10 +69,34 @@ def test_rows_wait_while_a_view_of_their_table_lacks_what_it_writes_to(
         clickhouse.query(f"RENAME TABLE {database}.seen TO {database}.aside")
         with pytest.raises(UnfitPlace, match=r"Target table .*seen"):
             it.handle(batch(database, *rows, offset=1))
+        clickhouse.query(f"CREATE VIEW {database}.seen AS SELECT id FROM {database}.aside")
+        with pytest.raises(UnfitPlace, match="NOT_IMPLEMENTED"):
+            it.handle(batch(database, *rows, offset=1))
+        clickhouse.query(f"DROP VIEW {database}.seen")
         clickhouse.query(f"RENAME TABLE {database}.aside TO {database}.seen")
         it.handle(batch(database, *rows, offset=1))
     assert names(clickhouse, database) == {0: "z", 1: "a", 2: "b"}
     assert clickhouse.query(f"SELECT count() FROM {database}.seen FORMAT TSV") == "2\n"
+
+
+def test_rows_wait_while_a_view_of_their_table_lacks_a_table_that_it_reads(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    """It is made anew, say. A server looks for it only when there are rows."""
+    with handler(clickhouse) as it:
+        it.handle(batch(database, {"id": 0, "name": "z"}))
+        for name in ("seen", "more"):
+            clickhouse.query(f"CREATE TABLE {database}.{name} (id Int64) ENGINE = MergeTree ORDER BY id")
+        clickhouse.query(
+            f"CREATE MATERIALIZED VIEW {database}.v TO {database}.seen AS "
+            f"SELECT id FROM {database}.t LEFT JOIN {database}.more USING (id)"
+        )
+        clickhouse.query(f"RENAME TABLE {database}.more TO {database}.aside")
+        with pytest.raises(UnfitPlace, match=r"more.* pushing to view"):
+            it.handle(batch(database, {"id": 1, "name": "a"}, offset=1))
+        clickhouse.query(f"RENAME TABLE {database}.aside TO {database}.more")
+        it.handle(batch(database, {"id": 1, "name": "a"}, offset=1))
+    assert names(clickhouse, database) == {0: "z", 1: "a"}
 
 
 def test_what_was_written_is_there_after_a_kill(

@@ -86,6 +86,17 @@ def test_a_text_that_a_type_cannot_read_is_the_rows_at_once(make_sql: Any, of: s
         assert told.value.at == 1
 
 
+def test_a_text_is_as_long_as_its_column_counts(make_sql: Any) -> None:
+    """Of cp1251 a byte for each character, where UTF-8 has two."""
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", "id int PRIMARY KEY, name tinytext CHARACTER SET cp1251")
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "name": "я" * 255}))
+        with pytest.raises(Rejected, match="name"):
+            handler.handle(orders({"id": 2, "name": "я" * 256}, offset=1))
+    assert lab.rows() == [{"id": 1, "name": "я" * 255}]
+
+
 def test_a_value_that_would_be_rounded_is_refused(server: SqlLab) -> None:
     server.make("shop.orders", "id int PRIMARY KEY, price decimal(9,2), at timestamp(3) NULL")
     with server.handler() as handler:

@@ -49,12 +49,29 @@ def test_a_row_is_updated_by_a_computed_column(make_sql: MakeLab, kind: str) -> 
     assert found(lab) == ["b", "d", "e"]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
-def test_a_row_that_is_found_by_a_computed_column_alone_is_rejected(make_sql: MakeLab, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+@pytest.mark.parametrize("unique", [", UNIQUE (place)", ""])
+def test_a_row_is_found_by_a_computed_column_alone(make_sql: MakeLab, kind: str, unique: str) -> None:
     lab = make_sql(kind)
-    lab.make("shop.orders", COLUMNS.replace(", PRIMARY KEY (tenant, place)", ""))
-    with lab.handler() as handler, pytest.raises(Rejected, match="column place: the target computes it"):
-        handler.handle(orders(row(1, "a"), key=KEY))
+    lab.make("shop.orders", COLUMNS.replace(", PRIMARY KEY (tenant, place)", unique))
+    with lab.handler() as handler:
+        handler.handle(orders(row(1, "a"), row(2, "b"), key="place"))
+        handler.handle(orders(row(1, "c"), key="place", offset=2))
+        partial = {"before": {"place": 4}, "after": {"place": 4, "n": "d"}}
+        handler.handle(orders(partial, row(3, "e"), key="place", offset=3))
+        gone = {"before": {"place": 2}, "after": None, "offset": 5, "moves_key": True}
+        made = {"before": None, "after": {"place": 8, "k": 4}, "offset": 5, "moves_key": True}
+        handler.handle(orders(gone, made | {"lacks": frozenset({"n"})}, key="place"))
+    assert sorted((one["n"], one["place"]) for one in lab.rows()) == [("c", 8), ("d", 4), ("e", 6)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_a_row_whose_key_the_target_would_compute_otherwise_is_rejected(make_sql: MakeLab, kind: str) -> None:
+    lab = make_sql(kind)
+    lab.make("shop.orders", COLUMNS.replace("PRIMARY KEY (tenant, place)", "UNIQUE (place)"))
+    lacks_k = {"before": {"place": 2}, "after": {"place": 2, "n": "d"}}
+    with lab.handler() as handler, pytest.raises(Rejected, match="column place: the target comp"):
+        handler.handle(orders(lacks_k, key="place"))
     assert lab.rows() == []
 
 
@@ -73,10 +90,13 @@ def test_texts_that_are_one_number_to_the_target_are_never_one_row(sql: SqlLab, 
     assert found(sql) == ["a", "b"]
 
 
-@pytest.mark.parametrize("types", [{"id": "decimal(10,2)", "n": "varchar(9)"}, None])
+@pytest.mark.parametrize(
+    "types", [{"id": told, "n": "varchar(9)"} for told in ("decimal(10,2)", "longtext")] + [None]
+)
 def test_numbers_of_the_source_are_found_whatever_their_spelling(
     sql: SqlLab, types: dict[str, str] | None
 ) -> None:
+    """A schema tells a decimal that comes as a string as a text without a length."""
     sql.make("shop.orders", "id decimal(10,2) PRIMARY KEY, n varchar(9)")
     with sql.handler() as handler:
         handler.handle(orders({"id": "1.0", "n": "a"}, types=types))

@@ -339,6 +339,36 @@ def test_a_trigger_whose_table_is_gone_is_waited_for(server: SqlLab, second: Any
     assert numbers(server) == [1]
 
 
+@pytest.mark.parametrize("code", ["0A000", "55000"])
+def test_a_row_that_something_in_the_target_refuses_stops_no_table(make_sql: MakeLab, code: str) -> None:
+    """As TimescaleDB refuses one of a compressed partition."""
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, n int")
+    lab.run(
+        "CREATE FUNCTION shop.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE 'compressed' USING ERRCODE = '{code}'; END $$"
+    )
+    lab.run(
+        "CREATE TRIGGER it BEFORE INSERT ON shop.orders FOR EACH ROW WHEN (NEW.id = 2) "
+        "EXECUTE FUNCTION shop.refuse()"
+    )
+    with lab.handler() as handler:
+        with pytest.raises(DatabaseError, match="compressed"):
+            handler.handle(orders(row(1), row(2), types=TYPES))
+        handler.handle(orders(row(1), row(3), types=TYPES))
+    assert numbers(lab) == [1, 3]
+
+
+def test_rows_beside_a_statement_wait_for_a_trigger_s_table(server: SqlLab) -> None:
+    server.make("shop.orders", "id int PRIMARY KEY, n int")
+    for statement in AUDITED[server.dialect]:
+        server.run(statement)
+    added = {"sql": "ALTER TABLE orders ADD COLUMN m int", "op": "ddl"}
+    with server.handler() as handler, pytest.raises(TargetUnavailable, match="audit") as waits:
+        handler.handle(orders(row(1), {"id": 2, "n": "many"}, added, types=TYPES))
+    assert waits.value.others_go_on
+
+
 def test_a_locked_sqlite_file_is_waited_for(tmp_path: Path, make_sql: MakeLab) -> None:
     lab = make_sql("sqlite")
     with lab.handler() as handler:

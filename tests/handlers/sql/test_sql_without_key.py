@@ -177,12 +177,14 @@ def test_a_statement_that_numbers_rows_heeds_a_column_named_rowid(make_lab: Call
         ("box", "(1,2),(3,4)"),
         ("jsonpath", "$.a"),
         ("xml", "<a/>"),
+        ("citext[]", ["a"]),
     ],
 )
 def test_a_row_is_found_by_a_value_that_its_type_spells_anew(
     make_sql: Callable[[str], SqlLab], type_: str, value: Any
 ) -> None:
     lab = make_sql("postgres")
+    lab.run("CREATE EXTENSION citext")
     lab.make("shop.orders", f"a int, v {type_}")
     row = {"a": 1, "v": value}
     with lab.handler() as handler:
