@@ -111,7 +111,7 @@ class WebhookHandler(Handler):
             start = end
 
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
-        """Send changes `start` to `end`. Raises Refused, or `behind` of TargetUnavailable or UnfitPlace."""
+        """Send changes `start` to `end`. Raises Refused, TargetUnavailable, UnfitPlace, or PartialFailure."""
         assert self._client is not None, "handle comes after open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
