@@ -34,8 +34,8 @@ _OF_FILES = re.compile("filesystem error|File access error|No space left on devi
 _NO_RIGHT = frozenset(
     (46, 47, 60, 81, 115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759)
 )
-"""Faults that may concern only this table: a missing right, a wrong setting, a reached limit, a table that
-the server could not load, or a view of it that lacks a table, column or database."""
+"""Faults that may concern only this table: a missing right, a wrong setting or a reached limit. Or the
+server could not load the table, or one of its views reads something that does not exist."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
