@@ -109,7 +109,7 @@ class Indexes:
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
 
     def _holds_earlier(self, place: Index, states: Sequence[State]) -> bool:
-        """Whether there are documents older than these rows. A DROP TABLE in between removes them."""
+        """Whether there are older documents, or any of other partitions. A DROP TABLE before removes them."""
         last: dict[str, int] = {}
         for state in states:
             last[state.partition] = max(state.version, last.get(state.partition, 0))

@@ -54,8 +54,8 @@ class Filter:
         return [name for name in self.columns if name.casefold() not in there]
 
     def on(self, columns: Sequence[str]) -> Condition:
-        """Compile the condition for rows with these columns. Raises FilterFault if two of its columns differ
-        only in case."""
+        """Compile the condition for rows with `columns`. Raises FilterFault if two of these fit one name of
+        the condition, because they differ only in case."""
         own: dict[str, str] = {}
         wanted = {name.casefold() for name in self.columns}
         for name in columns:
