@@ -1,15 +1,15 @@
-"""The public face of binlane: what handlers of one's own, notebooks and jobs import.
+"""The public API of binlane, for users' handlers, notebooks and jobs.
 
-`binlane.testing` tests a handler without Kafka; `binlane.spark` reads tables as they are this moment.
+`binlane.testing` tests a handler without Kafka. `binlane.spark` reads tables including unmerged rows.
 """
 
 from binlane._early_stop import take_early_signals
 from binlane._packages import come_first
 
-take_early_signals()  # what follows takes about a second
+take_early_signals()  # the imports below take about a second
 come_first()
 
-from handlers import (  # noqa: E402 - only now is `handlers` binlane's own, whatever lies on the path
+from handlers import (  # noqa: E402 - `handlers` is binlane's own only after come_first
     Batch,
     BeyondCalendar,
     Change,

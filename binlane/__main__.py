@@ -1,6 +1,6 @@
 """The command `binlane`."""
 
-import binlane  # noqa: F401 - binlane's own packages come first
+import binlane  # noqa: F401 - puts binlane's own packages first
 from worker.cli import main
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""Signals that come while `binlane run` is being loaded: there is nothing to drain yet."""
+"""Handling of signals while `binlane run` is loading: nothing has to be drained yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def take_early_signals() -> None:
-    """Let SIGTERM and SIGINT end this process with 0 until its worker takes them, if it is `binlane run`."""
+    """In `binlane run`, let SIGTERM and SIGINT exit with 0 until the worker installs its own handlers."""
     names = [Path(each).name for each in sys.orig_argv[1:]]
     if ("binlane", "run") in pairwise(names):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""That `worker`, `handlers` and `offsets` are binlane's own, also where others of these names are about."""
+"""Import of binlane's own `worker`, `handlers` and `offsets`, even if the path has others of these names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _OWN = ("handlers", "offsets", "worker")
 
 
 def come_first() -> None:
-    """Import them from beside this package, whatever lies before it on the path.
+    """Import these packages from the folder of this package, whatever precedes it on the path.
 
-    Raises ImportError when a module of such a name was imported before that is not binlane's."""
+    Raises ImportError if another module of such a name was imported before."""
     beside = Path(__file__).resolve().parents[1]
     for name in _OWN:
         known = sys.modules.get(name)

@@ -1,4 +1,4 @@
-"""For notebooks and jobs: tables as they are this moment, with what is received but not merged yet."""
+"""Spark tables for notebooks and jobs, including rows that are received but not merged yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-import binlane  # noqa: F401 - binlane's own packages come first
+import binlane  # noqa: F401 - puts binlane's own packages first
 from handlers.spark.read.current import create_views, current
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.session import SharedSpark
@@ -19,19 +19,18 @@ __all__ = ["NothingToSee", "create_views", "current", "start"]
 
 
 def start(name: str = "binlane", **section: Any) -> SharedSpark:
-    """A Spark with Delta Lake on this machine, or at the server that `remote` names: `.session` to read with,
-    and `.stop()` when that is done.
+    """Start a Spark with Delta Lake, on this machine or on the server that `remote` names.
 
-    `section`: the keys of the configuration's `spark:` section. Raises pydantic's ValidationError, JavaError,
-    JarsError, and RuntimeError when Spark does not start.
-    Warnings go to standard error, unless structlog was configured before: then as that says.
+    Read with `.session`, and call `.stop()` at the end. `section`: the keys of the configuration's `spark:`
+    section. Raises pydantic's ValidationError, JavaError and JarsError. Raises RuntimeError if Spark does not
+    start. Warnings go to standard error, unless structlog is already configured.
     """
     _tell_warnings_alone()
     return SharedSpark(SparkSection.model_validate(section), Path.cwd(), name)
 
 
 def _tell_warnings_alone() -> None:
-    """What structlog prints of itself, every line that Java says among it, would stand among a notebook's
+    """Limit structlog to warnings. By default it also prints every line of Java's log among a notebook's
     results."""
     if not structlog.is_configured():
         structlog.configure(

@@ -1,4 +1,4 @@
-"""Batches from dicts, to test a handler without Kafka."""
+"""Batches made from dicts, to test a handler without Kafka."""
 
 from handlers.testing import make_batch, opened
 

@@ -1,4 +1,4 @@
-"""The `clickhouse` handler: the rows as they are now, in a ReplacingMergeTree for each table."""
+"""The `clickhouse` handler: stores the current rows of each table in a ReplacingMergeTree."""
 
 from handlers.clickhouse.options import ClickHouseOptions
 from handlers.clickhouse.tables import Tables
@@ -8,7 +8,7 @@ __all__ = ["ClickHouseHandler"]
 
 
 class ClickHouseHandler(VersionedHandler):
-    """Keeps each row under a version of the source's order."""
+    """Stores each row with a version that follows the source's order."""
 
     options_model = ClickHouseOptions
     dialect = Tables

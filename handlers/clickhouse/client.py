@@ -1,4 +1,4 @@
-"""ClickHouse's HTTP interface: queries, inserts, and errors by what to do about them."""
+"""ClickHouse's HTTP interface: queries, inserts, and errors sorted by how to react to them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _CODE = "X-ClickHouse-Exception-Code"
 # https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 _PASSING = frozenset(
     (
-        *(3, 24, 74, 75, 76, 77, 86, 95, 96, 172, 198, 204, 209, 210),  # the server ends, files and sockets
+        *(3, 24, 74, 75, 76, 77, 86, 95, 96, 172, 198, 204, 209, 210),  # server shutdown, files and sockets
         *(214, 279, 294, 373, 425, 586, 641),  # the same
         *(159, 160, 201, 202, 203, 364, 439, 700, 745, 749, 762),  # time, quotas, too many at once
-        *(173, 241, 243, 252, 411, 574),  # memory, disk, parts that wait to be merged
+        *(173, 241, 243, 252, 411, 574),  # memory, disk, parts that wait for a merge
         *(225, 242, 244, 254, 265, 285, 286, 289, 319, 341, 369, 384),  # replicas and their Keeper
         *(416, 517, 519, 529, 571, 733, 904, 999),  # the same
-        *(236, 394, 473, 499, 500, 660, 693, 707, 737, 900, 901),  # given up there, or a store that is away
-        # Whoever mends the credentials mends it for all that waits.
+        *(236, 394, 473, 499, 500, 660, 693, 707, 737, 900, 901),  # aborted, or a store is unavailable
+        # Wrong credentials: correcting them helps all waiting tables.
         *(192, 193, 194, 195, 516, 720),
     )
 )
 _OF_LIBRARIES = frozenset((1000, 1001))
 _OF_FILES = re.compile("filesystem error|File access error|No space left on device|Read-only file system")
-"""What libraries say when the disk takes no file: no room for more of them, say."""
+"""Libraries' messages if the disk accepts no file, for example because it is full."""
 _NO_RIGHT = frozenset(
     (46, 47, 60, 81, 115, 158, 164, 191, 291, 307, 392, 452, 471, 472, 497, 620, 695, 722, 724, 725, 759)
 )
-"""A right or a setting is wrong, a limit is reached, the server could not load the table, a view of it lacks
-what it reads: perhaps for this table alone."""
+"""Faults that may concern only this table: a missing right, a wrong setting or a reached limit. Or the
+server could not load the table, or one of its views reads something that does not exist."""
 _TOO_LARGE = 396
 _OF_DATA = frozenset((6, 27, 33, 38, 41, 43, 53, 69, 70, 72, 117, 131, 321, 349, 469, 636, 691))
 
 
 def identifier(*names: str) -> str:
-    """Names as they stand in a query.
+    """Quote names for a query.
 
     >>> identifier("shop", "a`b")
     '`shop`.`a\\\\`b`'
@@ -50,7 +50,7 @@ def identifier(*names: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as it stands in a query.
+    """Quote a text for a query.
 
     >>> literal("it's")
     "'it\\\\'s'"
@@ -62,12 +62,12 @@ class ClickHouseClient:
     """Connections to one server. Any thread may use it."""
 
     def __init__(self, options: ClickHouseOptions, folder: Path, connections: int) -> None:
-        """Connects when it is first used. Raises OSError for a certificate that cannot be read."""
+        """The first use connects. Raises OSError if a certificate cannot be read."""
         self._url = f"{options.url}/"
         self._settings = options.settings
         headers = {}
         if options.username is not None and options.password is not None:
-            # Never in the URL, which proxies and query logs keep.
+            # Never in the URL, because proxies and query logs store it.
             headers = {"X-ClickHouse-User": options.username, "X-ClickHouse-Key": options.password}
         self._client = HttpClient(
             options.url,
@@ -82,28 +82,28 @@ class ClickHouseClient:
         self._client.close()
 
     def query(self, sql: str) -> bytes:
-        """What it answers.
+        """Run a query and return the answer.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; RequestRefused,
-        AnswerTooLarge; Refused."""
+        Raises TargetUnavailable if the server is unreachable, overloaded or denies access. Raises Refused,
+        RequestRefused, UnfitPlace, AnswerTooLarge."""
         size = {"max_query_size": str(len(sql) * 4 + 10_000)} if len(sql) > 50_000 else {}
         return self._send(size, sql.encode("utf-8"))
 
     def insert(self, into: str, header: bytes, rows: Sequence[bytes]) -> None:
-        """Rows, in the format that `into` (INSERT INTO … FORMAT …) names. Raises as `query`; Refused if the
-        server does not take these rows, or takes no request of this size; UnfitPlace if it takes none."""
-        # From 26.2 on deduplicate_insert, which other servers do not know, overrides insert_deduplicate.
+        """Insert rows in the format that `into` (INSERT INTO … FORMAT …) names. Raises as `query` does.
+        Refused: the server rejects these rows or this size. UnfitPlace: it rejects any insert."""
+        # From 26.2 on, deduplicate_insert overrides insert_deduplicate. Older servers do not know it.
         own = {"query": into, "insert_deduplication_token": uuid4().hex}
         try:
             self._send(own, b"".join((header, *rows)))
         except RequestRefused as error:
-            if not rows:  # a view of the table lacks what it writes to, say
+            if not rows:  # even an empty insert fails, for example because a view's target is missing
                 raise UnfitPlace(str(error)) from None
             self.insert(into, header, ())
             raise
 
     def _send(self, more: dict[str, str], body: bytes) -> bytes:
-        # A batch has as many partitions of the table as its rows say, and would be refused for ever.
+        # A batch may touch any number of partitions of the table, so a limit could refuse it permanently.
         params = {"max_partitions_per_insert_block": "0", **self._settings, **OWN_SETTINGS, **more}
         answer = self._client.request("POST", self._url, params=params, content=body)
         code = answer.headers.get(_CODE)
@@ -114,7 +114,7 @@ class ClickHouseClient:
         reason = self._client.fault(answer)
         if number in _OF_DATA or (number is None and answer.status == 413):
             raise Refused(reason)
-        # Without a code, what stands before the server answers: a balancer, say, or a page of maintenance.
+        # Without a code, something before the server answers, such as a balancer or a maintenance page.
         passes = is_passing(answer.status) or is_denied(answer.status) or answer.status == 404 or is_page
         is_of_disk = number in _OF_LIBRARIES and _OF_FILES.search(reason) is not None
         if number in _PASSING or is_of_disk or (number is None and passes):
@@ -127,11 +127,11 @@ class ClickHouseClient:
 
 
 _OLDEST = (23, 8)
-"""`is_deleted` of ReplacingMergeTree, `COMMENT`s of tables, `format()` with its data."""
+"""Needed: `is_deleted` of ReplacingMergeTree, `COMMENT`s of tables, `format()` with inline data."""
 
 
 def check_server(client: ClickHouseClient, url: str) -> None:
-    """Of `binlane check --connect`: changes nothing. Raises Unfit, and as ClickHouseClient."""
+    """Check a server for `binlane check --connect`, without changes. Raises Unfit, or as ClickHouseClient."""
     told = client.query("SELECT version() FORMAT TSV").decode("utf-8", "replace").strip()
     found = re.match(r"(\d+)\.(\d+)\.", told)
     if found is None:

@@ -1,4 +1,4 @@
-"""Values in RowBinary, each checked before it is sent: the server cuts and wraps without an error.
+"""Values in RowBinary. Each is checked first, because the server truncates and wraps without an error.
 
 https://clickhouse.com/docs/interfaces/formats/RowBinary"""
 
@@ -19,27 +19,27 @@ from handlers.change_json import json_value
 from handlers.decimals import bounded, digits
 
 _FIRST_YEAR, _LAST_YEAR = 1900, 2299
-"""Of Date32 and DateTime64 in all versions since 21.9; what is before or after is stored as another day."""
+"""Range of Date32 and DateTime64 in all versions since 21.9. Years outside are stored as another day."""
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _INTEGER = re.compile(r"(U?)Int(8|16|32|64|128|256)")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 
 
 class Unencodable(ValueError):
-    """The column's type cannot hold the value as it is."""
+    """The column's type cannot represent the value exactly."""
 
 
 class Codec(NamedTuple):
-    """A column's type."""
+    """Encoder and parser of a column's type."""
 
     encode: Callable[[Any], bytes]
-    """Raises Unencodable, TypeError, BeyondBounds, UnicodeEncodeError."""
+    """Encodes a value. Raises Unencodable, TypeError, BeyondBounds, UnicodeEncodeError."""
     end: Callable[[bytes, int], int]
-    """Where the value that begins there ends."""
+    """Returns the end of the value that starts at a position."""
 
 
 def inner_type(type_text: str) -> str:
-    """Without Nullable and LowCardinality.
+    """Return the type without Nullable and LowCardinality.
 
     >>> inner_type("LowCardinality(Nullable(String))")
     'String'
@@ -49,14 +49,14 @@ def inner_type(type_text: str) -> str:
 
 
 def header_of(columns: Mapping[str, str]) -> bytes:
-    """Of RowBinaryWithNamesAndTypes: the server refuses what it would read as other types."""
+    """Return the header of RowBinaryWithNamesAndTypes. With it, the server refuses columns of other types."""
     texts = map(_string, (*columns, *columns.values()))
     return _varint(len(columns)) + b"".join(texts)
 
 
 @lru_cache(maxsize=10_000)
 def codec_of(type_text: str) -> Codec | None:
-    """None: a type that nothing is written to here."""
+    """Return a type's codec; None if binlane does not write to this type."""
     inner = _plain(inner_type(type_text))
     if inner is None or "Nullable(" not in type_text:
         return inner
@@ -138,7 +138,7 @@ def _in_years(value: date) -> None:
 
 
 def _micros(value: Any) -> int:
-    """Since 1970; without a time zone it is UTC."""
+    """Return microseconds since 1970. A time without a zone is UTC."""
     if not isinstance(value, datetime):
         raise Unencodable(f"no date with a time: {value!r:.60}")
     moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -210,7 +210,7 @@ def _text(value: Any) -> str:
     if isinstance(value, Decimal):
         return digits(value)
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
-        return ",".join(value)  # a set, whose labels hold no comma
+        return ",".join(value)  # a set, whose labels contain no comma
     plain = json_value(value)
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 

@@ -13,16 +13,16 @@ from handlers.options.values import PositiveDuration, PositiveSize, duration, si
 from handlers.versioned.options import VersionedOptions
 
 OWN_SETTINGS = {
-    # An error comes with its status, and not within an answer that began well.
+    # With this, an error has its own status, and does not appear inside a successful answer.
     "wait_end_of_query": "1",
-    # A user's profile may say otherwise; then an insert is told to be there before it is.
+    # A user's profile may set 1. Inserts would then be acknowledged before they are written.
     "async_insert": "0",
-    # Versions see to what comes twice. A block that the server passes over, since it had one like it before
-    # somebody emptied the table, is lost.
+    # Versions already handle repeated rows. With deduplication, a block would be lost if the server had an
+    # equal one before the table was emptied.
     "insert_deduplicate": "0",
-    # Where FINAL is meant it is said: a user's profile may say it for all, and would hide deleted rows.
+    # Queries say FINAL themselves. A user's profile may set it for all queries, and would hide deleted rows.
     "final": "0",
-    # What a profile would cut off, without a word, of what is read here.
+    # A profile could silently truncate the results that are read here.
     "limit": "0",
     "offset": "0",
     "result_overflow_mode": "throw",

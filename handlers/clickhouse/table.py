@@ -1,4 +1,4 @@
-"""A table of ClickHouse, as it was found."""
+"""The description of a table of ClickHouse."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ OWN_COLUMNS: Mapping[str, str] = {
     "_partition": "LowCardinality(String)",
     "_source_time_ms": "Int64",
 }
-"""Beside the source's columns."""
+"""binlane's columns, in addition to the source's."""
 
 
 class Table(msgspec.Struct, frozen=True):
     database: str
     table: str
     columns: Mapping[str, str]
-    """Those that can be written, with ClickHouse's types."""
+    """Columns that can be written, with ClickHouse's types."""
     computed: frozenset[str]
-    """Columns (MATERIALIZED, ALIAS) whose values the server computes, whatever the source has there."""
+    """Columns (MATERIALIZED, ALIAS) whose values the server computes. The source's values are ignored."""
     key: Sequence[str]
     """The columns of the sorting key."""
     memory: Memory
@@ -39,7 +39,7 @@ class Table(msgspec.Struct, frozen=True):
         return identifier(self.database, self.table)
 
     def codec(self, column: str) -> Codec:
-        """Raises UnfitColumn."""
+        """Return a column's codec. Raises UnfitColumn."""
         found = codec_of(self.columns[column])
         if found is None:
             raise UnfitColumn(

@@ -1,6 +1,6 @@
-"""The table of a source's table: found, made, and what it remembers of where it is fed from.
+"""Operations on a table in ClickHouse: find, create, write and empty it, and remember its sources.
 
-Each revision of that (`handlers.versioned.memory`) is the comment of a column that holds nothing."""
+Each revision of the memory (`handlers.versioned.memory`) is the comment of a column without data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEMORY = "_binlane_memory_"
 
 
 class Tables:
-    """Tables with versions, in one server. Any thread."""
+    """The tables of one server, whose rows have versions. Any thread."""
 
     def __init__(self, options: ClickHouseOptions, context: HandlerContext) -> None:
         self._client = ClickHouseClient(options, context.folder, context.lanes)
@@ -41,20 +41,20 @@ class Tables:
         self._client.close()
 
     def check(self) -> None:
-        """Raises Unfit, TargetUnavailable, RequestRefused."""
+        """Check the server. Raises Unfit, TargetUnavailable, RequestRefused."""
         check_server(self._client, self._options.url)
 
     def name_of(self, database: str, table: str) -> str:
         return "table " + ".".join(self._names(database, table))
 
     def key_of(self, place: Table | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
-        """Raises MissingValue, TypeError; also for a row that has a column of our own's name."""
+        """Raises MissingValue (also if a column has the name of one of binlane's), TypeError."""
         for name in OWN_COLUMNS:
             if name in row:
                 raise MissingValue(f"its column {name} is what the target tells of a row's origin: rename it")
         text = _KEY.key("", "", row, key_columns)
         if place is None or set(place.key) != set(key_columns or ()):
-            return text  # no row is written then
+            return text  # `lacking` then refuses, or the table is created first
         return key_text(place, row)
 
     def find(self, database: str, table: str) -> Table | None:
@@ -122,19 +122,19 @@ class Tables:
         )
 
     def add(self, place: Table, columns: Mapping[str, str]) -> None:
-        """Another batch may add one of them meanwhile, of another type."""
+        """Add columns. Another batch may meanwhile add one of them with another type."""
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS {identifier(name)} {kind}" for name, kind in columns.items()
         )
         self._client.query(f"ALTER TABLE {place.sql} {added}")
 
     def remember(self, place: Table, memory: Memory) -> None:
-        # ClickHouse alters a table once at a time, so one of several gets the name.
+        # ClickHouse runs one ALTER of a table at a time, so only one writer gets the name.
         self._client.query(f"ALTER TABLE {place.sql} ADD COLUMN IF NOT EXISTS {_revision(memory)}")
 
     def write(self, place: Table, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
-        """If all rows come from one partition, none is looked at, and 0 is returned; but those for which a
-        dead letter comes that the option `epoch` may make lose."""
+        """Write all states. Existing rows are read only if the table's rows come from several partitions, or
+        if the option `epoch` may let a dead letter lose. Otherwise, 0 is returned."""
         late = 0
         least = self._options.epoch << EPOCH_BITS
         if len(place.memory.partitions) > 1 or any(state.version <= least for state in states):
@@ -145,7 +145,7 @@ class Tables:
         return late
 
     def empty(self, place: Table, *, version: int, partition: str, time: int) -> int:
-        """Each row leaves a deleted one: without it, what comes late would be there again."""
+        """Replace each row by a deleted one. Without that, a late change would restore it."""
         own = f"_partition = {literal(partition)}"
         older = f"({own} AND _version < {version} OR NOT ({own}) AND _source_time_ms < {int(time)})"
         where = f"FROM {place.sql} FINAL WHERE {older}"
@@ -194,7 +194,7 @@ def _check_key(place: str, written: Mapping[str, str], key: Sequence[str]) -> No
 
 
 def _check_partitions(place: str, others: Sequence[str]) -> None:
-    """ClickHouse never merges rows of two partitions."""
+    """Raise Unfit for a partition key outside the primary key: rows of two partitions are never merged."""
     if others:
         raise Unfit(
             f"{place} has PARTITION BY of {', '.join(others)}, outside the primary key: a row would be in "
@@ -207,5 +207,5 @@ def _is_memory(column: str, default: str) -> bool:
 
 
 def _revision(memory: Memory) -> str:
-    """Its column: nothing is stored for it, and `SELECT *` does not show it."""
+    """Return the memory's column. It stores no data, and `SELECT *` does not show it."""
     return f"{identifier(f'{_MEMORY}{memory.number}')} UInt8 ALIAS 0 COMMENT {literal(memory.text)}"

@@ -1,4 +1,4 @@
-"""From the source's column types to ClickHouse's. docs/handlers/clickhouse.md has the table."""
+"""Mapping of the source's column types to ClickHouse's. docs/handlers/clickhouse.md has the table."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _BY_NAME: Mapping[str, str] = {
 
 
 def column_type(type_text: str | None, value: Any, *, key: bool) -> str | None:
-    """None: NULL without a type, which has to wait for its first value."""
+    """Return a column's type; None for a NULL without a type, which waits for its first value."""
     found = type_of(type_text) if type_text else _of_value(value)
     return found if key or found is None else f"Nullable({found})"
 
 
 @lru_cache(maxsize=10_000)
 def type_of(type_text: str) -> str:
-    """Of the source's type; what has none of its own is text."""
+    """Return the type for a source's type. Types without a counterpart become String."""
     read = read_type(type_text)
     name = "double" if type_text.lower().startswith("double ") else SYNONYMS.get(read.name, read.name)
     if name in INTEGERS:
@@ -59,5 +59,5 @@ def _of_value(value: Any) -> str | None:
     return next((found for kind, found in _BY_KIND if isinstance(value, kind)), "String")
 
 
-# The first that fits: a datetime is a date, too.
+# The first match counts, because a datetime is also a date.
 _BY_KIND = ((bool, "Bool"), (float, "Float64"), (datetime, _MOMENT), (date, "Date32"), (UUID, "UUID"))

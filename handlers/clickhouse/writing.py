@@ -1,4 +1,4 @@
-"""The rows that a batch leaves, inserted; and what is read of those that are there."""
+"""Inserts of a batch's rows, and queries of existing rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A row as it is sent."""
+    """A row in the form that is sent."""
 
     at: int
     """The place of its change in the batch."""
@@ -35,12 +35,12 @@ class Line(msgspec.Struct, frozen=True):
 
 
 Values = Mapping[str, bytes]
-"""Column -> its value as it is, in RowBinary."""
+"""Column -> its current value in RowBinary."""
 
 
 def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int) -> None:
-    """Insert what a batch leaves of its rows. Raises RowRefused for the first that is refused for what it is,
-    and as ClickHouseClient. What was written then, stays: it is the same when it comes again."""
+    """Insert the states of a batch. Raises RowRefused for the first row that is refused for its content, and
+    passes on ClickHouseClient's errors. Written rows stay; writing them again changes nothing."""
 
     def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Values]:
         return _held_rows(client, table, some, most_bytes if is_bounded else 0)
@@ -50,8 +50,8 @@ def write(client: ClickHouseClient, table: Table, states: Sequence[State], most_
 
 
 def key_text(table: Table, row: Row) -> str:
-    """A row's key in RowBinary, as hexadecimal digits: equal for rows that are one in ClickHouse, such as 1.0
-    and 1.00. Raises MissingValue for one that the table cannot hold."""
+    """Return a row's key in RowBinary as hexadecimal digits. Keys that ClickHouse treats as equal, such as
+    1.0 and 1.00, have one text. Raises MissingValue if the table cannot store the key."""
     parts: list[bytes] = []
     for column in table.key:
         try:
@@ -63,7 +63,7 @@ def key_text(table: Table, row: Row) -> str:
 
 
 def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values]) -> list[Line]:
-    """`held`: the rows that lack columns, by the texts of their keys. Raises RowRefused."""
+    """Encode states. `held`: current rows, by key text, for states that lack columns. Raises RowRefused."""
     lines: list[Line] = []
     codecs: dict[str, Codec] = {}
     for state in states:
@@ -91,7 +91,7 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values])
 
 
 def _check_places(table: Table, row: Row) -> None:
-    """Raise UnfitColumn for a value without a column. A NULL without a type waits for its first value."""
+    """Raise UnfitColumn if a value has no column. A NULL needs none: the first value creates the column."""
     for column, value in row.items():
         if value is not None and column not in table.columns and column not in table.computed:
             raise UnfitColumn(f"{table.name} has no column {column}, and a row has a value for it")
@@ -116,7 +116,7 @@ def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_
 def _held_rows(
     client: ClickHouseClient, table: Table, states: Sequence[State], most_bytes: int
 ) -> dict[str, Values]:
-    """The rows as they are, without our own columns. `most_bytes`: 0: any size. Raises AnswerTooLarge."""
+    """Read the current rows, without binlane's columns. `most_bytes` 0: no limit. Raises AnswerTooLarge."""
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
     codecs = [table.codec(name) for name in names]
     chosen = ", ".join(map(identifier, names))
@@ -132,7 +132,7 @@ def _held_rows(
 def last_versions(
     client: ClickHouseClient, table: Table, states: Sequence[State]
 ) -> Iterator[tuple[State, Held]]:
-    """The rows that are there, deleted ones too, with their highest versions."""
+    """Yield existing rows, including deleted ones, with their highest versions."""
     key = ", ".join(map(identifier, table.key))
     codecs = [table.codec(name) for name in (*table.key, _VERSION, _PARTITION)]
     by_key = {state.text: state for state in states}
@@ -150,7 +150,7 @@ def last_versions(
 
 
 def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
-    """Conditions that find the rows of these keys."""
+    """Yield conditions that select the rows with these keys."""
     chosen = ", ".join(map(identifier, table.key))
     shape = ", ".join(f"{identifier(name)} {table.columns[name]}" for name in table.key)
     for start in range(0, len(states), _READ_AT_ONCE):

@@ -1,4 +1,4 @@
-"""The `elasticsearch` handler, also for OpenSearch: a document for each row, in an index for each table."""
+"""The `elasticsearch` handler, also for OpenSearch: stores each row as a document, each table as an index."""
 
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions
@@ -8,7 +8,7 @@ __all__ = ["ElasticsearchHandler"]
 
 
 class ElasticsearchHandler(VersionedHandler):
-    """Keeps each row under a version of the source's order."""
+    """Stores each row with a version that follows the source's order."""
 
     options_model = ElasticsearchOptions
     dialect = Indexes

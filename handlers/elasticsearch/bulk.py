@@ -1,4 +1,4 @@
-"""Documents written in bulk, each with its version, and what the cluster says about each."""
+"""Bulk writes of documents with versions, and the cluster's result for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.http.parts import Refused, RequestRefused, RowRefused, in_parts
 _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
 _OF_PIPELINE = "fail_processor_exception"
-"""A pipeline of the index refuses the document on purpose; its status, 500, says nothing of the cluster."""
+"""An ingest pipeline refuses the document on purpose. Its status 500 does not mean a failed cluster."""
 _OTHER_TYPE = (
     "Where the source's column has another type now: no field changes its type, so make an index with this "
     "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
@@ -30,7 +30,7 @@ class Item(msgspec.Struct, frozen=True):
     at: int
     """The place of its change in the batch."""
     document: bytes | None
-    """JSON; None: it is deleted."""
+    """The document as JSON; None to delete it."""
 
     def lines(self) -> bytes:
         action = {"_id": self.id, "version": self.version, "version_type": "external"}
@@ -45,17 +45,17 @@ class _Outcome(msgspec.Struct, gc=False):
 
 
 class _Results(msgspec.Struct, gc=False):
-    """What is looked at: all of an answer would take several times the memory of its text."""
+    """The decoded part of an answer. The whole would need several times the memory of its text."""
 
     items: list[dict[str, _Outcome]]
     errors: bool = False
 
 
 def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: int) -> list[Item]:
-    """Write all; those of which the index holds a version as high or higher.
+    """Write all items. Return those whose document has an equal or higher version in the index.
 
-    Raises RowRefused for the first that is refused for what it is; TargetUnavailable, where some were not
-    taken now; RequestRefused. What was written then, stays: it is the same when it comes again."""
+    Raises RowRefused for the first item that is refused for its content. Raises TargetUnavailable if some
+    were not accepted now. Raises RequestRefused. Written items stay; writing them again changes nothing."""
     lines, late = [item.lines() for item in items], list[Item]()
 
     def send(start: int, end: int) -> None:
@@ -70,7 +70,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
 
 
 def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> list[Item]:
-    """Those that were written later already. `start`: the place of the first one. Raises as `write`."""
+    """Return items with a later version in the index. `start`: the first one's place. Raises as `write`."""
     if len(results.items) != len(items):
         raise TargetUnavailable("the answer to _bulk does not tell of each document")
     if not results.errors:
@@ -92,7 +92,7 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
             refused.append(RowRefused(at, f"its document is refused: {told(error)}. {_OTHER_TYPE}"))
         else:
             raise RequestRefused(f"_bulk of {path[1:]}: {status}: {told(error)}")
-    # What is down is not the row's fault: first wait, then judge.
+    # Retry unavailable items first; a refusal is judged after that.
     if unavailable is not None:
         raise unavailable
     if refused:
@@ -105,6 +105,6 @@ def _lacks_pipeline(error: dict[str, Any]) -> bool:
 
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:
-    # A block: a disk that is full, or an index that is being moved.
+    # A block means a full disk, or an index that is being moved.
     is_blocked = error.get("type") == "cluster_block_exception"
     return error.get("type") != _OF_PIPELINE and (is_passing(status) or is_denied(status) or is_blocked)

@@ -1,4 +1,4 @@
-"""A cluster's HTTP interface: requests, and errors by what to do about them."""
+"""A cluster's HTTP interface: requests, and errors sorted by how to react to them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TOLD_CHARACTERS = 400
 class Answer(NamedTuple):
     status: int
     body: Any
-    """Of JSON."""
+    """The decoded JSON."""
 
 
 class SearchClient:
     """Connections to one cluster. Any thread may use it."""
 
     def __init__(self, options: ElasticsearchOptions, folder: Path, connections: int) -> None:
-        """Connects when it is first used. Raises OSError for a certificate that cannot be read."""
+        """The first use connects. Raises OSError if a certificate cannot be read."""
         self._url = options.url
         headers = {"Accept": "application/json"}
         secrets = [options.api_key, options.password]
@@ -63,11 +63,11 @@ class SearchClient:
         form: Any = Any,
         most_bytes: int | None = None,
     ) -> Answer:
-        """What the cluster answers: 2xx, or one of the statuses `may`. `body` is sent as JSON, `lines` as
-        lines of it; `form` is the type that the answer is decoded into; `most_bytes` limits it.
+        """Send a request and return the answer: 2xx, or one of the statuses `may`. `body` is sent as JSON,
+        `lines` as JSON lines. The answer is decoded into the type `form`. `most_bytes` limits its size.
 
-        Raises TargetUnavailable: it cannot be reached, has no room now, or lets nobody in; AnswerTooLarge;
-        RequestRefused."""
+        Raises TargetUnavailable if the cluster is unreachable, overloaded or denies access. Raises
+        AnswerTooLarge, UnfitPlace, RequestRefused."""
         content, headers = lines, {} if lines is None else {"Content-Type": "application/x-ndjson"}
         if body is not None:
             content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
@@ -88,13 +88,13 @@ class SearchClient:
 
 
 def error_type(body: Any) -> str | None:
-    """The type of the error that an answer tells; None: it tells none, as an answer of somebody else."""
+    """Return the type of the error in an answer; None if it has none, as when a proxy answered."""
     error = body.get("error") if isinstance(body, dict) else None
     return error.get("type") if isinstance(error, dict) else None
 
 
 def is_of_index(status: int, body: Any) -> bool:
-    """Whether the cluster refuses all that is asked of this index, and perhaps of no other."""
+    """Whether the cluster refuses all requests to this index, but perhaps not to others."""
     kind = error_type(body)
     return kind == "index_closed_exception" or (
         status == 403 and kind in ("security_exception", "cluster_block_exception")
@@ -102,7 +102,7 @@ def is_of_index(status: int, body: Any) -> bool:
 
 
 def told(body: Any, clean: Callable[[str], str] = str) -> str:
-    """What an answer, or the `error` of an item, says is wrong. `clean` takes secrets out of the whole."""
+    """Describe the error of an answer, or of an item's `error`. `clean` removes secrets from the text."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return clean(str(error or ""))[:_TOLD_CHARACTERS]
@@ -120,13 +120,13 @@ def _json(answer: HttpAnswer, form: Any = Any) -> Any:
         return None
 
 
-# manage: for what an index remembers in its mapping's _meta, whoever makes it.
+# manage: to change an index's mapping, in which it remembers its sources.
 _PRIVILEGES = ("read", "write", "view_index_metadata", "maintenance", "manage")
 _OLDEST = {"elasticsearch": 7, "opensearch": 1}
 
 
 def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
-    """Of `binlane check --connect`: changes nothing. Raises Unfit, and as SearchClient."""
+    """Check a cluster for `binlane check --connect`, without changes. Raises Unfit, and as SearchClient."""
     body = client.request("GET", "/").body
     told = body.get("version") if isinstance(body, dict) else None
     number = told.get("number") if isinstance(told, dict) else None
@@ -142,7 +142,7 @@ def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
 
 
 def _check_privileges(client: SearchClient, options: ElasticsearchOptions) -> None:
-    """OpenSearch has nothing to ask; Elasticsearch without its security answers 400, 404 or 405."""
+    """Check the user's privileges. Elasticsearch without security answers 400, 404 or 405."""
     pattern = Template(options.index, row=False).of_table("*", "*").lower()
     wanted = (*_PRIVILEGES, *(("create_index",) if options.create else ()))
     body = {"index": [{"names": [pattern], "privileges": list(wanted)}]}

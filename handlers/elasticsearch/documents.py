@@ -1,4 +1,4 @@
-"""A row's document: its id, and what it holds."""
+"""A row's document: its id and its contents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HASHED = "sha256-"
 
 
 def document_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
-    """As the redis handler's {key}; what is too long, or empty, by its hash. Raises MissingValue, TypeError.
+    """Return {key} as in redis, or its hash if it is too long or empty. Raises MissingValue, TypeError.
 
     >>> document_id({"a": 1, "b": "x:y"}, ("a", "b"))
     '1:x%3Ay'
@@ -34,13 +34,13 @@ def document_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
 
 
 class Document(msgspec.Struct):
-    """Of an answer to `_mget`."""
+    """One document in an answer of `_mget`."""
 
     id: str = msgspec.field(name="_id")
     found: bool = False
     version: int = msgspec.field(name="_version", default=0)
     source: dict[str, msgspec.Raw] | None = msgspec.field(name="_source", default=None)
-    """Its values as they are spelled: 9061.00 stays so."""
+    """The values with their spelling: 9061.00 stays 9061.00."""
     error: Any = None
 
 
@@ -49,8 +49,8 @@ class Documents(msgspec.Struct):
 
 
 def document_of(state: State, held: Mapping[str, Any]) -> bytes:
-    """JSON. `held`: what the index holds now, for a row that lacks columns. Raises TypeError, BeyondBounds,
-    UnicodeEncodeError for a value without a form."""
+    """Return the document as JSON. `held`: the current document, for a row that lacks columns. Raises
+    TypeError, BeyondBounds, UnicodeEncodeError if a value has no JSON form."""
     row = json_document(state.row or {}, state.types)
     origin = {"version": state.version, "partition": state.partition, "time": state.time}
     return _encode({**({} if state.whole else held), **row, ORIGIN: origin})

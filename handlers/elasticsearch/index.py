@@ -1,4 +1,4 @@
-"""An index, as it was found; and the names that it can have, and its fields."""
+"""The description of an index, and checks of the names of indexes and fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handlers.options.templates import Template
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, recalled
 
 MEMORY = "memory_"
-"""Fields in `ORIGIN`."""
+"""Prefix of fields in `ORIGIN` that contain a revision of the memory."""
 _NAME_BYTES = 255
 _REFUSED = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f]|^[-_+.]')
 _METADATA = frozenset(
@@ -31,16 +31,16 @@ class Index(msgspec.Struct, frozen=True):
     """Name -> field."""
     memory: Memory
     keeps_source: bool
-    """Whether `_source` gives a document back as it was sent."""
+    """Whether `_source` returns a document as it was sent."""
 
     @property
     def path(self) -> str:
-        """In a URL: `/NAME`."""
+        """The path in URLs: `/NAME`."""
         return f"/{quote(self.name, safe='')}"
 
 
 def index_of(name: str, told: Mapping[str, Any]) -> Index:
-    """`told`: what the cluster says about the index. Raises Unfit."""
+    """Return an index. `told`: the cluster's description. Raises Unfit."""
     mappings = told.get("mappings") or {}
     _check_writes(name, told, mappings)
     source = mappings.get("_source") or {}
@@ -55,7 +55,7 @@ def index_of(name: str, told: Mapping[str, Any]) -> Index:
 
 
 def index_name(template: Template, database: str, table: str) -> str:
-    """Raises Unfit for a name that no index can have."""
+    """Return the name of a table's index. Raises Unfit if no index can have it."""
     name = template.of_table(database, table).lower()
     wrong = _REFUSED.search(name)
     if wrong or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
@@ -68,7 +68,7 @@ def index_name(template: Template, database: str, table: str) -> str:
 
 
 def check_names(index: Index, columns: Iterable[str]) -> None:
-    """Raises UnfitColumn for columns whose names no document can have, alone or beside the others."""
+    """Raise UnfitColumn if a column's name is impossible in a document, alone or with the other names."""
     names = {*index.columns, *columns}
     for name in columns:
         parts = name.split(".")
@@ -88,7 +88,7 @@ def check_names(index: Index, columns: Iterable[str]) -> None:
 
 
 def _fields(mappings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    """Name -> field; `a.b` is a field, and the `a` that the cluster made to hold it is none."""
+    """Return name -> field. `a.b` is a field; the object `a` that the cluster created for it is not."""
     found: dict[str, Any] = {}
     for name, field in (mappings.get("properties") or {}).items():
         if "properties" in field and start + name != ORIGIN:
@@ -99,7 +99,7 @@ def _fields(mappings: Mapping[str, Any], start: str = "") -> dict[str, Any]:
 
 
 def _check_writes(name: str, told: Mapping[str, Any], mappings: Mapping[str, Any]) -> None:
-    """Raises Unfit where no document can be written again, or not each one be found."""
+    """Raise Unfit if documents cannot be overwritten, or if a search does not find all of them."""
     alias = (told.get("aliases") or {}).get(name) or {}
     for is_so, because in (
         ("data_stream" in told, "is a data stream, which takes no new version of a document"),
@@ -112,7 +112,7 @@ def _check_writes(name: str, told: Mapping[str, Any], mappings: Mapping[str, Any
 
 
 def _check_origin(index: str, found: Mapping[str, Any]) -> None:
-    """Raises Unfit where what documents tell of their origin cannot be searched for."""
+    """Raise Unfit if the fields for a document's origin have types that cannot be searched as needed."""
     foreign = [
         part
         for part, field in ORIGIN_FIELD["properties"].items()

@@ -1,7 +1,7 @@
-"""The index of a table: found, made, written and emptied; and what it remembers of where it is fed from.
+"""Operations on the index of a table: find, create, write and empty it, and remember its sources.
 
-Each revision of that (`handlers.versioned.memory`) is the `null_value` of a field that no document has: a
-field can be added to a mapping, and its `null_value` cannot be changed."""
+Each revision of the memory (`handlers.versioned.memory`) is the `null_value` of a field that no document
+has. A field can be added to a mapping, but its `null_value` cannot be changed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from handlers.versioned.memory import RENAMED, Memory, Unfit
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"
-"""In `_meta` of an index that is not finished."""
+"""Key in `_meta` of an index whose creation is not finished."""
 _READ_AT_ONCE = 1_000
-_REMOVED_AT_ONCE = 5_000  # a search gives 10,000 at most
+_REMOVED_AT_ONCE = 5_000  # a search returns at most 10,000
 _VERSION, _PARTITION = f"{ORIGIN}.version", f"{ORIGIN}.partition"
 
 
 class Indexes:
-    """Indexes of documents with versions, in one cluster. Any thread."""
+    """The indexes of one cluster, whose documents have versions. Any thread."""
 
     def __init__(self, options: ElasticsearchOptions, context: HandlerContext) -> None:
         self._client = SearchClient(options, context.folder, context.lanes)
@@ -46,7 +46,7 @@ class Indexes:
         self._client.close()
 
     def check(self) -> None:
-        """Raises Unfit, TargetUnavailable, RequestRefused."""
+        """Check the cluster. Raises Unfit, TargetUnavailable, RequestRefused."""
         check_cluster(self._client, self._options)
 
     def name_of(self, database: str, table: str) -> str:
@@ -109,7 +109,7 @@ class Indexes:
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
 
     def _holds_earlier(self, place: Index, states: Sequence[State]) -> bool:
-        """False if all documents are of these rows or later: a DROP TABLE between has removed the others."""
+        """Whether there are older documents, or any of other partitions. A DROP TABLE before removes them."""
         last: dict[str, int] = {}
         for state in states:
             last[state.partition] = max(state.version, last.get(state.partition, 0))
@@ -122,7 +122,7 @@ class Indexes:
     def make(
         self, name: tuple[str, str], columns: Mapping[str, Field], key: Sequence[str], memory: Memory
     ) -> None:
-        """With what its templates say; what is ours comes beside it. Fields of columns are added later."""
+        """Create the index with its templates' settings and binlane's. Fields of columns are added later."""
         index = index_name(self._template, *name)
         path = f"/{quote(index, safe='')}"
         origin = {"properties": {**ORIGIN_FIELD["properties"], **_revision(memory)}}
@@ -134,18 +134,18 @@ class Indexes:
             "mappings": {"properties": {ORIGIN: origin}, "_meta": {_MAKING: True}},
         }
         answer = self._client.request("PUT", path, body, may=(400,))
-        # Another worker may have made it.
+        # Another worker may have created it.
         if answer.status == 400 and error_type(answer.body) != "resource_already_exists_exception":
             raise Unfit(f"the index {index} cannot be made: {told(answer.body)}")
 
     def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
-        """The second half of making an index, done by whoever finds it: templates may say `dynamic`."""
+        """Finish the creation of an index. Whichever worker finds it does so. Templates may set `dynamic`."""
         meta = {name: value for name, value in mappings["_meta"].items() if name != _MAKING}
         dynamic = {} if "dynamic" in mappings else {"dynamic": False}
         self._client.request("PUT", f"{path}/_mapping", {"_meta": meta, **dynamic})
 
     def add(self, place: Index, columns: Mapping[str, Field]) -> None:
-        """Raises RequestRefused where there are others."""
+        """Add fields. Raises RequestRefused if the cluster refuses them, as for fields of another type."""
         check_names(place, columns)
         because = self._map(place, columns)
         if because is not None:
@@ -159,11 +159,11 @@ class Indexes:
                 raise Unfit(f"{place.name} cannot remember where it is fed from: {because}")
 
     def _map(self, place: Index, fields: Mapping[str, Field]) -> str | None:
-        """Add fields; returns why the cluster refuses them."""
+        """Add fields. Return the cluster's reason if it refuses them, else None."""
         path, body = f"{place.path}/_mapping", {"properties": fields}
         answer = self._client.request("PUT", path, body, may=(400,))
         if answer.status == 400 and "total fields" in str(answer.body):
-            # 1,000 by default. Fields are a table's columns here, and no source invents them by the row.
+            # The default is 1,000. Fields are columns here, so the data of rows cannot add any.
             limit = {"index.mapping.total_fields.limit": 2 * (len(place.columns) + len(fields)) + 1_000}
             self._client.request("PUT", f"{place.path}/_settings", limit)
             answer = self._client.request("PUT", path, body, may=(400,))
@@ -172,7 +172,7 @@ class Indexes:
     # ---- rows
 
     def write(self, place: Index, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
-        """The cluster refuses a version that is not higher: those rows are looked at then."""
+        """Write all states. The cluster refuses versions that are not higher; those rows are then checked."""
         late: dict[str, State] = {}
 
         def read(some: Sequence[State], is_bounded: bool) -> Mapping[str, Mapping[str, Any]]:
@@ -198,7 +198,7 @@ class Indexes:
         return len(late)
 
     def _held(self, place: Index, ids: Sequence[str], is_bounded: bool) -> Mapping[str, Mapping[str, Any]]:
-        """Id -> the document as it is. Raises AnswerTooLarge, Unfit."""
+        """Return id -> current document. Raises AnswerTooLarge, Unfit."""
         if not place.keeps_source:
             raise Unfit(
                 f"{place.name} keeps no whole _source (see _source in its mapping): what an update does not "
@@ -210,13 +210,13 @@ class Indexes:
     def _documents(
         self, place: Index, ids: Sequence[str], query: str, most_bytes: int | None = None
     ) -> list[Document]:
-        """Those that there are. Raises AnswerTooLarge."""
+        """Return the documents that exist. Raises AnswerTooLarge."""
         path = f"{place.path}/_mget{query}"
         body = {"ids": list(ids)}
         answer = self._client.request("POST", path, body, form=Documents, most_bytes=most_bytes)
         for each in answer.body.docs:
             if each.error is not None:
-                # Its shard is away: whether there is such a document nobody knows now.
+                # Its shard is unavailable, so it is unknown whether the document exists.
                 raise TargetUnavailable(f"_mget of {place.name}: {told(each.error)}")
         return [each for each in answer.body.docs if each.found]
 
@@ -251,9 +251,9 @@ class Indexes:
                 )
 
     def _found(self, place: Index, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The hits. Raises TargetUnavailable where a shard did not answer: what it holds would stay."""
+        """Return the hits. Raises TargetUnavailable if a shard did not answer: its documents would stay."""
         found: dict[str, Any] = {}
-        # A search sees what was there at the last refresh.
+        # A search sees only the state of the last refresh.
         for path, body in (("_refresh", None), ("_search?allow_partial_search_results=false", query)):
             found = self._client.request("POST", f"{place.path}/{path}", body).body
             if (found.get("_shards") or {}).get("failed"):

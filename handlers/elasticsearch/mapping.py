@@ -1,5 +1,5 @@
-"""From the source's column types to fields: each value stands in `_source` as the source has it, and what is
-searched is no rounded one, but for times, which are searched by the millisecond.
+"""Mapping of the source's column types to fields. `_source` has each value as in the source. Searches use
+exact values, except for times, which are searched by the millisecond.
 
 docs/handlers/elasticsearch.md has the table."""
 
@@ -23,7 +23,7 @@ from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, re
 Field = Mapping[str, Any]
 
 ORIGIN = "_binlane"
-"""The field of each document that tells where its row comes from."""
+"""The field of each document that contains the origin of its row."""
 ORIGIN_FIELD: Field = {
     "properties": {
         "version": {"type": "long"},
@@ -33,7 +33,7 @@ ORIGIN_FIELD: Field = {
 }
 
 _MOST_DOUBLE_DIGITS = 15
-"""Decimals of so many digits are told apart by a double."""
+"""Most digits of decimals that a double distinguishes."""
 _INT64 = 1 << 63
 
 _LONG: Field = {"type": "long"}
@@ -44,22 +44,22 @@ _TEXT: Field = {"type": "text"}
 _BINARY: Field = {"type": "binary"}
 _DATE: Field = {"type": "date", "format": "strict_date"}
 _TIME: Field = {"type": "date", "format": "strict_date_optional_time"}
-# A term has 32,766 bytes at most; what is longer is kept, and not found by it.
+# A term has at most 32,766 bytes. Longer values are stored, but searches do not find them.
 _KEYWORD: Field = {"type": "keyword", "ignore_above": 8191}
-# Kept, and not searched: anything may stand in it.
+# Stored but not searchable, so it accepts any content.
 _OBJECT: Field = {"type": "object", "enabled": False}
 
 _LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 
 
 def fields_of(columns: Iterable[tuple[str, str | None, Any]]) -> dict[str, Field]:
-    """Column -> its field, of (column, type text, value)."""
+    """Return column -> field. `columns`: (column, type text, value)."""
     found = ((column, _field(type_text, value)) for column, type_text, value in columns)
     return {column: field for column, field in found if field is not None}
 
 
 def json_document(row: Row, types: Mapping[str, str] | None) -> dict[str, Any]:
-    """The row as a document. Raises TypeError, or BeyondBounds, for a value without a form in JSON."""
+    """Convert a row to a document. Raises TypeError or BeyondBounds if a value has no JSON form."""
     return {
         column: value
         if type(value) in (str, bool, type(None))
@@ -133,7 +133,7 @@ _BY_NAME: Mapping[str, Field] = {
     "datetime": _TIME,
     "timestamp": _TIME,
     "datetimeoffset": _TIME,
-    # Arrays and maps of PostgreSQL have this type, too: no field but this one takes a map after a NULL.
+    # PostgreSQL's arrays and maps have this type too. Only this field accepts a map after a NULL.
     "json": _OBJECT,
     "jsonb": _OBJECT,
 }

@@ -1,4 +1,4 @@
-"""The `files` handler: changes as JSON lines or as Parquet, in files that a loader takes as they appear."""
+"""The `files` handler: writes changes as JSON lines or Parquet, in files for loaders to pick up."""
 
 from handlers.files.handler import FilesHandler
 

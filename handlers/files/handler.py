@@ -1,4 +1,4 @@
-"""The `files` handler: changes as JSON lines or as Parquet, in files that a loader takes as they appear."""
+"""The `files` handler: writes changes as JSON lines or Parquet, in files for loaders to pick up."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class FilesOptions(BaseModel):
 
 
 class FilesHandler(Handler):
-    """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or puts each batch as a
-    file of Parquet (`handlers.files.parquet`).
+    """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or writes each batch as
+    a Parquet file (`handlers.files.parquet`).
 
-    Batches of different tables are written side by side: only the list of tables has a common lock."""
+    Batches of different tables are written in parallel: only the list of tables has a common lock."""
 
     options_model: ClassVar[type[FilesOptions]] = FilesOptions
 
@@ -99,7 +99,7 @@ class FilesHandler(Handler):
         """Seconds since 1970."""
 
     def open(self, context: HandlerContext) -> None:
-        """Finish what a crashed worker left. Raises OSError."""
+        """Finish files that a crashed worker left open. Raises OSError."""
         if self._parquet is not None:
             self._parquet.open(context)
             return
@@ -112,11 +112,11 @@ class FilesHandler(Handler):
         )
 
     def handle(self, batch: Batch) -> None:
-        """Returns when the batch is on disk.
+        """Write the batch to disk.
 
-        Raises Rejected for a value without a form in JSON, or that does not fit its column of Parquet;
-        TargetUnavailable for a disk that is full or out of order, and a store that is away; UnfitPlace for
-        anything else that the system or the store refuses (a missing right)."""
+        Raises Rejected if a value has no JSON form or does not fit its Parquet column. Raises
+        TargetUnavailable if the disk is full or broken, or if the store is unreachable. Raises UnfitPlace if
+        the system or the store refuses for any other reason, such as a missing permission."""
         if self._parquet is not None:
             self._parquet.handle(batch)
             return
@@ -131,7 +131,7 @@ class FilesHandler(Handler):
                 raise TargetUnavailable(f"{self._directory}: {error.strerror}") from error
             raise UnfitPlace(str(error)) from error
         if size >= self._options.rotate_bytes:
-            # The batch is safe: a name that cannot be given now must not have it written twice.
+            # The batch is on disk: a failed rename must not cause it to be written again.
             self._finish(file)
 
     def rotate_old(self) -> None:
@@ -142,12 +142,12 @@ class FilesHandler(Handler):
             self._finish(file, opened_before=self.clock() - self._options.rotate_every)
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Another worker goes on with their files."""
+        """Drop what is known of these partitions' files: another worker continues them."""
         if self._parquet is not None:
             self._parquet.release(partitions)
 
     def close(self) -> None:
-        """Finish every file. Raises OSError for one that could not be renamed, after the others."""
+        """Finish every file. If some could not be renamed, raise OSError at the end."""
         if self._rotation is not None:
             self._rotation.stop()
             self._rotation = None
@@ -160,7 +160,7 @@ class FilesHandler(Handler):
             raise OSError(f"{len(failed)} files keep their .part name; the next start finishes them")
 
     def check(self, context: HandlerContext) -> None:
-        """Write to the directory, or to where it would be made, leaving nothing behind. Raises OSError."""
+        """Test that the directory, or its nearest existing parent, is writable. Raises OSError."""
         if self._parquet is not None:
             self._parquet.check(context)
             return
@@ -194,7 +194,7 @@ class FilesHandler(Handler):
 
 
 def _parquet(options: FilesOptions) -> ParquetFiles:
-    from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (Arrow, for whoever asks for it)
+    from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (loads Arrow only if it is used)
 
     return ParquetFiles(options.directory, options.prefix, options.topic_again)
 
@@ -208,7 +208,7 @@ def _lines(batch: Batch) -> Iterator[bytes]:
 
 
 class _Rotation:
-    """The thread that finishes files of idle tables. Its handler owns it and stops it."""
+    """The thread that finishes files of idle tables. The handler owns and stops it."""
 
     def __init__(self, name: str, interval: float, rotate: Callable[[], None]) -> None:
         self._stopped = Event()
@@ -225,5 +225,5 @@ class _Rotation:
         while not self._stopped.wait(self._interval):
             try:
                 self._rotate()
-            except Exception:  # a later try may do; the thread must be there for it
+            except Exception:  # the next round may succeed, so the thread must survive
                 log.exception("rotation_failed")

@@ -1,8 +1,8 @@
-"""The files of one table: one that is being written, and those that are finished.
+"""The files of one table: one open file, and finished ones.
 
-The file being written has a hidden name (`.NAME.part`), so that whoever loads the folder takes only finished
-ones; a finished file is renamed in place and never touched again. A batch is one write, on disk when `write`
-returns; when it fails nothing of it stays."""
+The open file has a hidden name (`.NAME.part`), so loaders of the folder see only finished files. A finished
+file is renamed in place and never changed again. A batch is one write. It is on disk when `write` returns;
+if it fails, no part stays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 
-# Beside / and %: what readers of folders treat apart (globs, Hive's `column=value`, Hadoop's colon), and
-# control characters. Other scripts stay as they are: percent-encoded, a name of 64 characters would be too
+# Besides / and %: characters that readers of folders treat specially (globs, Hive's `column=value`, Hadoop's
+# colon), and control characters. Other scripts stay: percent-encoded, a name of 64 characters would be too
 # long for a file system.
 _UNSAFE = frozenset('/%\\:*?"<>|[]{}=')
 _READ_BYTES = 1 << 16
@@ -26,12 +26,12 @@ _NAMED = re.compile(r"\.?(\d{8}T\d{6}\.\d{6}Z)")
 
 
 def safe_name(name: str) -> str:
-    """A name for a folder, different for every `name`; `urllib.parse.unquote` gives the name back.
+    """Return a folder name that is unique for each `name`. `urllib.parse.unquote` reverses it.
 
     >>> safe_name("orders"), safe_name("a/b"), safe_name("_tmp"), safe_name("订单")
     ('orders', 'a%2Fb', '%5Ftmp', '订单')
     """
-    # Readers skip names that begin with . and _.
+    # Readers skip names that begin with `.` or `_`.
     return "".join(
         f"%{ord(character):02X}"
         if character in _UNSAFE or ord(character) in (*range(0x20), 0x7F) or (not place and character in "._")
@@ -41,7 +41,7 @@ def safe_name(name: str) -> str:
 
 
 def check_writable(directory: Path) -> None:
-    """Write there, or to where it would be made, leaving nothing behind. Raises OSError."""
+    """Test that the directory, or its nearest existing parent, is writable. Raises OSError."""
     directory = directory.absolute()
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     with tempfile.TemporaryFile(dir=existing) as file:
@@ -50,12 +50,12 @@ def check_writable(directory: Path) -> None:
 
 
 class TableFile:
-    """The file that one table's batches are appended to, and its successors.
+    """The open file of one table, and its successors.
 
-    Batches come from one thread at a time, but an idle file is finished by another."""
+    Batches come from one thread at a time, but another thread finishes an idle file."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
-        """`suffix`: .jsonl or .jsonl.gz; the latter holds one gzip member a batch."""
+        """`suffix`: .jsonl or .jsonl.gz; the latter contains one gzip member per batch."""
         self._folder = folder
         self._suffix = suffix
         self._lock = Lock()  # guards everything below
@@ -63,12 +63,12 @@ class TableFile:
         self._part: Path | None = None
         self._end = 0
         self._opened = 0.0
-        self._latest = datetime.min.replace(tzinfo=UTC)  # by its name
+        self._latest = datetime.min.replace(tzinfo=UTC)  # from its name
 
     def write(self, lines: bytes, now: float) -> int:
-        """Append a batch of whole lines and have it on disk; the file's size from now on.
+        """Append a batch of whole lines and sync it to disk. Return the file's new size.
 
-        `now`: seconds since 1970; it names a new file. Raises OSError, and then the file is as it was."""
+        `now`: seconds since 1970; it names a new file. Raises OSError; the file is then unchanged."""
         data = gzip.compress(lines, mtime=0) if self._suffix.endswith(".gz") else lines
         with self._lock:
             descriptor = self._ready(now)
@@ -82,7 +82,7 @@ class TableFile:
             return self._end
 
     def finish(self, *, opened_before: float | None = None) -> Path | None:
-        """Close the file and give it its final name; None when there is none, or none of that age.
+        """Close the file and rename it to its final name. None if there is no file of that age.
 
         Raises OSError."""
         with self._lock:
@@ -102,7 +102,7 @@ class TableFile:
             return final
 
     def release(self) -> bool:
-        """Close the descriptor until the next batch. False: the file is in use."""
+        """Close the descriptor until the next batch. False if the file is in use."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -121,7 +121,7 @@ class TableFile:
         return descriptor
 
     def _reopened(self) -> int | None:
-        """The descriptor of the file being written; None when somebody took the file away."""
+        """Return the open file's descriptor; None if the file was removed or truncated from outside."""
         if self._part is None:
             return None
         if self._descriptor is not None:
@@ -142,7 +142,7 @@ class TableFile:
             missing.mkdir(exist_ok=True)
             _sync_folder(missing.parent)
         moment = datetime.fromtimestamp(now, UTC)
-        # The clock may have been set back; names sort in the order of writing all the same.
+        # Names must sort in the order of writing, even if the clock was set back.
         if (latest := max(self._latest, _latest(self._folder))) >= moment:
             moment = latest + timedelta(microseconds=1)
         while True:
@@ -159,7 +159,7 @@ class TableFile:
         try:
             os.ftruncate(descriptor, self._end)
         except OSError:
-            # Opening it again cuts it at the same place.
+            # `_reopened` truncates it at the same place.
             os.close(descriptor)
             self._descriptor = None
 
@@ -170,9 +170,9 @@ class TableFile:
 
 
 def recover(directory: Path) -> list[Path]:
-    """Finish the files that a crashed worker left open below `directory`; their new names.
+    """Finish the files that a crashed worker left open below `directory`, and return their new names.
 
-    A torn last line goes. A file that another worker is writing stays as it is. Raises OSError."""
+    An incomplete last line is removed. A file that another worker is writing stays. Raises OSError."""
     finished = []
     for part in sorted(directory.glob("*/*/.*.part")):
         descriptor = _open_locked(part)
@@ -197,7 +197,7 @@ def _final(part: Path) -> Path:
 
 
 def _latest(folder: Path) -> datetime:
-    """The time that the folder's last file has in its name; other files do not count."""
+    """Return the latest time in the names of the folder's files. Other files are ignored."""
     times = [found[1] for path in folder.iterdir() if (found := _NAMED.match(path.name))]
     try:
         return datetime.strptime(max(times, default=""), _NAME).replace(tzinfo=UTC)
@@ -206,7 +206,7 @@ def _latest(folder: Path) -> datetime:
 
 
 def _create_locked(part: Path) -> int | None:
-    """A descriptor of a new file that survives a crash, with its lock; None when the name is taken."""
+    """Create a locked file that survives a crash, and return its descriptor. None if the name is taken."""
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
@@ -214,7 +214,7 @@ def _create_locked(part: Path) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _sync_folder(part.parent)
-        # Another worker that looks for what a crash left may have found it before it was locked.
+        # A worker that recovers files after a crash may have found this one before it was locked.
         if os.fstat(descriptor).st_nlink:
             return descriptor
     except BlockingIOError:
@@ -228,14 +228,14 @@ def _create_locked(part: Path) -> int | None:
 
 
 def _open_locked(part: Path) -> int | None:
-    """A descriptor that holds the file's lock; None when the file is gone or another worker's."""
+    """Open and lock the file, and return its descriptor. None if it is gone or another worker has it."""
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held the lock before may have finished the file.
+        # The previous owner of the lock may have finished the file.
         if part.exists():
             return descriptor
     except BlockingIOError:
@@ -246,7 +246,7 @@ def _open_locked(part: Path) -> int | None:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
-    while view:  # one write, unless the disk took only part of it
+    while view:  # usually one write; more if the system wrote only a part
         view = view[os.write(descriptor, view) :]
 
 
@@ -259,7 +259,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _whole_lines(descriptor: int) -> int:
-    """Where the last whole line ends."""
+    """Return the position after the last complete line."""
     end = os.fstat(descriptor).st_size
     while end:
         start = max(0, end - _READ_BYTES)
@@ -271,7 +271,7 @@ def _whole_lines(descriptor: int) -> int:
 
 
 def _whole_members(descriptor: int) -> int:
-    """Where the last whole gzip member ends."""
+    """Return the position after the last complete gzip member."""
     whole = position = 0
     member = zlib.decompressobj(wbits=31)
     while chunk := os.pread(descriptor, _READ_BYTES, position):

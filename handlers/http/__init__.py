@@ -1,1 +1,1 @@
-"""One HTTP client for targets and the schema registry."""
+"""The HTTP client of targets and of the schema registry."""

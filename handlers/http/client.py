@@ -1,4 +1,4 @@
-"""Requests to one server, and what its answers mean for what was sent."""
+"""Requests to one server, and the meaning of its responses."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from handlers.api import TargetUnavailable
 from handlers.options.http_values import TlsOptions
 
 _FAULT_BYTES = 1 << 16
-"""The part of an answer that is read if only its status matters."""
+"""Bytes read of a response of which only the status matters."""
 _SHOWN_CHARACTERS = 400
 _MOST_BYTES = 1 << 30
 _MOST_SECONDS = 60.0
-"""For an answer, however slowly it comes; or the timeout, if that is longer."""
+"""Time limit for a whole response. The timeout applies instead if it is longer."""
 
 
 class AnswerTooLarge(Exception):
-    """The answer is larger than the caller allows."""
+    """The response is larger than the caller allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
     reason: str
-    """The words beside the status."""
+    """The reason phrase of the status."""
     headers: Mapping[str, str]
     content: bytes = field(repr=False)
-    """As it came: it may repeat a secret that was sent."""
+    """The unchanged body. It may repeat a secret that was sent."""
     secrets: Sequence[str] = field(repr=False)
 
     @property
@@ -47,8 +47,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The beginning, in one line, without secrets."""
-        # Before anybody cuts it.
+        """The beginning of the content, in one line, without secrets."""
+        # Remove secrets before the text is cut: a cut secret would not be recognized.
         start = _cleaned(self.content[:_FAULT_BYTES].decode("utf-8", "replace"), self.secrets)
         return " ".join(start.split())[:_SHOWN_CHARACTERS]
 
@@ -56,8 +56,8 @@ class Answer:
 class HttpClient:
     """Connections to one server, through the proxies of the environment. Any thread may use it.
 
-    No redirect is followed. No error repeats a secret; a server is named without user, path and query, which
-    may hold some.
+    It does not follow redirects. No error repeats a secret. Errors name a server without user, path and
+    query, because these may contain secrets.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class HttpClient:
         secrets: Iterable[str | None] = (),
         connections: int = 1,
     ) -> None:
-        """`timeout`: seconds for a connection, and for each part of an answer. `headers`: of each request.
-        `connections`: how many are used at once, about. Connects with the first request."""
+        """`timeout`: seconds for a connection, and for each part of a response. `headers`: sent with each
+        request. `connections`: about how many are used at once. The first request connects."""
         self._at = httpx.URL(url)
         self._name = _origin(self._at)
         user, password = self._at.username, self._at.password
@@ -101,11 +101,11 @@ class HttpClient:
         most_bytes: int | None = None,
         only_status: bool = False,
     ) -> Answer:
-        """The server's answer, whatever its status.
+        """Send a request and return the response, whatever its status.
 
-        An answer of success is read to its end, at most `most_bytes` (None: 1 GiB). Of others, and with
-        `only_status` of all, the beginning is read as far as it arrives. Raises TargetUnavailable if there is
-        no answer, or it breaks off or has no end; AnswerTooLarge.
+        A successful response is read to its end, at most `most_bytes` (None: 1 GiB). Of others (with
+        `only_status`: of all), only the beginning is read. Raises TargetUnavailable if no response arrives,
+        or if it breaks off or does not end. Raises AnswerTooLarge.
         """
         try:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
@@ -119,7 +119,7 @@ class HttpClient:
         return Answer(answer.status_code, answer.reason_phrase, answer.headers, body, self._secrets)
 
     def fault(self, answer: Answer, text: str | None = None) -> str:
-        """What the server answered, for a message. `text`: what it says; None: how its content begins."""
+        """Describe a response for a message. `text`: its explanation; None: the start of its content."""
         told = answer.text if text is None else text
         if 300 <= answer.status < 400 and "Location" in answer.headers:
             told = (
@@ -131,12 +131,12 @@ class HttpClient:
     def unavailable(
         self, answer: Answer, text: str | None = None, clock: Callable[[], float] = time.time
     ) -> TargetUnavailable:
-        """The error for an answer after which the server is asked again. `text`: as of `fault`."""
+        """Return the error for a response after which the request is retried. `text`: see `fault`."""
         wait = retry_after(answer.headers.get("Retry-After"), clock())
         return TargetUnavailable(self.fault(answer, text), retry_after=wait)
 
     def clean(self, text: str) -> str:
-        """The text without secrets: a server, or a proxy before it, may answer with what it was sent."""
+        """Remove secrets: the response of a server or a proxy may repeat what was sent."""
         return _cleaned(text, self._secrets)
 
     def _moved(self, location: str) -> str:
@@ -148,12 +148,12 @@ class HttpClient:
 
 
 def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> ssl.SSLContext | bool:
-    """The certificates that a client of `url` trusts and shows. `where`: the section's place in the options.
+    """Load the certificates that a client of `url` trusts and presents. `where`: the section's key path.
 
-    False for plain HTTP, which shows none; reading the usual certificates takes a while. Raises OSError for a
-    certificate that cannot be read, or that would never be looked at.
+    False for plain HTTP, which uses none, because loading the usual certificates is slow. Raises OSError if
+    a certificate cannot be read, or if `url` is plain HTTP and would ignore it.
     """
-    if httpx.URL(url).scheme != "https":  # however it is written
+    if httpx.URL(url).scheme != "https":  # in upper or lower case
         if tls.ca is not None or tls.certificate is not None:
             at = _origin(httpx.URL(url))
             raise OSError(f"{where}: nobody shows a certificate at {at}, it is plain HTTP: write https://")
@@ -173,20 +173,20 @@ def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> s
 
 
 def is_passing(status: int) -> bool:
-    """Whether the server cannot take a request now, and nothing is wrong with that."""
+    """Whether the failure is temporary: the server cannot take requests now, and may take this one later."""
     return status >= 500 or status in (408, 425, 429)
 
 
 def is_denied(status: int) -> bool:
-    """Whether a server, or a proxy before it, lets nobody in: as soon as the credentials, the network or the
-    URL are right, it takes what it refused."""
+    """Whether a server or a proxy denies access. It will accept the same request once the credentials, the
+    network or the URL are corrected."""
     return status in (401, 403, 407) or 300 <= status < 400
 
 
 def retry_after(header: str | None, now: float) -> float | None:
-    """The seconds that a Retry-After header asks to wait; `now`: seconds since 1970.
+    """Return the seconds that a Retry-After header asks to wait. `now`: seconds since 1970.
 
-    It holds seconds or an HTTP date; None for anything else.
+    The header contains seconds or an HTTP date. None for anything else.
     https://www.rfc-editor.org/rfc/rfc9110#name-retry-after
 
     >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 50.0), retry_after("soon", 0.0)
@@ -208,12 +208,12 @@ def retry_after(header: str | None, now: float) -> float | None:
 
 
 def basic_login(username: str, password: str) -> str:
-    """A user and password as HTTP's Basic scheme encodes them."""
+    """Encode a user and password for HTTP's Basic scheme."""
     return base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
 
 
 def segment(name: str) -> str:
-    """The name percent-encoded as one part of a path. (`..` would be a way up.)"""
+    """Percent-encode a name as one segment of a path. (`..` would lead to the parent.)"""
     return name.replace(".", "%2E") if set(name) <= {"."} else quote(name, safe="")
 
 
@@ -222,7 +222,7 @@ def _origin(url: httpx.URL) -> str:
 
 
 def _whole(answer: httpx.Response, most_bytes: int, timeout: float) -> bytes:
-    """Raises AnswerTooLarge."""
+    """Read the whole body. Raises AnswerTooLarge."""
     seconds = max(_MOST_SECONDS, timeout)
     read, end = bytearray(), time.monotonic() + seconds
     for part in answer.iter_bytes():
@@ -241,8 +241,8 @@ def _cleaned(text: str, secrets: Iterable[str]) -> str:
 
 
 def _start(answer: httpx.Response, timeout: float) -> bytes:
-    """The beginning of an answer that its status judges alone. What breaks here does no harm: a connection
-    whose answer is not read to its end is closed."""
+    """Read the beginning of a response of which only the status matters. Errors here are ignored: a
+    connection whose response is not read to its end is closed."""
     read, end = bytearray(), time.monotonic() + timeout
     with contextlib.suppress(httpx.HTTPError):
         for part in answer.iter_raw(_FAULT_BYTES):

@@ -1,4 +1,4 @@
-"""Requests that are divided: by their size, and to find what a server refuses."""
+"""Division of requests: by size, and to find the row that a server refuses."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 class Refused(Exception):
-    """The server refuses something in what was sent. It would refuse it again, but may take a part of it."""
+    """The server refuses a request because of its rows. It would refuse it again, but may accept a part."""
 
 
 class RequestRefused(Exception):
-    """The server refuses a request, and no single row is to blame for that."""
+    """The server refuses a request, and no single row is the cause."""
 
 
 class RowRefused(Exception):
-    """The server refuses one row, however often it is sent."""
+    """The server refuses one row permanently."""
 
     def __init__(self, at: int, reason: str) -> None:
-        """`at`: the position of the row, or of its change, in what was sent."""
+        """`at`: the position of the row, or of its change, in the request."""
         super().__init__(reason)
         self.at = at
 
 
 def by_halves(borders: Sequence[int], send: Callable[[int, int], None]) -> None:
-    """Call `send(start, end)` for what is between the first border and the last. If that raises Refused, one
-    half of it after the other, parted at a border.
+    """Call `send(start, end)` from the first border to the last. If that raises Refused, do the same with
+    each half, divided at a border.
 
-    Raises RowRefused with the start of the first part that is refused alone, and what else `send` raises.
+    Raises RowRefused with the start of the first part that is refused on its own. Passes on other errors.
     """
     try:
         send(borders[0], borders[-1])
@@ -39,7 +39,7 @@ def by_halves(borders: Sequence[int], send: Callable[[int, int], None]) -> None:
 
 
 def chunks(lines: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of requests of at most so many bytes; what is larger goes alone.
+    """Yield (start, end) of requests with at most `most` bytes. A larger line gets its own request.
 
     >>> list(chunks([b"12", b"3", b"45678", b"9"], 4))
     [(0, 2), (2, 3), (3, 4)]
@@ -57,9 +57,9 @@ def chunks(lines: Sequence[bytes], most: int) -> Iterator[tuple[int, int]]:
 def in_parts(
     rows: Sequence[bytes], most_bytes: int, send: Callable[[int, int], None], *, places: Sequence[int]
 ) -> None:
-    """Call `send(start, end)` for all rows, in requests of about `most_bytes` that are halved if refused.
+    """Call `send(start, end)` for all rows, in requests of about `most_bytes`. Halve refused requests.
 
-    Raises RowRefused with the place of the first row that is refused alone, and what else `send` raises.
+    Raises RowRefused with the place of the first row that is refused on its own. Passes on other errors.
     """
     for start, end in chunks(rows, most_bytes):
         try:

@@ -1,2 +1,2 @@
-"""The `kafka` handler: changes to topics chosen per table. `librdkafka` is Kafka's client in words, for
-the worker too, which must not import the handler with it."""
+"""The `kafka` handler: sends changes to topics chosen per table. The worker uses the module `librdkafka`
+too, so that module does not import the handler."""

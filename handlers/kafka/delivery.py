@@ -1,4 +1,4 @@
-"""Messages of one batch on their way to the brokers: all reported before the handler goes on."""
+"""Delivery of messages to the brokers. The handler waits for the report of every message of a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KafkaMessage(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """What became of the messages of one call. Reports come in the outbox's thread."""
+    """The delivery results of one call's messages. The outbox's thread reports them."""
 
     def __init__(self, count: int) -> None:
         self._lock = Lock()  # guards `_open` and `errors`
@@ -41,7 +41,7 @@ class Delivery:
             self.reported.set()
 
     def report(self, place: int, error: KafkaError | None) -> None:
-        """A message was delivered, or never will be."""
+        """Record that a message was delivered, or that it failed permanently."""
         with self._lock:
             if error is not None:
                 self.errors[place] = error
@@ -51,12 +51,12 @@ class Delivery:
 
 
 class Outbox:
-    """One idempotent producer for all threads, and the thread (named, owned here) that takes its reports.
+    """One idempotent producer for all threads, and the thread (named, owned here) that polls its reports.
 
-    A producer that has broken for good is replaced by the next call, and so is one whose messages ran out of
-    time twice in a row (once may be its slow start): librdkafka may lose a partition's leader for ever when
-    the topic is made anew or the leader was away (confluentinc/librdkafka issues 4898 and 5430), while it
-    delivers to all others."""
+    The next call replaces a producer with a fatal error. It also replaces one whose messages to a topic timed
+    out twice in a row. (Once may be a slow start.) If a topic is recreated or a leader was unreachable,
+    librdkafka may lose that partition's leader permanently, and still deliver to all others. See
+    confluentinc/librdkafka issues 4898 and 5430."""
 
     def __init__(self, settings: dict[str, Any], timeout: float, name: str) -> None:
         self._settings = settings
@@ -66,23 +66,23 @@ class Outbox:
         self._producer: Producer | None = None
         self._missing: set[str] = set()
         self._late: set[str] = set()
-        """Topics whose last messages ran out of time."""
+        """Topics whose last messages timed out."""
         self._thread: Thread | None = None
         self._trouble: KafkaError | None = None
         self._stopped = Event()
 
     def send(self, topic: str, messages: Sequence[KafkaMessage]) -> dict[int, KafkaError]:
-        """Send in order, and wait until each is delivered or will never be.
+        """Send messages in order, and wait until each is delivered or has failed permanently.
 
-        Returns place -> error of those that were not; none is on its way any more. Raises KafkaException when
-        there can be no producer."""
+        Returns place -> error of the failed ones; none is in flight any more. Raises KafkaException if no
+        producer can be created."""
         producer = self._running()
         self._look_again(producer, topic)
         delivery = Delivery(len(messages))
         for place, message in enumerate(messages):
             error = self._produce(producer, topic, message, _reporter(delivery, place))
             if error is not None:
-                # Nothing after it may be delivered before it.
+                # No later message may be delivered before this one.
                 for rest in range(place, len(messages)):
                     delivery.report(rest, error)
                 break
@@ -105,12 +105,12 @@ class Outbox:
         return delivery.errors
 
     def trouble(self) -> str | None:
-        """What the client last said is wrong with the brokers."""
+        """Return the client's last error about the brokers, unless messages were delivered since."""
         with self._lock:
             return None if self._trouble is None else str(self._trouble.str())
 
     def close(self) -> None:
-        """What is on its way is given up."""
+        """Stop the thread and the producer. Messages in flight are dropped."""
         with self._lock:
             producer, self._producer = self._producer, None
             thread, self._thread = self._thread, None
@@ -122,12 +122,12 @@ class Outbox:
             producer.flush(_GRACE_SECONDS)
 
     def _look_again(self, producer: Producer, topic: str) -> None:
-        """librdkafka would ask for minutes no more about a topic that was missing."""
+        """Refresh the metadata of a topic that was missing; librdkafka would not for minutes."""
         with self._lock:
             was_missing = topic in self._missing
             self._missing.discard(topic)
         if was_missing:
-            with contextlib.suppress(KafkaException):  # sending tells what is wrong
+            with contextlib.suppress(KafkaException):  # sending reports the error
                 producer.list_topics(topic, timeout=self._timeout)
 
     def _produce(
@@ -140,7 +140,7 @@ class Outbox:
                     topic, message.value, message.key, on_delivery=report, headers=message.headers
                 )
             except BufferError:
-                # The queue is full; the thread of reports makes room.
+                # The queue is full. The thread that polls reports makes room.
                 if time.monotonic() > deadline:
                     return KafkaError(KafkaError._QUEUE_FULL)
                 self._stopped.wait(_FULL_SECONDS)
@@ -174,7 +174,7 @@ class Outbox:
         with self._lock:
             if self._producer is broken:
                 self._producer = None
-        # Its other callers wait for their reports, which nobody else takes any more.
+        # Other callers still wait for their reports, and no thread polls this producer any more.
         if purge:
             broken.purge()
         broken.flush(_GRACE_SECONDS if purge else self._timeout + _GRACE_SECONDS)

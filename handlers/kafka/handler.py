@@ -1,4 +1,4 @@
-"""The `kafka` handler: changes to topics chosen per table, keyed by the primary key."""
+"""The `kafka` handler: sends changes to topics chosen per table, with the primary key as the key."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _DOWN = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.INVALID_TIMESTAMP,  # of this machine's clock
-        # What the client tries again by itself, unless its property `retries` is small.
+        KafkaError.INVALID_TIMESTAMP,  # caused by this machine's clock
+        # Errors that the client retries itself, unless its property `retries` is small.
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.REQUEST_TIMED_OUT,
@@ -74,7 +74,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Undelivered(Exception):
-    """The brokers refused messages, not for what is in them."""
+    """The brokers refused messages for a reason other than their content."""
 
 
 class KafkaOptions(BaseModel):
@@ -116,7 +116,7 @@ class KafkaOptions(BaseModel):
 
 
 class KafkaHandler(Handler):
-    """A batch is done when the brokers have all its messages, in their order."""
+    """Sends a batch's messages in order. The batch is finished when the brokers have all of them."""
 
     options_model: ClassVar[type[KafkaOptions]] = KafkaOptions
 
@@ -127,14 +127,14 @@ class KafkaHandler(Handler):
         self._log = log
 
     def open(self, context: HandlerContext) -> None:
-        """Connects when it is first needed."""
+        """Prepare the outbox, which connects on first use."""
         options = self._options
         settings = producer_settings(options.bootstrap_servers, options.properties, options.timeout)
         self._outbox = Outbox(settings, options.timeout, context.handler)
         self._log = log.bind(handler=context.handler)
 
     def handle(self, batch: Batch) -> None:
-        """Raises Rejected, TargetUnavailable, Undelivered, or PartialFailure with one of them."""
+        """Raises Rejected, TargetUnavailable, UnfitPlace, Undelivered, or PartialFailure with one of them."""
         topic = self._topic.of_table(batch.database, batch.name)
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             told = f"{topic!r} is no name of a topic (letters, digits, . _ -, at most 249); see option topic"
@@ -149,7 +149,7 @@ class KafkaHandler(Handler):
                 raise _rejected(batch, at, error) from None
             if message is None:
                 continue
-            # Behind the row under its new key, so that it stays if that is refused; a log keeps its order.
+            # `value: after` sends a moved row before its old key's tombstone: a refusal keeps the old row.
             is_moved = places[-1:] == [at - 1] and is_move(batch.changes[at - 1], change)
             is_first = is_moved and self._options.value == "after" and messages[-1].key != message.key
             place = len(messages) - is_first
@@ -163,7 +163,7 @@ class KafkaHandler(Handler):
             self._outbox = None
 
     def check(self, context: HandlerContext) -> None:
-        """Ask the brokers for their topics; none is made by asking. Raises TargetUnavailable."""
+        """List the brokers' topics; this creates none. Raises TargetUnavailable."""
         errors: list[KafkaError] = []
         settings = client_settings(self._options.bootstrap_servers, self._options.properties)
         settings["error_cb"] = errors.append
@@ -183,8 +183,8 @@ class KafkaHandler(Handler):
                 raise TargetUnavailable(f"Kafka at {self._options.bootstrap_servers}: {told}")
 
     def _message(self, batch: Batch, change: Change, *, traced: bool) -> KafkaMessage | None:
-        """None: a change that has no message. `traced`: pass the record's trace on. Raises TypeError,
-        ValueError."""
+        """Return a change's message, or None if it has none. `traced`: pass the record's trace on. Raises
+        TypeError, ValueError."""
         row = change.after if change.after is not None else change.before
         key = None
         if row is not None and change.key_columns:
@@ -210,7 +210,7 @@ class KafkaHandler(Handler):
         if change.after is not None:
             is_untold = change.lacks is None and not change.before_is_whole
             if is_untold and change.after.keys() <= set(change.key_columns or ()):
-                return None  # it tells no value
+                return None  # it contains no values besides the key
             if change.lacks or is_untold:
                 which = ", ".join(sorted(change.lacks or ())) or "all columns"
                 raise ValueError(
@@ -232,7 +232,7 @@ class KafkaHandler(Handler):
         failed = min(errors)
         error: KafkaError | None = errors[failed]
         if errors[failed].code() in _OF_THE_MESSAGE:
-            # Brokers refuse whole sets of messages: which one they mean is found by sending them one by one.
+            # Brokers refuse whole sets of messages. Send them one by one to find the refused one.
             for single in range(failed, len(messages)):
                 failed, error = single, self._outbox.send(topic, messages[single : single + 1]).get(0)
                 if error is not None:

@@ -1,4 +1,4 @@
-"""Kafka's client: its log, its properties, and why it refuses one, in words.
+"""Kafka's client: its log, its properties, and messages about refused properties.
 
 Property names and meanings: librdkafka's CONFIGURATION.md."""
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException, Producer
 
 PROPERTIES = "kafka.properties"
-"""Their key in the worker's configuration."""
+"""The key of Kafka properties in the worker's configuration."""
 
 _CONSUMER_ONLY_TEXT = """
 auto.commit.interval.ms check.crcs consume.callback.max.messages coordinator.query.interval.ms
@@ -23,7 +23,7 @@ partition.assignment.strategy queued.max.messages.kbytes queued.min.messages ses
 """
 CONSUMER_ONLY = frozenset(_CONSUMER_ONLY_TEXT.split())
 
-# For the nearest spelling only: librdkafka decides what exists.
+# Only for suggestions of spelling: librdkafka decides what exists.
 _COMMON_TEXT = """
 allow.auto.create.topics api.version.request broker.address.family client.dns.lookup client.id
 client.rack connections.max.idle.ms debug enable.metrics.push enable.ssl.certificate.verification
@@ -44,17 +44,17 @@ _COMMON = frozenset(_COMMON_TEXT.split())
 REFUSED = "Kafka's client refuses them: "
 _OF_ALL = "Failed to create consumer: "
 _NAMED = re.compile(r'configuration property:? "([^"]+)"|`([a-z][a-z.]+\.[a-z.]+)`', re.IGNORECASE)
-# Digits and letters behind them, but no hexadecimal number.
+# Digits followed by letters, but not a hexadecimal number.
 _WITH_UNIT = re.compile(r"\s*[-+]?(?!0[xX][0-9a-fA-F]+\s*$)[0-9.]+\s*[A-Za-z].*", re.DOTALL)
 
 
 class SettingsError(ValueError):
     """A Kafka property that cannot be used: `key` is its path in the configuration, `problem` a sentence.
 
-    Its text is `key: problem`, and never holds the property's value."""
+    Its text is `key: problem`, and never contains the property's value."""
 
     def __init__(self, key: str, problem: str, *, of_all: bool = False) -> None:
-        """`of_all`: each is possible by itself, but not all of them together."""
+        """`of_all`: each property is valid by itself, but the combination is not."""
         super().__init__(f"{key}: {problem}")
         self.key = key
         self.problem = problem
@@ -62,7 +62,7 @@ class SettingsError(ValueError):
 
 
 class _Told(logging.Filter):
-    """Drops librdkafka's line for every failed attempt to connect: KafkaErrors tells the same, less often."""
+    """Drops librdkafka's line for each failed connection attempt. KafkaErrors logs the same less often."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         # The client logs "%s [%s] %s" with the kind of line as the first argument.
@@ -70,11 +70,11 @@ class _Told(logging.Filter):
 
 
 SILENT = logging.Logger("kafka-silent", level=logging.CRITICAL + 1)
-"""Of a client whose errors are told by who made it."""
+"""Logger of a client whose errors are reported by its creator."""
 
 
 def client_logger() -> logging.Logger:
-    """Where librdkafka logs to."""
+    """Return librdkafka's logger, with its filter."""
     logger = logging.getLogger("librdkafka")
     if not any(isinstance(known, _Told) for known in logger.filters):
         logger.addFilter(_Told())
@@ -82,7 +82,7 @@ def client_logger() -> logging.Logger:
 
 
 def explain(error: Exception) -> SettingsError:
-    """What creating a client raised, as a fault of the configuration with its key and nearest spelling."""
+    """Turn an error from creating a client into a configuration fault, with its key and a suggestion."""
     first = error.args[0] if error.args else error
     text = str(first.str() if hasattr(first, "str") else first).strip()
     of_all = text.startswith(_OF_ALL)
@@ -101,7 +101,7 @@ def explain(error: Exception) -> SettingsError:
 
 
 def refuse_units(properties: Mapping[str, object]) -> None:
-    """librdkafka takes `30s` for 30, whatever 30 of it are. Raises SettingsError."""
+    """Refuse numbers with a unit: librdkafka reads `30s` as 30, in any unit. Raises SettingsError."""
     for name, value in properties.items():
         if isinstance(value, str) and _WITH_UNIT.fullmatch(value) and _is_number(name):
             raise fault(name, "found letters behind a number; allowed: a number without a unit")
@@ -125,6 +125,6 @@ def fault(name: str, problem: str) -> SettingsError:
 
 
 def _without_value(text: str) -> str:
-    """The text without the value that librdkafka quotes: it may be a secret under a wrong name."""
+    """Remove the value that librdkafka quotes: it may be a secret under a wrong name."""
     text = re.sub(r'^Invalid value ".*" for', "Invalid value for", text, flags=re.DOTALL)
     return re.sub(r'^(Configuration property "[^"]+") value .* is outside', r"\1 is outside", text)

@@ -22,15 +22,15 @@ _OWNED = {
 }
 _DEFAULTS = {
     "client.id": "binlane",
-    # As Java's producers choose partitions, so that topics with equal keys can be joined.
+    # Java's producers choose partitions this way, so topics with equal keys can be joined.
     "partitioner": "murmur2_random",
-    # What waits here is memory beside `lanes.max_bytes`.
+    # Messages in this queue use memory in addition to `lanes.max_bytes`.
     "queue.buffering.max.kbytes": "65536",
 }
 
 
 class PropertyFault(ValueError):
-    """A property that cannot be used: `name`, and `problem` as a sentence without its value."""
+    """A property that cannot be used. `problem` is a sentence without the property's value."""
 
     def __init__(self, name: str | None, problem: str) -> None:
         super().__init__(f"{name}: {problem}" if name else problem)
@@ -39,7 +39,7 @@ class PropertyFault(ValueError):
 
 
 def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What every client of the target needs, all values text. Raises PropertyFault."""
+    """Return the properties of every client of the target, all as text. Raises PropertyFault."""
     texts: dict[str, Any] = {}
     for name, value in properties.items():
         if name in _OWNED:
@@ -51,9 +51,9 @@ def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, An
 
 
 def producer_settings(servers: str, properties: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """`timeout`: seconds that a message may take. Raises PropertyFault."""
+    """Return the producer's properties. `timeout`: seconds for a message. Raises PropertyFault."""
     return {
-        # Shorter than the timeout: that there is no such topic shall be told, not that time ran out.
+        # Shorter than the timeout, so a missing topic is reported as such and not as a timeout.
         "topic.metadata.propagation.max.ms": str(max(1, round(timeout * 500))),
         **client_settings(servers, properties),
         "enable.idempotence": "true",
@@ -63,7 +63,7 @@ def producer_settings(servers: str, properties: Mapping[str, Any], timeout: floa
 
 
 def check_properties(properties: Mapping[str, Any], timeout: float) -> None:
-    """Let librdkafka itself judge them, without a broker. Raises PropertyFault."""
+    """Let librdkafka check the properties, without a broker. Raises PropertyFault."""
     settings = producer_settings("", properties, timeout)
     del settings["bootstrap.servers"]
     try:

@@ -1,2 +1,2 @@
-"""From names in a configuration to code: handlers and functions by name or import path, and what may be
-called of them."""
+"""Loading of handlers and functions by name or import path, with checks that the worker can call
+them."""

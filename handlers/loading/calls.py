@@ -1,4 +1,4 @@
-"""Calls of code of others that would do nothing: of `async def`, or of a body with `yield`."""
+"""Detection of user functions whose call would run nothing: `async def`, or a body with `yield`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handlers.api import StopWorker
 
 
 def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | None:
-    """Why a call of it with these arguments would fail or do nothing; None: it would not."""
+    """Explain why a call with these arguments would fail or do nothing; None if it would work."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return "is async, and nobody would await it"
     if inspect.isgeneratorfunction(function):
@@ -23,12 +23,12 @@ def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | 
 
 
 def refuse_unrun(answer: object, of: object) -> None:
-    """To be given what a call returned.
+    """Check what a call of `of` returned.
 
-    Raises StopWorker if that is code which has not run: every further batch would be lost in the same way."""
+    Raises StopWorker if it is code that has not run: each further batch would be lost in the same way."""
     if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
         if inspect.iscoroutine(answer):
-            answer.close()  # else Python complains that nobody awaited it
+            answer.close()  # otherwise Python warns that the coroutine was never awaited
         name = getattr(of, "__qualname__", None) or f"{type(of).__name__}.handle"
         raise StopWorker(
             f"{name} returned a {type(answer).__name__}, of which nothing has run: write it without async "

@@ -1,4 +1,4 @@
-"""From names in the configuration to code: handlers' classes, built-in or by import path, and functions."""
+"""Lookup of handler classes (built-in or by import path) and of functions named in the configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUILT_IN = {
     "sql": "handlers.sql:SqlHandler",
     "webhook": "handlers.webhook:WebhookHandler",
 }
-"""Imported only when asked for: Spark takes its time."""
+"""Modules are imported only when they are needed, because importing Spark is slow."""
 
 _SECTIONS = {"spark": "handlers.spark.section:SparkSection"}
 
@@ -46,7 +46,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("elastic", "es"), "elasticsearch"),
     "topic": "kafka",
 }
-"""What others call what a built-in handler does."""
+"""Names that users may try -> the built-in handler to suggest."""
 
 _ALLOWED = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 _ALLOWED_FUNCTION = "an import path such as my_package.module:my_function"
@@ -62,11 +62,11 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "check": ("context",),
 }
-"""Of a handler, with what the worker calls each with."""
+"""A handler's methods, with the arguments that the worker passes to each."""
 
 
 class Entry(Protocol):
-    """The part of a configuration entry that is read here."""
+    """The part of a configuration entry that this module reads."""
 
     @property
     def type(self) -> str: ...
@@ -75,9 +75,9 @@ class Entry(Protocol):
 
 
 class HandlerTypeError(ValueError):
-    """The type leads to no handler class, or the path to no function.
+    """The type names no handler class, or the path names no function.
 
-    `problem` says why, `allowed` what would do, `nearest` what was meant; its text is all of it in one line.
+    `problem` says why, `allowed` what is valid, `nearest` what was probably meant. `str()` joins all three.
     """
 
     def __init__(self, problem: str, allowed: str, nearest: str | None = None) -> None:
@@ -93,13 +93,13 @@ class OptionsError(ValueError):
 
 
 def resolve(handler_type: str, folder: Path) -> type[Handler]:
-    """The class that `handler_type` names: a built-in name, or `package.module:Class`.
+    """Return the class that `handler_type` names: a built-in name, or `package.module:Class`.
 
-    Modules are looked up on PYTHONPATH, then in `folder` (the configuration file's own), which stays on the
-    import path so that the module may import its neighbours later.
+    Modules are searched on PYTHONPATH, then in `folder` (that of the configuration file). `folder` stays on
+    the import path, because the module may import its neighbours later.
 
-    Raises HandlerTypeError: no such name, module or class; a module that fails when imported; a class that is
-    no Handler, has no `handle`, or has a method that the worker cannot call.
+    Raises HandlerTypeError if the name, module or class does not exist, or if the import fails. Also raised
+    if the class is not a Handler, has no `handle`, or has a method that the worker cannot call.
     """
     path = BUILT_IN.get(handler_type, handler_type)
     module_name, colon, class_name = path.partition(":")
@@ -124,10 +124,10 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
 
 
 def create(entry: Entry, folder: Path) -> Handler:
-    """A handler of its own for `entry`, not opened yet.
+    """Create a handler for `entry`, without opening it.
 
-    Raises HandlerTypeError: as `resolve`; OptionsError: its options are not what it takes, or its `__init__`
-    raised.
+    Raises HandlerTypeError as `resolve` does. Raises OptionsError if the options are not valid, or if
+    `__init__` raises.
     """
     handler = resolve(entry.type, folder)
     faults = check_options(handler, entry.options)
@@ -141,12 +141,12 @@ def create(entry: Entry, folder: Path) -> Handler:
 
 
 def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable[..., Any]:
-    """The function that `path` (`package.module:function`) names; modules are looked up as by `resolve`.
+    """Return the function named by `path` (`package.module:function`). Modules are searched as in `resolve`.
 
-    `arguments`: the names of what it will be called with, in order, for messages.
+    `arguments`: the names of its arguments, in order, for messages.
 
-    Raises HandlerTypeError: no such module or function; a module that fails when imported; a function that
-    does not take these arguments, is `async`, or has a `yield`.
+    Raises HandlerTypeError if the module or function does not exist, or if the import fails. Also raised if
+    the function does not take these arguments, is `async`, or has a `yield`.
     """
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
@@ -172,7 +172,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
 
 
 def section_model(name: str) -> type[BaseModel]:
-    """The model of a section of the configuration that belongs to handlers (`spark`)."""
+    """Return the model of a configuration section that belongs to a handler (`spark`)."""
     module_name, _, class_name = _SECTIONS[name].partition(":")
     model: type[BaseModel] = getattr(importlib.import_module(module_name), class_name)
     return model
@@ -197,9 +197,9 @@ def _module(name: str, member: str, folder: Path, allowed: str, near: str | None
 
 
 def _unusable(error: BaseException, folder: Path) -> HandlerTypeError:
-    """What a module raised when it was imported, with the line of the user's that did."""
+    """Describe what a module raised at import, with the line in the user's code."""
     place = ""
-    if not isinstance(error, SyntaxError):  # which tells it itself
+    if not isinstance(error, SyntaxError):  # its text already names the line
         top = str(folder.absolute())
         own = [each for each in extract_tb(error.__traceback__) if each.filename.startswith(top)]
         place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
@@ -207,7 +207,7 @@ def _unusable(error: BaseException, folder: Path) -> HandlerTypeError:
 
 
 def _refuse_hiding(module: ModuleType, name: str, member: str, folder: Path) -> None:
-    """Raise HandlerTypeError if the user's module of that name is hidden by another one."""
+    """Raise HandlerTypeError if another module of this name hides the user's."""
     own = folder.absolute() / f"{name.replace('.', '/')}.py"
     file = getattr(module, "__file__", None)
     if own.exists() and (file is None or not own.samefile(file)):
@@ -218,7 +218,7 @@ def _refuse_hiding(module: ModuleType, name: str, member: str, folder: Path) -> 
 def _imported(name: str, member: str) -> ModuleType:
     if name.partition(".")[0] not in OWN:
         return importlib.import_module(name)
-    # A name of binlane's may be a module of the user's, too: then it is the one that has what is asked for.
+    # The user may have a module with one of binlane's names: use the module that has `member`.
     try:
         own = importlib.import_module(name)
     except ModuleNotFoundError:
@@ -248,7 +248,7 @@ def _handler_class(found: Any, class_name: str) -> type[Handler]:
 
 
 def _missing(module_name: str, name: str, there: list[str], otherwise: str) -> HandlerTypeError:
-    """`there`: what the module has of this kind."""
+    """Return the error for a missing name. `there`: the module's names of this kind."""
     near = nearest(name, there)
     allowed = ", ".join(sorted(there)) or otherwise
     problem = f"the module {module_name} has no {name}"
@@ -256,7 +256,7 @@ def _missing(module_name: str, name: str, there: list[str], otherwise: str) -> H
 
 
 def _likely(handler_type: str) -> str | None:
-    """`package.module.Class` is the usual slip: a colon belongs before the class."""
+    """Guess the intended type. The usual mistake is `package.module.Class`, without a colon."""
     *module, class_name = handler_type.split(".")
     if module and class_name[:1].isupper() and all(name.isidentifier() for name in module):
         return f"{'.'.join(module)}:{class_name}"

@@ -1,4 +1,4 @@
-"""Modules of one's own that have a name of binlane's: a `handlers.py` beside the configuration, say."""
+"""Users' modules that share a name with a package of binlane, such as `handlers.py` in their folder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from types import ModuleType
 
 OWN = frozenset(("binlane", "handlers", "offsets", "worker"))
-"""Under these names binlane's own packages are imported, whatever else lies on the path."""
+"""These names always import binlane's own packages, whatever is on the path."""
 
 _PREFIX = "user_"
 
 
 def user_module(name: str) -> ModuleType | None:
-    """The user's module of this name, one of binlane's (`handlers`, `worker.transforms`), imported by its
-    file as `user_handlers`, `user_worker.transforms`; None: there is no such file on the import path.
+    """Import the user's module with one of binlane's names: `handlers` as `user_handlers`, for example.
 
-    Within it, `import handlers` is binlane's. Raises whatever the module raises, ModuleNotFoundError when a
-    part of `name` below the first is not there.
+    None if the import path has no such file. Within the module, `import handlers` is binlane's.
+    Raises whatever the module raises. Raises ModuleNotFoundError if a part of `name` after the first does
+    not exist.
     """
     top, _, rest = name.partition(".")
     if f"{_PREFIX}{top}" not in sys.modules:
@@ -31,7 +31,7 @@ def user_module(name: str) -> ModuleType | None:
 
 
 def _file_of(top: str) -> Path | None:
-    """Where the user has it: the first on the import path that is not binlane's own."""
+    """Return the first file or folder on the import path that is not binlane's own."""
     own = Path(__file__).resolve().parents[2]
     for entry in sys.path:
         folder = Path(entry or ".").resolve()

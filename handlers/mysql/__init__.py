@@ -1,1 +1,1 @@
-"""MySQL's types, values and DDL, read once for all: formats and handlers share them."""
+"""Parsing of MySQL's types, values and DDL, shared by formats and handlers."""

@@ -1,4 +1,4 @@
-"""What a change does to whole tables: TRUNCATE, DROP TABLE, RENAME TABLE."""
+"""The effect of changes on whole tables: TRUNCATE, DROP TABLE, RENAME TABLE."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from handlers.mysql.statement_of_change import operations_of
 
 Emptying = DropTable | TruncateTable | RenameTable
 
-# Reading a statement takes a millisecond, and the first one loads the parser.
+# Parsing a statement takes a millisecond, and the first one loads the parser.
 _TELLING = re.compile(r"\b(?:DROP|REPLACE|TRUNCATE|RENAME)\b", re.IGNORECASE)
 
 
 def emptied(change: Change, own: TableName) -> Sequence[Emptying]:
-    """What the change does to whole tables. Raises Rejected for a statement that cannot be read."""
+    """Return the operations of a change on whole tables. Raises Rejected if a statement cannot be read."""
     if change.op != "truncate" and (change.op != "ddl" or not _TELLING.search(change.sql or "")):
         return []
     return [one for one in operations_of(change, own) if isinstance(one, Emptying)]
 
 
 class WholeTables(msgspec.Struct, frozen=True):
-    """Which whole tables a handler without DDL of its own empties, and what it logs of the others."""
+    """Decides which tables a handler without its own DDL empties, and logs the operations it ignores."""
 
     truncate: bool
     drop_tables: bool
     renamed: str
     """What happens to a renamed table's rows, for the log."""
     handles: Callable[[str], bool]
-    """Whether a rule leads a table to the handler."""
+    """Whether a rule sends a table to the handler."""
     log: BoundLogger
 
     def to_empty(self, change: Change, batch: Batch) -> Iterator[TableName]:
-        """The tables whose rows the change removes here. Raises Rejected."""
+        """Yield the tables whose rows the change removes in this target. Raises Rejected."""
         for operation in emptied(change, TableName(batch.database, batch.name)):
             named = str(operation.table)
             is_truncate = isinstance(operation, TruncateTable)

@@ -1,6 +1,6 @@
-"""Names of the tables with which gh-ost and pt-online-schema-change change another table.
+"""Names of the tables that gh-ost and pt-online-schema-change use to change another table.
 
-Both copy the table's rows into a table of another name, and let the two change names at the end."""
+Both copy the rows into a table of another name, and swap the two names at the end."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 
 _GHOST = re.compile(r"(_+)(.+?)(?:_\d{14})?_(gho|new|del|old)", re.DOTALL)
-"""`gho` and `new` are filled and take the table's place; `del` and `old` are what the table is after that.
-gh-ost's `_ghc` holds no row of the table."""
+"""`gho` and `new` are filled and replace the table; `del` and `old` are the replaced table.
+gh-ost's `_ghc` contains no rows of the table."""
 
 
 def replaced_by(table: str) -> Iterator[str]:
-    """The tables ("database.table") whose place this one may take, or took.
+    """Yield the tables ("database.table") that this one may replace, or that it was before.
 
     >>> list(replaced_by("crm._people_gho")), list(replaced_by("crm.__a_20261101120000_del"))
     (['crm.people'], ['crm.a', 'crm._a'])
@@ -26,12 +26,12 @@ def replaced_by(table: str) -> Iterator[str]:
 
 
 def ghosts_of(table: str) -> tuple[str, str]:
-    """The tables, or the patterns of them, from which the table's new rows come."""
+    """Return the names (or patterns) of the tables that may replace this table (or pattern)."""
     database, dot, name = table.rpartition(".")
     return f"{database}{dot}_{name}_gho", f"{database}{dot}_{name}_new"
 
 
 def is_left_over(name: str) -> bool:
-    """Whether a table of this name holds what a table was before it was changed."""
+    """Whether this is the name of a replaced table, with its state before the change."""
     found = _GHOST.fullmatch(name)
     return found is not None and found[3] in ("del", "old")

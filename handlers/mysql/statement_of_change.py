@@ -1,4 +1,4 @@
-"""The statement of a change: read, or rejected, and as logs and errors may show it."""
+"""The statement of a change: parsed or rejected, and in the form that logs and errors may show."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SECRET = re.compile(
     r"\b(CONNECTION|PASSWORD|BY|AS)(\s*=?\s*)(?:'(?:[^'\\]|\\.|'')*+'|\"(?:[^\"\\]|\\.|\"\")*+\")",
     re.IGNORECASE | re.DOTALL,
 )
-"""Of a federated table, or of a user."""
+"""Passwords of federated tables and of users."""
 
 
 def operations_of(change: Change, own: TableName) -> list[Operation]:
-    """What a `ddl` or `truncate` change does. Raises Rejected for a statement that cannot be read."""
+    """Return the operations of a `ddl` or `truncate` change. Raises Rejected if it cannot be read."""
     if change.op == "truncate":
         return [TruncateTable(own)]
     try:
@@ -25,7 +25,7 @@ def operations_of(change: Change, own: TableName) -> list[Operation]:
 
 
 def shown(sql: str | None) -> str:
-    """The statement without passwords.
+    """Return the statement without passwords.
 
     >>> shown("CREATE TABLE t (id int) ENGINE=FEDERATED CONNECTION='mysql://u:secret@host/d/t'")
     "CREATE TABLE t (id int) ENGINE=FEDERATED CONNECTION='***'"

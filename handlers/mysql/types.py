@@ -1,4 +1,4 @@
-"""MySQL type texts, as SHOW CREATE TABLE and change streams write them: `decimal(10,2) unsigned`."""
+"""MySQL type texts as in SHOW CREATE TABLE and change streams: `decimal(10,2) unsigned`."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ SYNONYMS = {
     "varcharacter": "varchar",
     "geomcollection": "geometrycollection",
 }
-"""Of one word: https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html. `bool`, `serial` and
-their like stand for more than a name."""
+"""Synonyms of one word: https://dev.mysql.com/doc/refman/8.0/en/other-vendor-data-types.html. `bool`,
+`serial` and similar names are missing, because they mean more than a name."""
 DECIMALS = ("decimal", *(name for name, stands_for in SYNONYMS.items() if stands_for == "decimal"))
 
 
 MOST_OF_BINARY = 255
-"""Bytes of a BINARY: a longer one is no type of MySQL, and not to be filled up."""
+"""Most bytes of a BINARY in MySQL. A longer one is not MySQL's type, so its values are not padded."""
 
 
 class MySQLType(NamedTuple):
-    """One column type taken apart."""
+    """The parts of one column type."""
 
     name: str
     """Lower case, without attributes: `bigint`, `double`, `enum`."""
     sizes: tuple[int, ...] = ()
     """The numbers in the brackets: (10, 2) of decimal(10,2)."""
     labels: tuple[str, ...] = ()
-    """Of an enum or a set, in the type's order."""
+    """The labels of an enum or a set, in the type's order."""
     unsigned: bool = False
 
     @property
     def padded_to(self) -> int:
-        """How many bytes each value of a BINARY(n) has, though a stream drops zeros at its end; else 0."""
+        """Bytes of each value of a BINARY(n), even if the stream drops trailing zeros; 0 for other types."""
         return (
             self.sizes[0] if self.name == "binary" and self.sizes and self.sizes[0] <= MOST_OF_BINARY else 0
         )
 
 
-# Possessive: what is no type is found so at once, however long it is.
+# Possessive, so a long text that is not a type fails fast.
 _TYPE = re.compile(r"\s*+([a-z][a-z0-9_]*+)\s*+(?:\((.*)\))?([^()]*+)", re.IGNORECASE | re.DOTALL)
 _SIZE = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
-_LABEL = re.compile(r"'((?:[^'\\]++|''|\\.)*+)('?)", re.DOTALL)  # without its end: to the text's
+_LABEL = re.compile(r"'((?:[^'\\]++|''|\\.)*+)('?)", re.DOTALL)  # an unclosed one runs to the end of the text
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 # https://dev.mysql.com/doc/refman/8.0/en/string-literals.html; any other escaped character is itself.
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
@@ -75,7 +75,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def read_type(text: str) -> MySQLType:
-    """Take a type text apart. A text that is no type gives its lower-case self as the name."""
+    """Split a type text into its parts. A text that is not a type becomes the name, in lower case."""
     found = _TYPE.fullmatch(text)
     if found is None:
         return MySQLType(text.lower())

@@ -1,8 +1,8 @@
-"""MySQL column values as a change stream writes them (text), as Python values.
+"""Conversion of MySQL column values from the text of a change stream to Python values.
 
-`converter_of` reads a column's type text once and tells how every value of the column is read;
-docs/formats.md has the whole table. What the type text leaves open (`enum` without its labels, a type not
-known here) leaves the text as it is: never guessed, never lost."""
+`converter_of` parses a column's type text once, and returns the converter of all its values.
+docs/formats.md has the whole table. If the type text is incomplete (`enum` without its labels) or unknown,
+the value stays text: it is never guessed and never lost."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from handlers.mysql.types import MySQLType, read_type
 
 
 class Converter(NamedTuple):
-    """How the text of one column becomes a value."""
+    """Converts the texts of one column to values."""
 
     json_type: Any
-    """What a JSON decoder may read the text as, by itself; it may refuse texts that `read` knows."""
+    """The type that a JSON decoder may read the text as. It may refuse texts that `read` accepts."""
     read: Callable[[str], Any]
-    """The whole way from the text. Raises ValueError for what is no value of the type."""
+    """Converts a text completely. Raises ValueError if it is not a value of the type."""
     finish: Callable[[Any], Any] | None = None
-    """What is left to do with the decoder's value; None: nothing. Raises ValueError."""
+    """Completes the decoder's value; None: it is already complete. Raises ValueError."""
     is_finished: Callable[[Any], bool] | None = None
-    """Whether the decoder's value can stay as it is; None: it never can."""
+    """Whether the decoder's value needs no `finish`; None: it always does."""
 
 
 # ---- numbers
 
-# Python's own readers take more: `1_000`, digits of other scripts, white space around, `Infinity`.
+# Python's own parsers accept more: `1_000`, digits of other scripts, surrounding white space, `Infinity`.
 _NUMBER = re.compile(r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII).fullmatch
-_MOST_DIGITS = 20  # of any integer type
-_PLAIN = "-.0123456789"  # of these alone, Decimal reads what _NUMBER does
-_MOST_PLAIN = 100  # characters of a number whose bounds need no look
-_MOST_SIZE = 1000  # of a decimal of any source
+_MOST_DIGITS = 20  # no integer type has more
+_PLAIN = "-.0123456789"  # for texts of only these characters, Decimal accepts what _NUMBER does
+_MOST_PLAIN = 100  # up to this many characters, a number needs no check of its bounds
+_MOST_SIZE = 1000  # no source's decimal has more digits
 _SINGLE = struct.Struct("<f")
-# Wide enough for MySQL's 65 digits. Inexact: a value with more digits than its type keeps them all.
+# Wide enough for MySQL's 65 digits. The trap Inexact: a value with more digits than its type keeps them all.
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
 
 
@@ -50,7 +50,7 @@ def _integer(text: str) -> int:
     if len(text) <= _MOST_DIGITS and text.isascii() and text.removeprefix("-").isdecimal():
         return int(text)
     value = _decimal(text)
-    # The bound: a short text must not become a number of a million digits.
+    # The bound prevents a short text from becoming a number of a million digits.
     if value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
         raise ValueError("no integer")
     return int(value)
@@ -69,7 +69,7 @@ def _finite(value: float) -> float:
 
 
 def single(value: float) -> float:
-    """A FLOAT as the server widens it: the stored value itself, 0.1 -> 0.10000000149011612."""
+    """Widen a FLOAT as the server does, to the exact stored value: 0.1 -> 0.10000000149011612."""
     try:
         widened: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
     except OverflowError:
@@ -93,7 +93,7 @@ def _bounded(value: Decimal) -> Decimal:
 
 
 def _decimal_of(scale: int) -> Converter:
-    """With the type's number of digits after the point: a stream may drop zeros (`9061.0`)."""
+    """Return the converter for a scale. It restores trailing zeros that a stream may drop (`9061.0`)."""
     unit = Decimal(1).scaleb(-scale)
 
     has_scale = unit.same_quantum
@@ -109,7 +109,7 @@ def _decimal_of(scale: int) -> Converter:
     def read(text: str) -> Decimal:
         if len(text) > _MOST_PLAIN or text.strip(_PLAIN):
             value = _decimal(text)
-        else:  # as nearly all are
+        else:  # nearly all values
             try:
                 value = Decimal(text)
             except DecimalException:
@@ -126,9 +126,9 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
 
 
 def _datetime(text: str) -> datetime | None:
-    """None for a zero date (0000-00-00, 2024-00-00, the year 0).
+    """Read a time. None for a zero date (0000-00-00, 2024-00-00, the year 0).
 
-    Raises ValueError for another date that no calendar has (2024-02-31)."""
+    Raises ValueError for other dates outside the calendar (2024-02-31)."""
     found = _DATE.fullmatch(text)
     if found is None:
         raise ValueError("no date")
@@ -157,7 +157,7 @@ def _timestamp(text: str) -> datetime | None:
 
 
 def _time(text: str) -> timedelta:
-    """A TIME, which runs from -838:59:59 to 838:59:59."""
+    """Read a TIME, which ranges from -838:59:59 to 838:59:59."""
     found = _TIME.fullmatch(text)
     if found is None or int(found[3]) > 59 or int(found[4]) > 59:
         raise ValueError("no time")
@@ -182,7 +182,7 @@ _OTHER_SPACE = re.compile(r"[\t\r\n]")
 
 
 def compact_json(text: str) -> str:
-    """Without spaces; keys and numbers stay as they are spelled. A text that is no JSON stays as it is."""
+    """Remove white space from JSON; keys and numbers keep their spelling. Other texts stay unchanged."""
     if " " not in text and not _OTHER_SPACE.search(text):
         return text
     try:
@@ -199,7 +199,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _vector(text: str) -> bytes:
-    """Of TiDB from its text, `[1,2.5]`."""
+    """Read TiDB's vector from its text, `[1,2.5]`, or bytes as for BINARY."""
     try:
         numbers = msgspec.json.decode(text, type=list[float])
     except msgspec.DecodeError:
@@ -208,7 +208,7 @@ def _vector(text: str) -> bytes:
 
 
 def _enum_of(labels: Sequence[str]) -> Converter:
-    """A 1-based index, or the label itself where it is no number; index 0 is MySQL's empty error value."""
+    """Read a 1-based index, or a label that is not a number. Index 0 is MySQL's empty error value."""
     by_index: Mapping[str, str] = {str(index): label for index, label in enumerate(("", *labels))}
     known = frozenset(label for label in labels if not label.isdecimal())
 
@@ -224,7 +224,7 @@ def _enum_of(labels: Sequence[str]) -> Converter:
 
 
 def _set_of(labels: Sequence[str]) -> Converter:
-    """A bit mask, lowest bit first, or the labels joined by commas: a tuple in the type's order."""
+    """Read a bit mask (lowest bit first), or labels joined by commas, as a tuple in the type's order."""
     known = frozenset(labels)
 
     def read(text: str) -> tuple[str, ...]:
@@ -247,7 +247,7 @@ _INTEGER = Converter(int, _integer)
 _DOUBLE = Converter(float, _double, finish=_finite, is_finished=isfinite)
 _FLOAT = Converter(float, lambda text: single(_double(text)), finish=lambda value: single(_finite(value)))
 _DECIMAL = Converter(Decimal, _decimal, finish=_bounded)
-# Without `tz=False` a bare number would pass as seconds since 1970.
+# Without `tz=False`, a number would be accepted as seconds since 1970.
 _WALL_CLOCK = Annotated[datetime, msgspec.Meta(tz=False)]
 _BYTES = _read_as_text(_bytes)
 
@@ -270,7 +270,7 @@ _BY_NAME = {name: converter for converter, names in _NAMES.items() for name in n
 
 
 def converter_of(type_text: str) -> Converter | None:
-    """How a column of this type (`decimal(10,2)`, `enum('a','b')`) is read; None: its text is its value."""
+    """Return the converter of a type (`decimal(10,2)`, `enum('a','b')`); None if the text is the value."""
     mysql_type = read_type(type_text)
     name, sizes = mysql_type.name, mysql_type.sizes
     converter = _BY_NAME.get(name)

@@ -1,2 +1,2 @@
-"""What handlers' options and the configuration share: durations, sizes, patterns, templates, and what is
-wrong with them in words."""
+"""Code shared by handlers' options and the configuration: durations, sizes, patterns, templates, and
+messages about faults."""

@@ -1,4 +1,4 @@
-"""What is wrong with options, in words: pydantic's errors and signatures as sentences for people."""
+"""Messages about faulty options, made from pydantic's errors and from signatures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Explanation:
     path: KeyPath
     problem: Literal["value", "unknown key", "missing", "refused"]
     allowed: str
-    """What is allowed there, as a phrase without the value. Of a refused value: the model's own sentence,
-    which may repeat the value. Of a missing one: when it is required, if that is not always."""
+    """The allowed values, as a phrase without the value. If the value is refused: the model's own sentence,
+    which may repeat the value. If it is missing: when it is required, unless it always is."""
     nearest: str | None = None
-    """The spelling that was probably meant, taken from the value."""
+    """The probably intended spelling, derived from the value."""
 
     @property
     def message(self) -> str:
-        """The fault as a sentence, without its path."""
+        """Describe the fault in a sentence, without its path."""
         if self.problem == "missing":
             return f"missing; required {self.allowed}".rstrip()
         if self.problem == "refused":
@@ -67,7 +67,7 @@ _LIMITS = {
     "too_long": ("max_length", "a list of at most"),
 }
 
-# What YAML 1.1 took for booleans, and quoted ones.
+# Texts that YAML 1.1 read as booleans, and quoted booleans.
 _SWITCHES = {
     **dict.fromkeys(("yes", "on", "y", "true"), "true"),
     **dict.fromkeys(("no", "off", "n", "false"), "false"),
@@ -75,17 +75,17 @@ _SWITCHES = {
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that `word` was probably meant to be, in whatever case it is written."""
+    """Return the entry of `words` that `word` probably means, or None. Case is ignored."""
     by_fold = {each.casefold(): each for each in words}
     found = get_close_matches(word.casefold(), list(by_fold), n=1)
     return by_fold[found[0]] if found else None
 
 
 def explain(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> list[Explanation]:
-    """Pydantic's errors of `model` as explanations, at most one for each key path, in their order."""
+    """Turn pydantic's errors about `model` into explanations, in order, at most one for each key path."""
     explained: dict[KeyPath, Explanation] = {}
     for error in errors:
-        # A consequence of an error that is reported itself.
+        # This one follows from another error, which is reported itself.
         if error["type"] != "default_factory_not_called":
             one = _explain(error, model)
             explained.setdefault(one.path, one)
@@ -95,10 +95,10 @@ def explain(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> list[Expl
 def check_options(
     handler: type[Handler], options: Mapping[str, Any], *, of_file: bool = False
 ) -> list[Explanation]:
-    """What is wrong with a handler's options; nothing when they can be given to it.
+    """List the faults of a handler's options; the list is empty if the handler accepts them.
 
-    Decided by `handler.options_model` where there is one, else by the signature of its `__init__`. `of_file`:
-    they stand in a file, where durations and sizes have their unit.
+    `handler.options_model` decides, or the signature of `__init__` if the handler has no model. `of_file`:
+    the options are from a file, so durations and sizes must have a unit.
     """
     if handler.options_model is None:
         return _check_signature(handler, options)
@@ -108,7 +108,7 @@ def check_options(
 def check_model(
     model: type[BaseModel], options: Mapping[str, Any], *, of_file: bool = False
 ) -> list[Explanation]:
-    """What is wrong with options that `model` describes; nothing when it takes them. `of_file`: as above."""
+    """List the faults of options that `model` describes. `of_file`: see `check_options`."""
     try:
         model.model_validate(dict(options), context={"file": of_file})
     except ValidationError as error:
@@ -134,7 +134,7 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
 
 
 def _more(error: ErrorDetails, annotation: Any) -> str:
-    """What a mapping or a list has to hold, and whether there may be none."""
+    """Describe what a mapping or list must contain, and whether null is allowed."""
     kind, holder = error["type"], _model_in(annotation)
     text = ""
     if kind in ("model_type", "model_attributes_type") and holder is not None:
@@ -146,7 +146,7 @@ def _more(error: ErrorDetails, annotation: Any) -> str:
 
 
 def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
-    """What is allowed and what was meant; (None, None) for an error that only its own text can tell."""
+    """Return what is allowed and what was meant; (None, None) if only the error's own text describes it."""
     kind, context, found = error["type"], error.get("ctx", {}), error["input"]
     if kind == "not_allowed":
         return context["allowed"], context["nearest"]
@@ -164,14 +164,14 @@ def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
         near = found
     elif kind == "bool_type" and isinstance(found, str):
         near = _SWITCHES.get(found.lower())
-    if kind == "string_pattern_mismatch":  # of a model that says no more than its pattern
+    if kind == "string_pattern_mismatch":  # the model describes the value by its pattern only
         return f"text that the expression {context['pattern']} takes", None
     return _TYPES.get(kind), near
 
 
 def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[BaseModel] | None, Any]:
-    """The key path without pydantic's names of union members, the model that holds its last key, and the type
-    of that key's value."""
+    """Return the key path without pydantic's names of union members, the model that contains its last key,
+    and the type of that key's value."""
     owner: type[BaseModel] | None = model
     path: list[str | int] = []
     annotation: Any = model
@@ -183,7 +183,7 @@ def _locate(location: KeyPath, model: type[BaseModel]) -> tuple[KeyPath, type[Ba
             owner = holder
             fields = holder.model_fields
             field = fields.get(str(key)) or next((one for one in fields.values() if one.alias == key), None)
-            # Of a value that is not there pydantic tells the field's own name.
+            # If a value is missing, pydantic reports the field's own name, not its alias.
             path.append(field.alias if field is not None and field.alias else key)
             annotation = field.annotation if field else None
         elif values is not None or isinstance(key, int):
@@ -200,7 +200,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _mapping_values(annotation: Any) -> Any:
-    """The type of a mapping's values; None for what is no mapping."""
+    """Return the type of a mapping's values, or None if the annotation is not a mapping."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return arguments[1]
@@ -219,7 +219,7 @@ def _keys(model: type[BaseModel]) -> list[str]:
 
 def _check_signature(handler: type[Handler], options: Mapping[str, Any]) -> list[Explanation]:
     parameters: list[inspect.Parameter] = []
-    # The base class takes any option in order to refuse it with its name.
+    # The base class accepts any option only to refuse it by name.
     if handler.__init__ is not Handler.__init__:
         parameters = list(inspect.signature(handler.__init__).parameters.values())[1:]
     kinds = inspect.Parameter

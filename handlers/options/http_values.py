@@ -1,4 +1,4 @@
-"""Options of what speaks HTTP."""
+"""Options of HTTP clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handlers.options.values import not_allowed
 
 
 class TlsOptions(BaseModel):
-    """`tls:` for services with certificates of their own. Paths start at the configuration file's folder."""
+    """Options `tls:` for services with their own certificates. Paths start at the configuration's folder."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,7 @@ class TlsOptions(BaseModel):
 
 
 def server_url(url: str, allowed: str) -> str:
-    """A server's URL, without a slash at its end.
+    """Return a server's URL without a slash at its end.
 
     Raises PydanticCustomError, which says what is `allowed` and does not repeat the URL."""
     parts = http_parts(url)
@@ -37,7 +37,7 @@ def server_url(url: str, allowed: str) -> str:
 
 
 def http_parts(url: str) -> SplitResult | None:
-    """None: it is no URL of HTTP."""
+    """Split a URL; None if it is not an HTTP URL."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -47,7 +47,7 @@ def http_parts(url: str) -> SplitResult | None:
 
 
 def header_text(value: str | None, *, ascii_only: bool = True) -> str | None:
-    """A header's value. Raises ValueError, which does not repeat it."""
+    """Return a header's value after a check. Raises ValueError, which does not repeat it."""
     if value is not None and not (value.isprintable() and (value.isascii() or not ascii_only)):
         kind = "ASCII without line breaks" if ascii_only else "no line breaks"
         raise ValueError(f"it cannot stand in a header: {kind}")

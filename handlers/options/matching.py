@@ -1,4 +1,4 @@
-"""Patterns: which tables a rule takes, and which topics are read."""
+"""Patterns that select the tables of a rule and the topics to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WILDCARDS = frozenset("*?[")
 
 
 class PatternError(ValueError):
-    """The pattern can never be used. `allowed` says what can; `nearest` is the likely intention."""
+    """The pattern cannot be used. `allowed` describes valid patterns; `nearest` is the likely intention."""
 
     def __init__(self, allowed: str, nearest: str | None = None) -> None:
         super().__init__(allowed)
@@ -19,11 +19,11 @@ class PatternError(ValueError):
 
 
 def table_matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for `database.table`.
+    """Return a test for `database.table`.
 
-    A glob (`shop.*`, `shop.order_?`, `shop_[0-9].orders`) takes the whole name; its `*` matches dots too.
-    `/.../` is a regular expression of Python's `re` that takes the whole name. Both tell upper from lower
-    case: MySQL does on Linux, and the names come from there.
+    A glob (`shop.*`, `shop.order_?`, `shop_[0-9].orders`) must match the whole name. Its `*` also matches
+    dots. `/.../` is a regular expression of Python's `re` and must match the whole name as well. Both
+    distinguish upper and lower case, as MySQL does on Linux.
 
     Raises PatternError: an empty pattern, a broken regular expression, or a glob that no table can match."""
     if pattern.startswith("/"):
@@ -42,10 +42,10 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def topic_matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for topic names: a name, or a regular expression that begins with `^`.
+    """Return a test for topic names. The pattern is a name, or a regular expression that begins with `^`.
 
-    The expression is searched for from the beginning of the name, as librdkafka does; end it with `$` to take
-    the whole name.
+    The expression is matched at the beginning of the name, as in librdkafka. End it with `$` to match the
+    whole name.
 
     Raises PatternError: an empty pattern, a broken regular expression, or a name that Kafka does not allow.
     """
@@ -63,33 +63,33 @@ def topic_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def topics_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """A test whether any of these takes a topic's name (see `topic_matcher`)."""
+    """Return a test whether any pattern matches a topic's name (see `topic_matcher`)."""
     matchers = [topic_matcher(pattern) for pattern in patterns]
     return lambda topic: any(matches(topic) for matches in matchers)
 
 
 def is_name(pattern: str) -> bool:
-    """Whether it is one table's name: neither a glob nor a regular expression."""
+    """Whether the pattern is the name of one table, not a glob or a regular expression."""
     return not pattern.startswith("/") and not _WILDCARDS & set(pattern)
 
 
 def database_of(pattern: str) -> str | None:
-    r"""A database of which the pattern may take tables; None: that cannot be told.
+    r"""Return a database that may have matching tables, or None if the pattern does not show one.
 
     >>> database_of("crm_[0-9].*"), database_of(r"/crm\.(people|users)/"), database_of("/.*/")
     ('crm_0', 'crm', None)
     """
     if not pattern.startswith("/"):
-        # Of wildcards the glob itself is one: each stands for its own character, too. Of [0-9] it is 0.
+        # `*` and `?` match themselves, so they stay. A set becomes its first character: [0-9] becomes 0.
         return re.sub(r"\[(.)[^]]*\]", r"\1", pattern.partition(".")[0])
     found = re.match(r"/\^?(\w+)\\\.", pattern)
     return None if found is None else found[1]
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether every table that the pattern `narrow` takes is surely taken by `wide`, too.
+    """Whether the pattern `wide` certainly matches every table that `narrow` matches.
 
-    False also where that cannot be told, as of most regular expressions.
+    Also False if that cannot be decided, as for most regular expressions.
     """
     if is_name(narrow):
         return table_matcher(wide)(narrow)
@@ -101,12 +101,12 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 _TOKENS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
-"""Of a glob: one character, a wildcard, or a set of characters."""
+"""A piece of a glob: one character, a wildcard, or a set of characters."""
 
 
 def _takes(wide: list[str], narrow: list[str]) -> bool:
-    """Whether the first glob takes whatever the second does, piece by piece."""
-    # reached[n]: the pieces of `wide` so far take the first n of `narrow`.
+    """Whether the first glob matches everything that the second matches, compared piece by piece."""
+    # reached[n]: the pieces of `wide` so far match the first n pieces of `narrow`.
     reached = [True, *[False] * len(narrow)]
     for piece in wide:
         if piece == "*":
@@ -119,7 +119,7 @@ def _takes(wide: list[str], narrow: list[str]) -> bool:
 
 
 def _takes_one(wide: str, narrow: str) -> bool:
-    """Of two pieces that stand for one character each, unless `narrow` is `*`."""
+    """Whether piece `wide`, which is not `*`, matches everything that piece `narrow` matches."""
     if narrow == "*":
         return False
     return wide in ("?", narrow) or (len(narrow) == 1 and narrow != "?" and fnmatch.fnmatchcase(narrow, wide))

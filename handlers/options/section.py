@@ -1,4 +1,4 @@
-"""What all sections of a configuration have in common."""
+"""The base class of all sections of a configuration."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pydantic_core import CoreSchema
 
 
 class Section(BaseModel):
-    """A mapping of the configuration: its keys are known, its values never change.
+    """A mapping of the configuration, with known keys and immutable values.
 
-    The docstrings behind its keys are the descriptions in its JSON Schema.
+    The docstring after each key is the key's description in the JSON Schema.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
@@ -24,20 +24,20 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> dict[str, Any]:
-        # Not by pydantic's use_attribute_docstrings, which reads the source of every model at each start.
+        # pydantic's use_attribute_docstrings would read the source of every model at each start.
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema)["properties"]
         told = _docstrings(cls)
         for name, field in cls.model_fields.items():
             found = properties.get(field.alias or name)
-            # As pydantic does: a reference tells nothing that stands where it leads.
+            # As pydantic does: do not repeat a description that the referenced schema already has.
             if found is not None and told[name] != handler.resolve_ref_schema(found).get("description"):
                 found["description"] = told[name]
         return schema
 
 
 def _docstrings(model: type[Section]) -> dict[str, str]:
-    """Key -> the text behind it, those of its bases among them."""
+    """Return each key's docstring, including the keys of base classes."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if each is not Section and issubclass(each, Section):

@@ -1,4 +1,4 @@
-"""Texts of a certain shape, told in words where pydantic would show its pattern."""
+"""Texts that must match a pattern; errors describe it in words, where pydantic would show the pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.options.values import not_allowed
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """Of a text, in `Annotated`: its pattern, what that is in words, and what was probably meant."""
+    """Annotation of a text: its pattern, the pattern in words, and a guess at what was meant."""
 
     pattern: str
     allowed: str
@@ -37,5 +37,5 @@ class Shaped:
         return text
 
     def _fits(self, text: str) -> bool:
-        # `$` alone would let a line break at the end pass.
+        # `$` alone would also match before a line break at the end.
         return re.search(self.pattern, text) is not None and not text.endswith("\n")

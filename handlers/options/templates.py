@@ -1,8 +1,8 @@
 """Templates of keys, topics and addresses: `{database}:{table}:{key}`.
 
-`{database}`, `{table}` and `{key}` are the table's two names and the row's primary key; any other name in
-braces is a column, and so is `{column:NAME}`, for a column with one of those three names. `{{` and `}}` are
-braces.
+`{database}`, `{table}` and `{key}` are the table's two names and the row's primary key. Any other name in
+braces is a column. `{column:NAME}` is also a column, for columns with one of those three names. Write `{{`
+and `}}` for braces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _KEY = "key"
 
 
 class TemplateError(ValueError):
-    """A template that cannot be used; the message says why, and repeats nothing but names in braces."""
+    """The template cannot be used. The message says why, and repeats only names in braces."""
 
 
 class MissingValue(ValueError):
-    """The row does not hold what the template needs."""
+    """The row lacks a value that the template needs."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -37,16 +37,16 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def text_of(value: Any) -> str:
-    """A value as it stands in a key: as in JSON, without quotes; bytes as hexadecimal digits.
+    """Format a value for use in a key: as in JSON, without quotes; bytes as hexadecimal digits.
 
-    Raises TypeError for a type without an agreed form.
+    Raises TypeError for a type without a defined format.
 
     >>> text_of("a"), text_of(5), text_of(True), text_of(b"\\x00\\xff"), text_of(("a", "b"))
     ('a', '5', 'true', '00ff', 'a,b')
     """
     kind = type(value)
     if kind is str:
-        return value  # type: ignore[no-any-return]  # just seen to be text
+        return value  # type: ignore[no-any-return]  # checked above
     if kind is int:
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -58,7 +58,7 @@ def text_of(value: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with `%` and `:` percent-encoded, so that it can stand between colons.
+    """Percent-encode `%` and `:`, because colons separate the parts of a key.
 
     >>> escaped("a:b")
     'a%3Ab'
@@ -67,7 +67,7 @@ def escaped(text: str) -> str:
 
 
 def place_of(change: Change, table: str) -> str:
-    """Where a change comes from, as errors tell it.
+    """Describe where a change was read, for error messages.
 
     >>> # shop.orders, topic[partition] offset n
     """
@@ -76,28 +76,28 @@ def place_of(change: Change, table: str) -> str:
 
 
 class Template:
-    """A parsed template. `render` is given the fields that `allow` names."""
+    """A parsed template."""
 
     def __init__(self, text: str, *, row: bool = True) -> None:
-        """`row`: whether the key and columns may stand in it. Raises TemplateError."""
+        """Parse `text`. `row`: whether it may name the key and columns. Raises TemplateError."""
         self.text = text
         self.parts: tuple[str | Field, ...] = tuple(_parse(text, row))
         self.fields = tuple(part for part in self.parts if isinstance(part, Field))
 
     @property
     def only_the_key(self) -> bool:
-        """Whether the table's names and the primary key alone decide, which no update changes."""
+        """Whether the template uses only the table's names and the primary key, which updates keep."""
         return all(field.kind != "column" for field in self.fields)
 
     def of_table(self, database: str, table: str, *, encode: Callable[[str], str] = str) -> str:
-        """The text for a table; of a template without `row`, all of it."""
+        """Render the text for a table. The template must have been parsed with `row=False`."""
         names = {"database": database, "table": table}
         return "".join(part if isinstance(part, str) else encode(names[part.kind]) for part in self.parts)
 
     def start(self, database: str, table: str) -> str | None:
-        """What every key of this table begins with, if no other table's keys begin so.
+        """Return the prefix of all keys of this table, if no other table's keys share it.
 
-        None unless a colon follows `{table}` before anything of the row: names hold no colon here.
+        None unless `{table}:` precedes every field of the row. (Names contain no colon once escaped.)
         """
         names = {"database": escaped(database), "table": escaped(table)}
         start, named = "", False
@@ -114,10 +114,10 @@ class Template:
         return start if named else None
 
     def key(self, database: str, table: str, row: Row, key_columns: tuple[str, ...] | None) -> str:
-        """The text for a row.
+        """Render the text for a row.
 
-        Raises MissingValue: the table has no primary key, or the row lacks a column or has NULL there;
-        TypeError: a value without an agreed form.
+        Raises MissingValue if the table has no primary key, or if a column is missing or NULL. Raises
+        TypeError for a value without a defined format.
         """
         texts = []
         for part in self.parts:

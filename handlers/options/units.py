@@ -1,4 +1,4 @@
-"""Durations (`250ms`, `5s`, `2m`, `1h`) and sizes (`512KiB`, `64MiB`, `1GiB`) as they are written."""
+"""The notation of durations (`250ms`, `5s`, `2m`, `1h`) and sizes (`512KiB`, `64MiB`, `1GiB`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
-# The same in Python and in JSON Schema (ECMA 262), so no \d: in Python that is every script's digits.
+# No \d: in Python it matches every script's digits, in JSON Schema (ECMA 262) only 0-9.
 DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$"
 SIZE_PATTERN = r"^[0-9]{1,15}(B|KiB|MiB|GiB)$"
 
@@ -16,12 +16,12 @@ _LETTERS_AT_END = re.compile(r"[A-Za-z]+$")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration.
+    """Convert a duration to seconds.
 
     >>> parse_duration("250ms"), parse_duration("1.5m")
     (0.25, 90.0)
 
-    Raises ValueError: the text is no duration."""
+    Raises ValueError if the text is not a duration."""
     if not _fits(DURATION_PATTERN, text):
         raise ValueError(f"no duration: {text!r}")
     number, unit = _split(text)
@@ -29,12 +29,12 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size.
+    """Convert a size to bytes.
 
     >>> parse_size("64MiB")
     67108864
 
-    Raises ValueError: the text is no size."""
+    Raises ValueError if the text is not a size."""
     if not _fits(SIZE_PATTERN, text):
         raise ValueError(f"no size: {text!r}")
     number, unit = _split(text)
@@ -42,7 +42,7 @@ def parse_size(text: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that means `seconds` (0 or more), to the microsecond.
+    """Return the shortest text for `seconds` (0 or more), exact to the microsecond.
 
     >>> format_duration(0.1), format_duration(90), format_duration(7200)
     ('100ms', '90s', '2h')
@@ -55,7 +55,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_size(size: int) -> str:
-    """The shortest text that means `size` bytes.
+    """Return the shortest text for `size` bytes.
 
     >>> format_size(268435456), format_size(1000)
     ('256MiB', '1000B')
@@ -65,7 +65,7 @@ def format_size(size: int) -> str:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    # `$` alone would let a line break at the end pass.
+    # `$` alone would also match before a line break at the end.
     return re.fullmatch(pattern.strip("^$"), text) is not None
 
 

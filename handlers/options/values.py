@@ -1,4 +1,4 @@
-"""The kinds of values that options and the configuration share, each with its check and its JSON Schema."""
+"""Types of values shared by options and the configuration, each with its check and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ _SERVERS = "host:port, several divided by commas"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PATTERN = r"one pattern: a glob, or for several tables /shop\.(orders|items)/; or a rule for each"
 _SHORT = ("max_wait", "initial_delay")
-"""Keys whose durations are of less than a second as a rule."""
+"""Keys whose durations are usually shorter than a second."""
 
 
 def not_allowed(allowed: str, nearest: str | None = None) -> PydanticCustomError:
-    """The error of a value that is not what `allowed` says; `nearest` is what was probably meant.
+    """Return the error for a value that is not `allowed`. `nearest` is what was probably meant.
 
-    Neither text may hold the value itself: it may be a secret.
+    Neither text may contain the value itself, because it may be a secret.
     """
     return PydanticCustomError("not_allowed", "allowed: {allowed}", {"allowed": allowed, "nearest": nearest})
 
 
 def duration(default: str, description: str | None = None) -> Any:
-    """A field of type Duration whose default is written, and shown in the schema, as a text."""
+    """Return a field of type Duration. Its default is given as text, and appears so in the schema."""
     return Field(
         default=parse_duration(default), json_schema_extra={"default": default}, description=description
     )
 
 
 def size(default: str, description: str | None = None) -> Any:
-    """A field of type PositiveSize whose default is written, and shown in the schema, as a text."""
+    """Return a field of type PositiveSize. Its default is given as text, and appears so in the schema."""
     return Field(default=parse_size(default), json_schema_extra={"default": default}, description=description)
 
 
 def _from_program(value: object, info: ValidationInfo) -> bool:
-    """Programs may give plain seconds and bytes; in a file the unit must be written."""
+    """Whether a program passed plain seconds or bytes. In a file, the unit is required."""
     from_file = (info.context or {}).get("file", False)
     return not from_file and isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _duration(value: object, info: ValidationInfo) -> float:
     if _from_program(value, info):
-        return float(value)  # type: ignore[arg-type]  # just seen to be a number
+        return float(value)  # type: ignore[arg-type]  # checked above
     if isinstance(value, str):
         try:
             return parse_duration(value)
@@ -75,7 +75,7 @@ def _positive_duration(value: object, info: ValidationInfo) -> float:
 def _positive_size(value: object, info: ValidationInfo) -> int:
     count = 0
     if _from_program(value, info):
-        count = int(value)  # type: ignore[call-overload]  # just seen to be a number
+        count = int(value)  # type: ignore[call-overload]  # checked above
     elif isinstance(value, str):
         try:
             count = parse_size(value)
@@ -106,7 +106,7 @@ def _with_unit(value: object, key: str | None) -> str | None:
 
 
 def _seconds(number: int, key: str | None) -> float:
-    """What a number without a unit was probably meant to be: hundreds of milliseconds rather than minutes."""
+    """Guess the seconds meant by a number without a unit: large numbers are probably milliseconds."""
     in_milliseconds = number >= (100 if key in _SHORT else 1000)
     return number / 1000 if in_milliseconds else float(number)
 
@@ -129,7 +129,7 @@ _duration_schema = WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN
 
 
 def text(value: object, check: Any, allowed: str = "text") -> Any:
-    """`check` of the value, which has to be a text, as `allowed` says."""
+    """Return `check(value)`. If the value is not a text, raise the error with `allowed`."""
     if not isinstance(value, str):
         raise not_allowed(allowed)
     return check(value)
@@ -139,10 +139,10 @@ def _servers(value: object) -> str:
     if not isinstance(value, str):
         raise not_allowed(_SERVERS)
     for server in value.split(","):
-        # Kafka's client passes over what comes behind a port until the next comma.
+        # Kafka's client ignores anything between a port and the next comma.
         if re.search(r"[\s;]", server.strip(" ")):
             raise not_allowed(_SERVERS)
-        # And over a server whose protocol it does not know, as if there were none.
+        # It also ignores a server with a protocol that it does not know.
         protocol, known, _ = server.strip(" ").partition("://")
         if known and protocol.upper() not in _PROTOCOLS:
             raise not_allowed(_SERVERS, re.sub(r"[A-Za-z0-9+.-]*://", "", value).rstrip("/"))
@@ -150,7 +150,7 @@ def _servers(value: object) -> str:
 
 
 def pattern_of(value: str, matcher: Callable[[str], object]) -> str:
-    """The pattern, of which `matcher` can make a test."""
+    """Return the pattern if `matcher` accepts it. Raises the error of `not_allowed`."""
     try:
         matcher(value)
     except PatternError as error:

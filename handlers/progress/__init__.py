@@ -1,2 +1,2 @@
-"""How targets with transactions know what of a table they hold: marks, topics made anew, what is passed
-over."""
+"""Progress stored in targets with transactions: marks, recreated topics, and changes that are
+skipped."""

@@ -1,10 +1,10 @@
-"""How far a table was applied, and what of a batch is beyond it: the rules of targets that keep marks.
+"""Marks: how far a table was applied, and which changes of a batch are new.
 
-A mark is the (offset, index) of the last change that was applied, for each topic and partition that the
-table's changes come from: of the whole table, or, where batches come by shard (`order_by: row`), of each
-shard for itself. A change is applied when its place is at or before the mark of the whole table or that of
-its shard. After a restart or a rebalance changes come again from an earlier position, in order, cut into
-other batches; after a change of `order_by` they come by shard where they came whole, or the other way round.
+A mark is the (offset, index) of the last applied change. A table has one for each topic and partition that
+it is fed from. If batches are sharded (`order_by: row`), each shard has its own mark. A change counts as
+applied if it is at or before the mark of the whole table or of its shard. After a restart or a rebalance,
+changes come again from an earlier position, in order, but in other batches. After a change of `order_by`,
+changes that came for the whole table may come by shard, or the other way round.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from handlers.api import Change
 from handlers.sharding import shard_of
 
 WHOLE = -1
-"""The shard of marks of a whole table."""
+"""The shard number in the marks of a whole table."""
 
 Partition = tuple[str, int]
 """Topic and partition."""
 Place = tuple[int, int]
-"""Offset and index: of a change within its partition."""
+"""Offset and index of a change within its partition."""
 Known = Mapping[Partition, Mapping[int, Place]]
 """Partition -> shard -> mark."""
 
@@ -30,10 +30,10 @@ _PARTITION = attrgetter("topic", "partition")
 
 
 def beyond(changes: Sequence[Change], known: Known, shard: int) -> tuple[Sequence[Change], Sequence[int]]:
-    """Which changes of a batch are not applied yet, and their places in it.
+    """Return the changes of a batch that are not applied yet, and their places in it.
 
-    `shard`: the batch's, WHOLE for a batch of the whole table. Of `known`, the marks of other shards are
-    looked at only for a batch of the whole table.
+    `shard`: the batch's, or WHOLE for a batch of the whole table. Only such a batch uses the marks of
+    other shards in `known`.
     """
     if not any(_may_cover(first, known, shard) for first in _first_of_each(changes, _partitions(changes))):
         return changes, range(len(changes))
@@ -42,7 +42,7 @@ def beyond(changes: Sequence[Change], known: Known, shard: int) -> tuple[Sequenc
 
 
 def reached(changes: Sequence[Change], known: Known, shard: int) -> dict[Partition, Place]:
-    """The marks of `shard` as they are once the batch is applied, as far as they move."""
+    """Return the marks of `shard` that move when the batch is applied, with their new places."""
     moved: dict[Partition, Place] = {}
     for last in _first_of_each(reversed(changes), _partitions(changes)):
         partition, place = (last.topic, last.partition), (last.offset, last.index)
@@ -56,7 +56,7 @@ def _partitions(changes: Iterable[Change]) -> set[Partition]:
 
 
 def _first_of_each(changes: Iterable[Change], partitions: set[Partition]) -> Collection[Change]:
-    """The first of the changes for each partition; their offsets only grow, so most need no look."""
+    """Return the first change of each partition. Stops at the last partition's first change."""
     firsts: dict[Partition, Change] = {}
     for change in changes:
         firsts.setdefault((change.topic, change.partition), change)

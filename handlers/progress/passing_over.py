@@ -1,4 +1,4 @@
-"""What a handler tells of its marks: what they passed over, and where a topic was made anew."""
+"""Metrics and logs about a handler's marks: skipped changes and recreated topics."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from handlers.progress.topic_ids import MadeAnew
 
 _METRIC = "binlane_handler_passed_over_total"
 _TABLES = 10_000
-"""Of which it is remembered what was told; a source may make new ones all the time."""
+"""Number of tables whose log state is kept. It is bounded, because a source may keep creating tables."""
 
 
 class PassingOver:
-    """Counts what a handler's marks pass over, and tells it. Any thread.
+    """Counts and logs the changes that a handler skips because of its marks. Any thread.
 
-    After a restart or a rebalance some changes come again, so that some are passed over is as it should be:
-    it is told once for each table, and again with each tenfold.
+    Some changes come again after a restart or a rebalance, so skipping some is normal. It is logged once
+    for each table, and again at each tenfold.
     """
 
     def __init__(self, context: HandlerContext, log: Any) -> None:
-        context.metrics.count(_METRIC, 0, handler=context.handler)  # one that begins at 2 shows no increase
+        context.metrics.count(_METRIC, 0, handler=context.handler)  # rate() misses a counter that starts at 2
         self._context = context
         self._log = log
         self._lock = threading.Lock()  # guards the two below
@@ -31,7 +31,7 @@ class PassingOver:
         self._told: dict[tuple[str, str, str], None] = {}
 
     def passed_over(self, table: str, count: int) -> None:
-        """So many changes of a batch were applied before."""
+        """Record that `count` changes of a batch were already applied."""
         if not count:
             return
         handler = self._context.handler
@@ -52,7 +52,7 @@ class PassingOver:
         )
 
     def made_anew(self, table: str, found: Iterable[MadeAnew]) -> None:
-        """The marks of these partitions began anew: told once for each topic."""
+        """Log, once for each topic, that the marks of these partitions restarted with a new topic."""
         for each in found:
             told = each.topic, each.former_id, each.topic_id
             with self._lock:

@@ -1,8 +1,8 @@
-"""Which topic a mark is of: a topic that was made anew has the old one's name, but another id of Kafka's.
+"""The topic that a mark belongs to: a recreated topic keeps its name, but Kafka gives it another id.
 
-Its offsets begin at 0 again and have nothing to do with those before, so marks of the former topic cover
-nothing of it. And what a worker still holds of the former topic, a process that was frozen for instance, must
-not move the marks back: so a few of the former ids are kept.
+Its offsets start at 0 again, so marks of the former topic cover none of its changes. A worker (for example,
+a process that was frozen) may still have changes of the former topic. They must not move the marks back,
+so a few former ids are kept.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 _FORMER = 8
-"""So many former ids are kept: who holds more of a topic that was made anew so often?"""
+"""Former ids to keep. No worker still has changes of a topic that was recreated this often."""
 
 
 class FormerTopic(RuntimeError):
-    """Changes of a topic after those of the topic that took its place were applied."""
+    """Changes of a topic arrived after changes of its replacement were applied."""
 
 
 class TopicId(NamedTuple):
-    """Of the topic that a mark is of."""
+    """The id of a mark's topic, with former ids."""
 
     current: str | None = None
-    """None: the mark was written without one; it takes the id of what moves it next."""
+    """None: the mark was written without an id; it takes the id of the changes that move it next."""
     former: tuple[str, ...] = ()
-    """Of topics of this name before it, the latest last."""
+    """Ids of earlier topics of this name, the latest last."""
 
     def covers(self, mark: TopicId) -> bool:
-        """Whether a mark with this id counts for changes of our topic. While nobody can tell which of
-        several ids is ours, none of their marks does: a change may be applied twice, none is lost."""
+        """Whether a mark with this id counts for changes of our topic. While it is unknown which of several
+        ids is ours, none of their marks counts: a change may be applied twice, but none is lost."""
         return mark.current is None or mark.current == self.current
 
 
 class MadeAnew(NamedTuple):
-    """A partition of which the marks were of another topic of this name."""
+    """A partition whose marks belonged to a former topic of the same name."""
 
     topic: str
     partition: int
@@ -44,22 +44,22 @@ class MadeAnew(NamedTuple):
 
 
 class KnownIds:
-    """The ids that each topic has had in one handler's marks, of whatever table, as far as this process
-    knows. Any thread.
+    """All ids that each topic had in one handler's marks, across tables, as far as this process knows. Any
+    thread.
 
-    An id of Kafka's never comes again on its cluster: one that no mark has is of a new topic, which follows
-    all that there were. So a table's first mark tells already of which topics a worker may be late with.
+    Kafka never reuses an id on a cluster. An id that no mark has is a new topic's, which follows all others.
+    So even a table's first mark shows which topics are former ones.
     """
 
     def __init__(self, again: Mapping[str, Collection[str]] | None = None) -> None:
-        """`again`: an id that is the live topic's once more -> those that it follows."""
+        """`again`: the id of a topic that is live again -> the ids that it follows."""
         self._again = again or {}
         self._lock = threading.Lock()  # guards the one below
         self._earlier: dict[str, dict[str, dict[str, None]]] = {}
         """Topic -> id -> the ids before it."""
 
     def learn(self, topic: str, found: TopicId) -> None:
-        """What a mark tells."""
+        """Add the ids of a mark."""
         with self._lock:
             ids, before = self._earlier.setdefault(topic, {}), dict[str, None]()
             for one in (*found.former, found.current):
@@ -74,8 +74,8 @@ class KnownIds:
         found: str | None,
         read: Callable[[], Iterable[TopicId]] = lambda: (),
     ) -> TopicId:
-        """As the function `followed`; `read` tells what all marks of the topic say, and is called for an id
-        that is met for the first time."""
+        """As the function `followed`. `read` returns the ids of all marks of the topic. It is called when an
+        id is seen for the first time."""
         if found is None:
             return followed(known, partition, None)
         topic = partition[0]
@@ -97,11 +97,10 @@ def followed(
     earlier: Collection[str] = (),
     again: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> TopicId:
-    """The id of marks of one partition, once changes of the topic `found` are applied; `known`: theirs now;
-    `earlier`: the ids of topics that `found` has followed elsewhere; `again`: see KnownIds.
+    """Return the id of one partition's marks once changes of the topic `found` are applied.
 
-    `found` is None where nobody could tell it: what is known stands then, and no id becomes a former one.
-    Raises FormerTopic.
+    `known`: the marks' ids now. `earlier`: ids that `found` has followed elsewhere. `again`: see KnownIds.
+    If `found` is None (unknown), known ids stay, and none becomes a former one. Raises FormerTopic.
 
     >>> followed([TopicId()], ("cdc", 0), "A")
     TopicId(current='A', former=())
@@ -124,7 +123,7 @@ def followed(
 
 
 def former_topic(topic: str, found: str, later: Collection[str]) -> FormerTopic:
-    """The error for changes of the topic with the id `found`; `later`: the ids that took its place."""
+    """Return the error for changes of the topic id `found`. `later`: the ids that replaced it."""
     listed = ", ".join(f'"{one}"' for one in later)
     return FormerTopic(
         f"these changes are of a former topic {topic} (id {found}), and changes of the topic that took its "
@@ -138,7 +137,7 @@ def former_topic(topic: str, found: str, later: Collection[str]) -> FormerTopic:
 def of_former(
     marks: Mapping[tuple[str, int], Collection[TopicId]], now: Mapping[tuple[str, int], TopicId]
 ) -> list[MadeAnew]:
-    """The partitions whose marks are of a topic that another has followed; `now`: partition -> its id."""
+    """Return the partitions whose marks belong to a replaced topic. `now`: partition -> its id."""
     found: list[MadeAnew] = []
     for (topic, partition), known in sorted(marks.items()):
         current = now[topic, partition].current

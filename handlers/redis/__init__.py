@@ -1,4 +1,4 @@
-"""The `redis` handler: a hash or a JSON text for each row."""
+"""The `redis` handler: stores each row as a hash or a JSON text."""
 
 from handlers.redis.handler import RedisHandler
 

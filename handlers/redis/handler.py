@@ -1,4 +1,4 @@
-"""The `redis` handler: a hash or a JSON text for each row, under a key made of its primary key."""
+"""The `redis` handler: stores each row as a hash or a JSON text, under a key made from its primary key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from handlers.redis.target import Command, CommandRefused, RedisTarget, check_ur
 from handlers.rows import ColumnChoice
 
 _KEYS_AT_ONCE = 500
-"""Written in one transaction: it keeps other clients of the server waiting for a few milliseconds."""
+"""Keys written in one transaction, which blocks other clients of the server for a few milliseconds."""
 
 log = get_logger("handlers.redis")
 
@@ -82,7 +82,7 @@ class RedisOptions(ColumnChoice):
 
 
 class RedisHandler(Handler):
-    """Applying a batch twice is the same as once, so what comes again after a crash does no harm."""
+    """Writes batches to Redis. A batch may be applied twice, so repeats after a crash do no harm."""
 
     options_model: ClassVar[type[RedisOptions]] = RedisOptions
 
@@ -96,7 +96,7 @@ class RedisHandler(Handler):
         self._whole_tables = _whole_tables(log, lambda _: True)
 
     def open(self, context: HandlerContext) -> None:
-        """Connects when it is first needed: a server that is down then keeps no worker from starting."""
+        """Prepare logs and rules. Redis is connected on first use, so a worker can start while it is down."""
         self._log = log.bind(handler=context.handler)
         self._whole_tables = _whole_tables(self._log, context.handles or (lambda _: True))
 
@@ -114,7 +114,7 @@ class RedisHandler(Handler):
         self._target.close()
 
     def check(self, context: HandlerContext) -> None:
-        """Log in and have an answer. Raises TargetUnavailable, RefusedByRedis."""
+        """Log in and ping. Raises TargetUnavailable, RefusedByRedis."""
         try:
             self._target.ping()
         finally:
@@ -123,7 +123,7 @@ class RedisHandler(Handler):
     def _write(self, batch: Batch, states: dict[str, KeyState]) -> None:
         held: dict[str, bytes | None] = {}
         if self._options.value == "json" and (unfinished := to_complete(states)):
-            # No other batch of these rows runs meanwhile: what is read now is what is there then.
+            # No other batch of these rows runs meanwhile, so the values stay current until the write.
             with _told_of(batch, [states[key].at for key in unfinished]):
                 held = dict(zip(unfinished, self._target.values(unfinished), strict=True))
         commands: list[Command] = []
@@ -153,13 +153,13 @@ class RedisHandler(Handler):
 
 
 def _whole_tables(log: BoundLogger, handles: Callable[[str], bool]) -> WholeTables:
-    # The option `truncate` is about DROP TABLE, too, and is looked at when the table's keys are known.
+    # The option `truncate` also covers DROP TABLE. `_empty` checks it, once the table's keys are known.
     return WholeTables(True, True, "keys of a renamed table stay under its former name", handles, log)
 
 
 @contextmanager
 def _told_of(batch: Batch, places: Sequence[int]) -> Iterator[None]:
-    """Raises Rejected where one of these commands is refused; `places`: of their changes."""
+    """Turn CommandRefused into Rejected. `places`: each command's change in the batch."""
     try:
         yield
     except CommandRefused as error:

@@ -1,4 +1,4 @@
-"""From a batch to what Redis is to hold: the last state of each key."""
+"""The last state of each key in a batch, and the commands that write it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _decode = msgspec.json.Decoder(dict).decode
 
 
 class KeyState(msgspec.Struct):
-    """What a batch leaves at one key."""
+    """The state of one key after a batch."""
 
     fields: Row | None
     """Column -> value; None: the key is removed."""
     whole: bool
-    """Whether `fields` are all there is; else what the key holds beside them stays."""
+    """Whether `fields` has all columns. If not, the key's other fields stay."""
     at: int
     """The place of the last change of the key in `batch.changes`."""
 
 
 def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) -> dict[str, KeyState]:
-    """Key -> what the batch leaves there. DDL and truncates are not looked at.
+    """Return each key's state after the batch. DDL and truncates are ignored.
 
-    Raises Rejected, with the place of the first change whose key cannot be told."""
+    Raises Rejected, with the place of the first change whose key or values are unknown."""
     states: dict[str, KeyState] = {}
     for at, change in enumerate(batch.changes):
         if change.op in ("ddl", "truncate"):
@@ -62,7 +62,7 @@ def _apply(
     row = change.after
     key = template.key(database, table, row, key_columns)
     if change.op == "update" and not template.only_the_key:
-        # Columns beside the primary key may have changed, and with them the key.
+        # Columns besides the primary key may have changed, and with them the Redis key.
         old = template.key(database, table, change.before or {}, key_columns)
         if old != key:
             check_told(change, moves=True)
@@ -75,7 +75,7 @@ def _apply(
 
 
 def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> None:
-    """Raises MissingValue for a key that two rows may have, one after the other: their order is not kept."""
+    """Raise MissingValue if two rows may have the same key in turn, because their order is not kept."""
     if any(field.kind == "key" for field in template.fields):
         return
     if not {field.column for field in template.fields}.issuperset(key_columns or ()):
@@ -86,7 +86,7 @@ def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> N
 
 
 def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Command]:
-    """NULL has no form in a hash: such a field is not there."""
+    """Return the commands that write a hash. It has no field for a NULL."""
     if state.fields is None:
         return [("UNLINK", key)]
     present: list[Any] = []
@@ -98,7 +98,7 @@ def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Comm
             present += (column, _hash_value(value))
     commands: list[Command] = []
     if state.whole:
-        # Fields of columns that the table no longer has go, too.
+        # This also removes fields of columns that the table no longer has.
         commands.append(("UNLINK", key))
     elif absent:
         commands.append(("HDEL", key, *absent))
@@ -110,12 +110,12 @@ def hash_commands(key: str, state: KeyState, expire_ms: int | None) -> list[Comm
 
 
 def to_complete(states: dict[str, KeyState]) -> list[str]:
-    """The keys whose JSON text must be read before it can be written."""
+    """Return the keys whose JSON text must be read before it can be written."""
     return [key for key, state in states.items() if state.fields is not None and not state.whole]
 
 
 def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int | None) -> list[Command]:
-    """`held`: what the key holds now, for a state that is not whole. Raises TypeError."""
+    """`held`: the key's current value, for a state that is not whole. Raises TypeError."""
     if state.fields is None:
         return [("UNLINK", key)]
     row = json_row(state.fields)

@@ -1,4 +1,4 @@
-"""A Redis server as the `redis` handler writes to it: transactions, and errors by what is to be done about
+"""The connection of the `redis` handler to a server: transactions, and errors sorted by how to react to
 them."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Command = tuple[Any, ...]
 _SCAN_COUNT = 1_000
 _URLS = "a URL such as redis://HOST:6379/0, rediss://USER:PASSWORD@HOST:6380/0 or unix:///PATH?db=0"
 
-# First words of answers that say nothing about the command: https://redis.io/docs/latest/develop/reference/
+# First words of errors that the command did not cause: https://redis.io/docs/latest/develop/reference/
 # protocol-spec/#simple-errors and src/server.c, `createSharedObjects`.
 _DOWN = frozenset(
     ("BUSY", "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "OOM")
@@ -37,26 +37,26 @@ _OTHER_TYPE = "WRONGTYPE"
 
 
 class CommandRefused(Exception):
-    """Redis refused one command of a transaction for what it is; the others were carried out."""
+    """Redis refused one command of a transaction for its content. The others were executed."""
 
     def __init__(self, place: int, reason: str) -> None:
         super().__init__(reason)
         self.place = place
-        """Of the command, from 0."""
+        """The command's place in the transaction, from 0."""
 
 
 class RefusedByRedis(Exception):
-    """Redis refused all of it, for a reason that is not known here."""
+    """Redis refused the whole request, for a reason that this module does not know."""
 
 
 def check_url(url: str) -> str | None:
-    """What is wrong with a URL, without repeating it; None when it can be used."""
+    """Return what a URL must look like if this one cannot be used, else None. The URL is not repeated."""
     try:
-        redis.ConnectionPool.from_url(url).make_connection()  # an object; it connects when it is used
+        redis.ConnectionPool.from_url(url).make_connection()  # creates an object; does not connect yet
         database = urlsplit(url).path.strip("/")
     except (ValueError, TypeError):
         return _URLS
-    # redis-py takes a path that is no number for database 0.
+    # redis-py reads a path that is not a number as database 0.
     return None if url.startswith("unix:") or not database or database.isdecimal() else _URLS
 
 
@@ -64,8 +64,8 @@ class RedisTarget:
     """Connections to one Redis. Any thread may use it."""
 
     def __init__(self, url: str, timeout: float, wait_replicas: int = 0) -> None:
-        """Connects when it is first used. `timeout`: seconds for connecting, and for each answer;
-        `wait_replicas`: how many replicas must have a transaction before it counts as carried out."""
+        """The first use connects. `timeout`: seconds for connecting, and for each answer.
+        `wait_replicas`: how many replicas must have a transaction before it counts as done."""
         self._url = url
         self._timeout = timeout
         self._wait_replicas = wait_replicas
@@ -74,18 +74,18 @@ class RedisTarget:
         self._abandoned: set[str] = set()
         where = redis.ConnectionPool.from_url(url).connection_kwargs
         self.name = str(where.get("path") or f"{where.get('host', 'localhost')}:{where.get('port', 6379)}")
-        """The server, for people: without its user and password."""
+        """The server's name in messages, without user and password."""
 
     def transaction(self, commands: Sequence[Command]) -> list[Any]:
-        """Carry out all commands in one MULTI, so that no reader sees half of them; their answers.
+        """Execute all commands in one MULTI, so no reader sees half of them, and return their answers.
 
-        Sent again by itself when the connection was found broken: commands must bear that.
+        If the connection is broken, redis-py sends them again, so commands must be repeatable.
 
-        Raises TargetUnavailable: the server cannot be reached, or takes no writes now; CommandRefused: one
-        of them did not fit what is there; RefusedByRedis: none was carried out, for a reason that is
-        neither."""
+        Raises TargetUnavailable if the server is unreachable or accepts no writes now. Raises CommandRefused
+        if one command does not fit the key's data. Raises RefusedByRedis if none was executed for another
+        reason."""
         waits: list[Command] = []
-        if self._wait_replicas:  # half of the time in which the answer has to be here
+        if self._wait_replicas:  # wait half of the timeout, so the answer arrives in time
             waits = [("WAIT", self._wait_replicas, round(self._timeout * 500))]
         with self._used() as client:
             # MULTI and EXEC by hand: WAIT counts replicas only on the connection that wrote.
@@ -94,7 +94,7 @@ class RedisTarget:
                 pipeline.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's own gap
             answers: Any
             _, *queued, answers = (told := pipeline.execute(raise_on_error=False))[: len(commands) + 2]
-            if isinstance(answers, redis.RedisError):  # none was carried out: one could not be queued
+            if isinstance(answers, redis.RedisError):  # none was executed, because one could not be queued
                 raise next((each for each in queued if isinstance(each, redis.RedisError)), answers)
             if waits and isinstance(told[-1], redis.RedisError):
                 raise told[-1]
@@ -106,7 +106,7 @@ class RedisTarget:
         return _carried_out(answers)
 
     def values(self, keys: Sequence[str]) -> list[bytes | None]:
-        """What string keys hold; None for those that are missing. Raises as `transaction`."""
+        """Return the values of string keys; None for missing ones. Raises as `transaction` does."""
         with self._used() as client:
             pipeline = client.pipeline(transaction=False)
             for key in keys:
@@ -118,7 +118,7 @@ class RedisTarget:
         return _carried_out(answers)
 
     def remove(self, start: str) -> int:
-        """Remove all keys that begin with `start`; how many there were. Raises as `transaction`."""
+        """Remove all keys that begin with `start`, and return their number. Raises as `transaction` does."""
         pattern = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in start) + "*"
         removed, cursor = 0, 0
         with self._used() as client:
@@ -132,7 +132,7 @@ class RedisTarget:
                     return removed
 
     def ping(self) -> None:
-        """Raises as `transaction`."""
+        """Ping the server. Raises as `transaction` does."""
         with self._used() as client:
             client.ping()
 
@@ -158,7 +158,7 @@ class RedisTarget:
             raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
         except redis.RedisError as error:
             told = f"Redis at {self.name}: {_answer(error)}"
-            if isinstance(error, NoPermissionError):  # perhaps for this table's keys alone
+            if isinstance(error, NoPermissionError):  # may concern only this table's keys
                 raise UnfitPlace(told) from None
             if isinstance(error, _DOWN_ERRORS) or _answer(error).split(" ", 1)[0] in _DOWN:
                 raise TargetUnavailable(told) from None
@@ -177,13 +177,13 @@ class RedisTarget:
             self._url,
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
-            # Once more at once, for a connection that broke while it was idle. Never after a timeout.
+            # Retry once immediately, because an idle connection may have broken. Never after a timeout.
             retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
             client_name=f"binlane-{uuid.uuid4().hex}",
         )
 
     def _abandon(self, client: redis.Redis | None) -> None:
-        """A server that did not answer in time may still read what it was sent, after what comes later."""
+        """Mark a client that timed out: the server may still execute its commands, after later ones."""
         with self._lock:
             client = client or self._client
             if client is None:
@@ -193,7 +193,7 @@ class RedisTarget:
                 self._client = None
 
     def _end_abandoned(self, client: redis.Redis) -> None:
-        """Have the server drop what the abandoned connections hold. `_lock` is held; redis-py's errors."""
+        """Let the server close abandoned connections. The caller has `_lock`. Raises redis-py's errors."""
         try:
             found: Any = client.client_list()
             for each in found:
@@ -207,7 +207,7 @@ class RedisTarget:
 
 
 def _carried_out(answers: Sequence[Any]) -> list[Any]:
-    """Raises CommandRefused for the first that was not."""
+    """Return the answers. Raises CommandRefused for the first command that was refused."""
     for place, answer in enumerate(answers):
         if isinstance(answer, redis.ResponseError):
             raise CommandRefused(place, _answer(answer)) from None
@@ -215,5 +215,5 @@ def _carried_out(answers: Sequence[Any]) -> list[Any]:
 
 
 def _answer(error: Exception) -> str:
-    """The server's own words: redis-py puts the command, and so the row, before them."""
+    """Return the server's own message. redis-py puts the command, which contains the row, before it."""
     return " ".join(str(error).rpartition(" of pipeline caused error: ")[2].split())

@@ -1,1 +1,1 @@
-"""Targets that keep each row with a version: the rules that ClickHouse and Elasticsearch share."""
+"""Rules shared by targets that store a version with each row (ClickHouse and Elasticsearch)."""

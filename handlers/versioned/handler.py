@@ -1,4 +1,4 @@
-"""The handler of all targets that keep rows with versions."""
+"""The handler of all targets that store rows with versions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from handlers.versioned.target import Dialect, VersionedTarget
 
 
 class VersionedHandler(Handler):
-    """Writing a batch twice is the same as once: of a row's versions the highest is the row."""
+    """Base of handlers that may write a batch twice: a row's highest version wins."""
 
     options_model: ClassVar[type[VersionedOptions]]
     dialect: ClassVar[Any]
-    """A class of Dialect that takes the options and a HandlerContext. It connects when it is first needed, so
-    a target that is down keeps no worker from starting. Raises OSError for a certificate that cannot be
-    read."""
+    """A Dialect class; its arguments are the options and a HandlerContext. It connects on first use, so a
+    worker can start while the target is down. Raises OSError if a certificate cannot be read."""
 
     def __init__(self, **options: Any) -> None:
         self._options = self.options_model.model_validate(options)
@@ -25,12 +24,12 @@ class VersionedHandler(Handler):
         self._target: VersionedTarget[Any] | None = None
 
     def open(self, context: HandlerContext) -> None:
-        """Raises as `dialect`."""
+        """Create the dialect. Raises as `dialect` does."""
         made: Dialect[Any] = self.dialect(self._options, context)
         self._dialect, self._target = made, VersionedTarget(made, self._options, context)
 
     def handle(self, batch: Batch) -> None:
-        """Raises as VersionedTarget."""
+        """Write a batch. Raises as VersionedTarget.handle does."""
         assert self._target is not None, "handle comes after open"
         self._target.handle(batch)
 
@@ -40,6 +39,6 @@ class VersionedHandler(Handler):
         self._dialect = self._target = None
 
     def check(self, context: HandlerContext) -> None:
-        """Raises as `dialect`, and as its `check`."""
+        """Check the target. Raises as `dialect` and its `check` do."""
         with closing(self.dialect(self._options, context)) as dialect:
             dialect.check()

@@ -1,4 +1,4 @@
-"""The rows that a target holds, read for changes that lack columns."""
+"""Reading of the target's rows, to complete changes that lack columns."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 def with_held_rows(
     states: Sequence[State], read: Callable[[Sequence[State], bool], Mapping[str, T]]
 ) -> Iterator[tuple[Sequence[State], Mapping[str, T]]]:
-    """All states in pieces, each with what `read` gives for those that lack columns, by the text of the key.
+    """Yield all states in pieces. Pieces that lack columns come with the target's rows, by key text.
 
-    Former keys of moved rows come last: what is refused under its new key then stays under the former one.
-    `read` is called with some states, and whether it raises AnswerTooLarge if they hold more than is read at
-    once. (A row alone is read whatever its size.) No other batch of these rows runs meanwhile. Raises
-    AnswerTooLarge for a row alone, too."""
+    Former keys of moved rows come last. If a row is refused under its new key, it stays under the former one.
+    `read` takes states, and whether to raise AnswerTooLarge if they exceed one read. (A single row has no
+    such limit.) No other batch of these rows runs meanwhile. Raises AnswerTooLarge if even a single row is
+    too large."""
     if leaving := [state for state in states if state.leaves]:
         staying = [state for state in states if not state.leaves]
         yield from _in_pieces(staying, read)

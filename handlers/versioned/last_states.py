@@ -1,4 +1,4 @@
-"""What a batch leaves of each row, for targets that keep rows with a version."""
+"""The last state of each row in a batch, for targets that store rows with a version."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from handlers.rows import ValueUntold, check_told
 from handlers.versioned.versions import BeyondVersions
 
 KeyOf = Callable[[Row, tuple[str, ...] | None], str]
-"""The text of a row's key. Raises MissingValue, TypeError."""
+"""Returns the text of a row's key. Raises MissingValue, TypeError."""
 
 
 class State(msgspec.Struct):
-    """What a batch leaves of one row."""
+    """The state of one row after a batch."""
 
     text: str
-    """Of its key."""
+    """The text of its key."""
     row: Row | None
-    """None: there is none."""
+    """None: the row is deleted."""
     key: Row
     """The key's columns, with their values."""
     types: Mapping[str, str] | None
     whole: bool
-    """Whether `row` is all there is; else what the target holds beside it stays."""
+    """Whether `row` has all columns. If not, the target's other columns stay."""
     at: int
     """The place of the row's last change in `batch.changes`."""
     version: int
     partition: str
     time: int
-    """Of the source, in milliseconds."""
+    """Source time in milliseconds."""
     leaves: bool = False
-    """Whether it is of the former key of a row that moved: it is written after the row under its new key."""
+    """Whether this is the former key of a row that moved. It is written after the row under its new key."""
     of_several: bool = False
-    """Whether `row` has values of earlier changes, too: which of them is to blame cannot be told then."""
+    """Whether `row` also has values of earlier changes. It is then unknown which of them caused a fault."""
 
     @property
     def blamed(self) -> int | None:
-        """`Rejected.at` where the row is refused."""
+        """Return `Rejected.at` for a refused row."""
         return None if self.of_several else self.at
 
 
 def partition_of(batch: Batch, change: Change) -> str:
-    """Where the change's record stood at first."""
+    """Return the original partition of the change's record, as `topic[number]`."""
     topic, number, _ = batch.replay_of or (change.topic, change.partition, 0)
     return f"{topic}[{number}]"
 
 
 def topic_of(partition: str) -> str:
-    """Of what `partition_of` says."""
+    """Return the topic in a result of `partition_of`."""
     return partition.rpartition("[")[0]
 
 
 def last_states(
     batch: Batch, version: Callable[[Change], int], key_of: KeyOf, places: Sequence[int]
 ) -> list[State]:
-    """What the batch leaves of each row. `places`: of the changes in the batch that are looked at.
+    """Return each row's state after the batch. `places`: the changes of the batch to apply.
 
-    Raises Rejected, with the place of the first change that has no key, or no version."""
+    Raises Rejected, with the place of the first change that has no key or no version."""
     states: dict[str, State] = {}
     for at in places:
         change = batch.changes[at]
@@ -94,11 +94,11 @@ def last_states(
 
 
 def new_columns(states: Iterable[State], known: Container[str]) -> Iterator[tuple[str, str | None, Any]]:
-    """(column, the source's type text, value), each column once; `known`: those that the target has.
+    """Yield (column, the source's type text, value) once for each new column. `known`: the target's columns.
 
-    A column that is NULL and has no type waits for its first value."""
+    A column without a type is yielded at its first value that is not NULL."""
     found: set[str] = set()
-    waiting: dict[tuple[int, frozenset[str]], list[str]] = {}  # by the columns of a row and their types
+    waiting: dict[tuple[int, frozenset[str]], list[str]] = {}  # key: the columns of a row and their types
     for state in states:
         row = state.row
         if row is None:

@@ -1,4 +1,4 @@
-"""A change whose row the target holds with a version as high or higher: is the change late, or is it lost?"""
+"""Check of changes whose row has an equal or higher version in the target: are they late, or lost?"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from handlers.versioned.versions import EPOCH_BITS, Topic, has_reached
 
 
 class RowMoved(Exception):
-    """Versions cannot tell which of two changes of a row is the later one."""
+    """Versions do not show which of two changes of a row is the later one."""
 
 
 class Held(NamedTuple):
-    """What the target holds of a row."""
+    """A row in the target."""
 
     name: str
-    """For people: `the document 7 of shop.orders`."""
+    """Name in messages: `the document 7 of shop.orders`."""
     version: int
     partition: str | None
     """None: another program wrote it."""
@@ -28,11 +28,11 @@ class Held(NamedTuple):
 def check_late(
     batch: Batch, state: State, held: Held, *, base: int, topics: Callable[[], Sequence[Topic] | None]
 ) -> None:
-    """Return if the change may be passed over because the target holds a later one of the row.
+    """Return if the change may be skipped, because the target has a later change of the row.
 
-    It may if both come from one partition, whose offsets are an order, or if the held one is of a later epoch
-    of the same topic. `base`: the option `epoch`; `topics`: those that the target remembers now, None if it
-    is gone. Raises RowMoved."""
+    It may be skipped if both come from one partition, which orders them. It may also be skipped if the
+    target's change is from a later epoch of the same topic. `base`: the option `epoch`. `topics`: returns the
+    topics that the target remembers now; None if it is gone. Raises RowMoved."""
     if held.version < state.version:
         return
     epoch = held.version - 1 >> EPOCH_BITS
@@ -43,12 +43,12 @@ def check_late(
     elif epochs_later <= 0:
         is_late = held.partition == state.partition
     elif batch.replay_of is not None:
-        if 0 < base <= epoch:  # dead letters have versions without it
+        if 0 < base <= epoch:  # versions of dead letters do not include the option
             raise RowMoved(
                 f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written under the option "
                 "epoch, so whether the dead letter is later cannot be told: let the source write the row anew"
             )
-        is_late = True  # a replayed dead letter loses against every later epoch
+        is_late = True  # every later epoch wins over a replayed dead letter
     elif topic_of(held.partition) == topic:
         known = topics()  # another worker may have begun the epoch since this batch began
         is_late = known is None or has_reached(known, topic, base=base, version=held.version)

@@ -1,10 +1,10 @@
-"""What a table of a target remembers of where it is fed from, in revisions that have one writer each.
+"""The memory of a target table: which topics feed it, in revisions with one writer each.
 
-The topics that are remembered, in their order, decide a row's epoch, so this order must never change. If two
-workers each remember a topic, the later one has to see the other's before it writes a row. A description of
-a table cannot be changed on a condition. But ClickHouse and Elasticsearch give a new name (of a column, of a
-field) to one writer only. So each revision has a name of its own and is complete. Nobody changes it. The
-newest one counts, and a writer whose number is taken looks again."""
+The order of the remembered topics decides a row's epoch, so it must never change. If two workers each
+add a topic, the later one must see the other's before it writes a row. The description of a table
+cannot be changed conditionally. But ClickHouse and Elasticsearch let only one writer create a name (of a
+column or a field). So each revision has its own name, is complete and never changes. The newest one counts.
+A writer whose number is taken reads again."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ from handlers.versioned.versions import Topic
 
 _NUMBER = re.compile(r"_(\d+)$")
 _PARTITIONS = 2
-"""So many are remembered: the only question is whether there are several."""
+"""Partitions to remember. Two are enough to know that there are several."""
 
 
 class Unfit(UnfitPlace):
-    """The server, or its table or index, cannot take a table's rows. The message says why, and what to do."""
+    """The server, table or index cannot accept a table's rows. The message says why, and what to do."""
 
 
 RENAMED = "If the source has only renamed them, let the table's rules give back the former names (rename)"
 
 
 class UnfitColumn(Exception):
-    """The table or index has no place for a column that some rows have. The message says what to do."""
+    """The table or index lacks a column that some rows have. The message says what to do."""
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a table is fed from."""
+    """The sources of a target table."""
 
     table: str | None = None
-    """Whose rows it holds; None: not known yet."""
+    """The source table; None: not known yet."""
     topics: tuple[Topic, ...] = ()
     """In the order of their epochs."""
     partitions: tuple[str, ...] = ()
-    """The first that rows have come from."""
+    """The first partitions that rows came from."""
     epoch: int = 0
-    """The highest option `epoch` that it was written under."""
+    """The highest option `epoch` that the table was written with."""
     key: tuple[str, ...] = ()
-    """The columns of the rows' primary key, as they were last; empty: not known yet."""
+    """The latest columns of the rows' primary key; empty: not known yet."""
     number: int = 0
-    """Of the revision, and not in its text; 0: there is none."""
+    """The revision's number, which its text omits; 0: no revision exists."""
 
     @property
     def text(self) -> str:
         return msgspec.json.encode(msgspec.structs.replace(self, number=0)).decode()
 
     def next(self) -> Memory:
-        """The same as the next revision."""
+        """Return the same content with the next revision's number."""
         return msgspec.structs.replace(self, number=self.number + 1)
 
 
 def recalled(place: str, texts: Mapping[str, str]) -> Memory:
-    """The newest of the revisions that `place` holds; `texts`: name -> revision; a name ends in `_NUMBER`.
+    """Return the newest revision of `place`. `texts`: name -> revision; each name ends in `_NUMBER`.
 
-    Raises Unfit for a text that is no memory.
+    Raises Unfit if the newest text cannot be read.
 
     >>> recalled("orders", {"memory_9": "{}", "memory_10": '{"topics": [["cdc", "A"]]}'}).topics
     (Topic(name='cdc', id='A'),)
@@ -87,7 +87,7 @@ def remembering(
     key: Sequence[str] = (),
     partitions: Iterable[str] = (),
 ) -> Memory:
-    """The memory as it has to be before any change of these is written.
+    """Return the memory that must be stored before changes of these topics are written.
 
     >>> remembering(Memory(epoch=2), table="t.t", topics=[], epoch=1, partitions=["cdc[1]", "cdc[0]"])
     Memory(table='t.t', topics=(), partitions=('cdc[0]', 'cdc[1]'), epoch=2, key=(), number=0)

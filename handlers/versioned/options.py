@@ -1,4 +1,4 @@
-"""The options of all targets that keep rows with versions."""
+"""The options of all targets that store rows with versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handlers.options.http_values import TlsOptions, header_text, server_url
 
 
 class VersionedOptions(BaseModel):
-    """The server, what may be made and removed there, and which changes win."""
+    """Options for the server, for what may be created and removed there, and for which changes win."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

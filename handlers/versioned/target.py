@@ -1,4 +1,4 @@
-"""A target that keeps each row with a version: what it does with a batch, whatever it speaks."""
+"""The part of versioned targets that is the same for every server: how a batch is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versi
 log = get_logger("handlers.versioned")
 
 _ROUNDS = 40
-"""For one batch: in each, another writer has changed the table."""
+"""Most attempts for one batch. Each is needed only because this or another writer changed the table."""
 _RENAMED = "rows of a renamed table stay where they are"
 _LEFT: Mapping[type, str] = {
     ddl.AddColumn: "a new column comes with the first row that has it, "
@@ -35,21 +35,21 @@ _LEFT: Mapping[type, str] = {
     ddl.ChangeKey: "a table keeps its sorting key, and its rows their ids",
     ddl.LoseRows: "rows of partitions stay",
 }
-"""Statements that are not followed."""
+"""Statements that are not applied, with what happens instead."""
 
 
 class ColumnsChanged(Exception):
-    """The target's columns changed between a look at them and a write."""
+    """The target's columns changed after they were read and before the write."""
 
 
 class Place(Protocol):
-    """A table of ClickHouse, an index of Elasticsearch."""
+    """A table of ClickHouse or an index of Elasticsearch."""
 
     @property
     def name(self) -> str: ...
     @property
     def columns(self) -> Mapping[str, Any]:
-        """Name -> type."""
+        """Column name -> type."""
 
     @property
     def memory(self) -> Memory: ...
@@ -59,55 +59,55 @@ P = TypeVar("P", bound=Place)
 
 
 class Dialect(Protocol[P]):
-    """What each kind of target does in its own way. All raise TargetUnavailable. Any thread."""
+    """The operations that differ between kinds of targets. All raise TargetUnavailable. Any thread."""
 
     def close(self) -> None: ...
     def check(self) -> None:
-        """Whether the target is one that is known, and lets us do what is needed. Changes nothing, and raises
-        what says what is lacking."""
+        """Check that the target is supported and grants the needed rights. Changes nothing. The error says
+        what is missing."""
 
     def name_of(self, database: str, table: str) -> str:
-        """The name of a table's place, for people."""
+        """Return the name of a table's place for messages."""
 
     def key_of(self, place: P | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
-        """The text of a row's key. Raises MissingValue, TypeError."""
+        """Return the text of a row's key. Raises MissingValue, TypeError."""
 
     def find(self, database: str, table: str) -> P | None:
-        """The table's place as it is now; None: there is none. Raises Unfit."""
+        """Read the table's current place; None if it does not exist. Raises Unfit."""
 
     def last_version(self, place: P) -> int:
-        """The highest version of the rows of a place that remembers nothing; 0: none has one. Raises Unfit
-        for rows that `empty` would not find."""
+        """Return the highest row version of a place without a memory; 0 if no row has one. Raises Unfit if
+        there are rows that `empty` would not find."""
 
     def lacking(self, place: P | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, Any]:
-        """The columns that have to be added before these rows are written, with their types. Raises Unfit."""
+        """Return the columns to add before these rows are written, with their types. Raises Unfit."""
 
     def make(
         self, name: tuple[str, str], columns: Mapping[str, Any], key: Sequence[str], memory: Memory
     ) -> None:
-        """Make the place of a table (database, table), unless another worker makes it at the same time."""
+        """Create the place of a table (database, table), unless another worker does at the same time."""
 
     def add(self, place: P, columns: Mapping[str, Any]) -> None:
-        """Add those columns that are not there yet."""
+        """Add the columns that are still missing."""
 
     def remember(self, place: P, memory: Memory) -> None:
-        """Keep this revision, unless another writer was faster: then there is one with this number."""
+        """Store this revision, unless another writer has already stored one with this number."""
 
     def write(self, place: P, states: Sequence[State], check: Callable[[State, Held], None]) -> int:
-        """Write all; returns how many rows were written later already. Calls `check` for rows that the target
-        holds, if it looks at them. Raises RowRefused with a place in the batch, and what `check` does."""
+        """Write all states. Return how many rows already had a later version in the target. Call `check` for
+        rows that are read there. Raises RowRefused with a place in the batch, or as `check` does."""
 
     def empty(self, place: P, *, version: int, partition: str, time: int) -> int:
-        """Remove what is older than a statement at this place; returns how many rows there were.
+        """Remove rows older than a statement. Returns the number of removed rows.
 
-        In the statement's own partition the version decides: what comes after the statement stays, also when
-        the statement comes again. Versions of other partitions tell nothing about it: of those, rows go that
-        the source changed before `time` (its clock, in milliseconds). A removed row leaves a version: the
-        statement's or, in another partition, its own plus 1, which stops nothing that comes from there."""
+        For rows of the statement's own partition, the version decides. Later rows stay, even if the
+        statement comes again. Versions of other partitions cannot be compared: of those rows, the ones go
+        that the source changed before `time` (its clock, in milliseconds). A removed row leaves a version:
+        the statement's, or its own plus 1 in another partition, which blocks no later change from there."""
 
 
 class VersionedTarget(Generic[P]):
-    """See VersionedHandler."""
+    """Writes batches to a versioned target through its dialect. See VersionedHandler."""
 
     def __init__(self, dialect: Dialect[P], options: VersionedOptions, context: HandlerContext) -> None:
         self._dialect = dialect
@@ -161,10 +161,10 @@ class VersionedTarget(Generic[P]):
     def _ready(
         self, named: ddl.TableName, batch: Batch, rows: Sequence[int]
     ) -> tuple[P, Versions, Sequence[State]] | None:
-        """A table's place that has the columns of these rows of the batch and remembers its topics, with what
-        the batch leaves of the rows.
+        """Prepare a table's place: it has the columns of these rows, and remembers the topics. Return it with
+        the rows' states.
 
-        Without rows, for a statement, None: there is nothing that binlane has written. Raises as `handle`."""
+        For a statement (no rows), None if binlane has written nothing there. Raises as `handle` does."""
         for _ in range(_ROUNDS):
             place = self._find(*named)
             former = Memory() if place is None else place.memory
@@ -244,7 +244,7 @@ class VersionedTarget(Generic[P]):
     # ---- statements
 
     def _tell_left(self, change: Change, batch: Batch) -> None:
-        """Log what a statement that changes columns leaves to do by hand."""
+        """Log the parts of an ALTER that are not applied to the target."""
         if change.op != "ddl" or "alter" not in (change.sql or "").casefold():
             return
         operations = operations_of(change, ddl.TableName(batch.database, batch.name))

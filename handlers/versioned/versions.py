@@ -1,10 +1,10 @@
-"""The version that a target keeps of a row: the place of its last change in the source, as one number.
+"""The version of a row in a target: the position of its last change in the source, as one number.
 
-Elasticsearch and OpenSearch take a write with an external version only if it is higher than the document's
-(63 bits, https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control);
-ClickHouse's ReplacingMergeTree keeps the row with the highest one. Ours is made of an epoch (7 bits), the
-offset (40 bits) and the row's place in its record (16 bits), so what comes late never wins. Offsets count
-within one topic: each topic that a table is fed from has an epoch, one that was made anew a later one."""
+Elasticsearch and OpenSearch accept an external version only if it is higher than the document's (63 bits,
+https://www.elastic.co/docs/reference/elasticsearch/rest-apis/optimistic-concurrency-control).
+ClickHouse's ReplacingMergeTree keeps the row with the highest version. binlane's version contains an epoch
+(7 bits), the offset (40 bits) and the row's index in its record (16 bits). So a late change never wins.
+Offsets count within one topic. So each topic of a table has its own epoch; a recreated topic a later one."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _EPOCHS, _OFFSETS, _ROWS = 1 << 7, 1 << 40, (1 << 16) - 1
 
 
 class BeyondVersions(ValueError):
-    """A place that no version can tell."""
+    """A position that does not fit into a version."""
 
 
 class Topic(NamedTuple):
-    """One of the topics that a table of the target is fed from; its epoch is its place among them."""
+    """One of the topics that feed a target table; its epoch is its place among them."""
 
     name: str
     id: str | None
-    """Kafka's; None: nobody could tell it yet."""
+    """Kafka's topic id; None: not known yet."""
 
 
 class Versions(NamedTuple):
-    """What gives the changes of a batch their versions."""
+    """The versions of a batch's changes."""
 
     of: Callable[[Change], int]
-    """Raises BeyondVersions."""
+    """Returns a change's version. Raises BeyondVersions."""
     topics: Sequence[Topic]
-    """What the target has to remember before any of them is written."""
+    """The topics that the target must remember before any of these changes is written."""
     made_anew: Sequence[MadeAnew]
 
 
 def versions_of(
     batch: Batch, topics: Sequence[Topic], *, base: int, again: Mapping[str, Collection[str]]
 ) -> Versions:
-    """`topics`: those that the table was fed from so far; `base`: the option `epoch`. Raises FormerTopic."""
+    """`topics`: the table's topics so far. `base`: the option `epoch`. Raises FormerTopic."""
     if batch.replay_of is not None:
         topic, _, offset = batch.replay_of
         epoch = epoch_of_replay(topics, topic)
@@ -66,7 +66,7 @@ def versions_of(
 
 
 def version_of(epoch: int, offset: int, row: int) -> int:
-    """Raises BeyondVersions.
+    """Return a version. Raises BeyondVersions.
 
     >>> version_of(0, 0, 0), version_of(0, 1, 0), version_of(1, 0, 0) > version_of(0, 9, 9)
     (1, 65537, True)
@@ -87,10 +87,10 @@ def version_of(epoch: int, offset: int, row: int) -> int:
 def followed(
     topics: Sequence[Topic], name: str, found: str | None, again: Mapping[str, Collection[str]]
 ) -> tuple[Sequence[Topic], int]:
-    """The topics of a table once changes of this one are written, and its epoch. `found`: its id, where
-    known; `again`: an id that is the live topic's once more -> those that it follows.
+    """Return a table's topics, including the topic `name`, and the topic's epoch.
 
-    Raises FormerTopic for one that another of its name has followed.
+    `found`: its id, if known. `again`: the id of a topic that is live again -> the ids that it follows.
+    Raises FormerTopic if another topic of this name has replaced it.
 
     >>> followed([Topic("cdc", "A")], "cdc", "B", {})
     ([Topic(name='cdc', id='A'), Topic(name='cdc', id='B')], 1)
@@ -111,13 +111,13 @@ def followed(
 
 
 def epoch_of_replay(topics: Sequence[Topic], name: str) -> int:
-    """Of a dead letter: which of the topics of this name it is of is not known, so the first. It must not
-    beat what was written after it."""
+    """Return the epoch of a dead letter: that of the first topic of this name, because its own is unknown.
+    It must not win over later writes."""
     return next((place for place, topic in enumerate(topics) if topic.name == name), 0)
 
 
 def has_reached(topics: Sequence[Topic], name: str, *, base: int, version: int) -> bool:
-    """Whether the epoch of this version is one that the topic has begun, or one before it.
+    """Whether the topic's current epoch is the epoch of this version or a later one.
 
     >>> topics = [Topic("cdc", "A"), Topic("cdc", "B")]
     >>> [has_reached(topics, "cdc", base=0, version=version_of(epoch, 7, 0)) for epoch in (1, 2)]

@@ -1,4 +1,4 @@
-"""The `webhook` handler: batches as JSON to an HTTP service, and what its answers mean."""
+"""The `webhook` handler: sends batches as JSON to an HTTP service."""
 
 from handlers.webhook.handler import WebhookHandler
 

@@ -1,4 +1,4 @@
-"""The `webhook` handler: batches of changes as JSON to an HTTP service."""
+"""The `webhook` handler: sends batches of changes as JSON to an HTTP service."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from handlers.webhook.options import WebhookOptions, address, literal_start
 
 _encode = msgspec.json.Encoder().encode
 
-_SECRET_CHARACTERS = 7  # shorter ones stand in too many harmless words
+_SECRET_CHARACTERS = 7  # shorter ones occur in too many harmless words
 _SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
 _WRONG_ADDRESS = frozenset((402, 404, 405, 410, 411, 414, 415, 421, 426, 428, 431, 451))
-"""Whatever is sent like this is refused: the address, the method or a header is wrong, or nobody has paid."""
+"""Statuses that refuse every request: the URL, the method or a header is wrong, or payment is required."""
 
 
 class WebhookHandler(Handler):
-    """A batch is done when the service has answered 2xx to all its requests, which are sent in order."""
+    """Sends a batch's requests in order. The batch is finished when all were answered with 2xx."""
 
     options_model: ClassVar[type[WebhookOptions]] = WebhookOptions
 
@@ -47,12 +47,12 @@ class WebhookHandler(Handler):
         """Seconds since 1970."""
 
     def open(self, context: HandlerContext) -> None:
-        """Connects when it is first needed. Raises OSError for a certificate that cannot be read."""
+        """Create the client, which connects on first use. Raises OSError if a certificate cannot be read."""
         self._client = self._new_client(context)
         self._source = f"{context.worker}/{context.handler}"
 
     def handle(self, batch: Batch) -> None:
-        """Raises Rejected, TargetUnavailable, or PartialFailure with one of them."""
+        """Raises Rejected, TargetUnavailable, UnfitPlace, or PartialFailure with one of them."""
         lines: list[bytes] = []
         for at, change in enumerate(batch.changes):
             try:
@@ -72,8 +72,8 @@ class WebhookHandler(Handler):
             self._client = None
 
     def check(self, context: HandlerContext) -> None:
-        """Have any answer of the service to OPTIONS, which changes nothing. Raises TargetUnavailable, and
-        OSError for a certificate that cannot be read."""
+        """Send OPTIONS, which changes nothing, and accept any response but 502, 503 and 504. Raises
+        TargetUnavailable. Raises OSError if a certificate cannot be read."""
         client = self._new_client(context)
         url, headers = literal_start(self._url), self._options.headers
         with closing(client):
@@ -96,14 +96,14 @@ class WebhookHandler(Handler):
             yield self._options.signature.secret
         for value in self._options.headers.values():
             yield from (value, *value.split())  # Bearer TOKEN
-        # A service that knows no such path says which it knows not, as it was sent or as it read it.
+        # The response to an unknown path may repeat it, encoded or decoded.
         start, *rest = (part for part in self._url.parts if isinstance(part, str))
         for text in (httpx.URL(start).raw_path.decode("ascii"), *rest):
             for one in (text, *_SEPARATORS.split(text)):
                 yield from (one, unquote(one))
 
     def _requests(self, changes: Sequence[Change]) -> Iterator[Sequence[int]]:
-        """The borders of each request's parts."""
+        """Yield the borders of each request's parts."""
         parts, start = borders(changes, 0, len(changes)), 0
         while parts[start] < len(changes):
             end = max(bisect_right(parts, parts[start] + self._options.max_changes) - 1, start + 1)
@@ -111,7 +111,7 @@ class WebhookHandler(Handler):
             start = end
 
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
-        """Send changes `start` to `end`. Raises Refused, and TargetUnavailable."""
+        """Send changes `start` to `end`. Raises Refused, TargetUnavailable, UnfitPlace, or PartialFailure."""
         assert self._client is not None, "handle comes after open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
@@ -151,10 +151,10 @@ class WebhookHandler(Handler):
         return headers
 
     def _idempotency_key(self, batch: Batch, changes: Sequence[Change]) -> str:
-        """Equal for equal changes: made of the places where they come from."""
+        """Return a key made from the changes' positions: it is equal for equal changes."""
         first, last = changes[0], changes[-1]
         places = [(each.topic, each.partition, each.offset, each.index) for each in (first, last)]
-        # A topic that was made anew has the same offsets again.
+        # A recreated topic has the same offsets again.
         ids = [batch.topic_ids[each.topic] for each in (first, last) if each.topic in batch.topic_ids]
         text = _encode([self._source, batch.table, places, len(changes), *ids])
         return hashlib.sha256(text).hexdigest()[:32]

@@ -21,7 +21,7 @@ _OWNED = frozenset(("content-length", "host", "transfer-encoding", "connection",
 
 
 class SignatureOptions(BaseModel):
-    """`signature:` says how the receiver can tell that a request is ours."""
+    """Options `signature:`, with which the receiver verifies that a request is from binlane."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -63,7 +63,7 @@ class WebhookOptions(BaseModel):
             whole, start = httpx.URL(address(template, "d", "t")), httpx.URL(literal_start(template))
         except httpx.InvalidURL:
             raise not_allowed(_URLS) from None
-        # No table may choose the host.
+        # The name of a table must not choose the host.
         if whole.scheme not in ("http", "https") or not whole.host or start.netloc != whole.netloc:
             raise not_allowed(_URLS)
         return url
@@ -80,13 +80,13 @@ class WebhookOptions(BaseModel):
 
 
 def literal_start(template: Template) -> str:
-    """What comes before the first name of a table."""
+    """Return the part before the first placeholder."""
     first = template.parts[0] if template.parts else ""
     return first if isinstance(first, str) else ""
 
 
 def address(template: Template, database: str, table: str) -> str:
-    """The URL for a table, its names percent-encoded."""
+    """Return the URL for a table, with its names percent-encoded."""
     return template.of_table(database, table, encode=segment)
 
 

@@ -1,2 +1,2 @@
-"""Which columns and rows of a table leave, under which names and in what form: the rules, and what they make
-of changes and statements before any handler sees them."""
+"""Rules for a table's columns and rows: which ones reach handlers, under which names and in what form. They
+are applied to changes and statements before any handler sees these."""

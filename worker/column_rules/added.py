@@ -1,4 +1,4 @@
-"""Columns that the source has not: when and whence a change came, or a value for all rows."""
+"""Columns that the source does not have: the time or origin of a change, or a constant."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Added(NamedTuple):
     """One added column."""
 
     type: str
-    """As `Change.types` has it."""
+    """The type text, as in `Change.types`."""
     value: Callable[[Change, str, str], Any]
-    """Of a change, its database and its table."""
+    """Returns the value for a change, its database and its table."""
     is_constant: bool
-    """The same in every row, so that rows without a key are found by it, too."""
+    """Whether the value is the same in all rows. Rows without a key can then be found by it too."""
 
 
 def added_of(what: Any) -> Added:
-    """`what`: one of WORDS, or {"value": ...}."""
+    """Return an added column. `what`: one of WORDS, or {"value": ...}."""
     if isinstance(what, dict):
         constant = what["value"]
         return Added(_type_of(constant), lambda _change, _database, _table: constant, True)
@@ -37,7 +37,7 @@ def _type_of(value: Any) -> str:
 
 
 def moment(milliseconds: int) -> datetime:
-    """A time of the source, in UTC."""
+    """Convert a source time to UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 

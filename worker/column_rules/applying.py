@@ -1,4 +1,4 @@
-"""A record's changes under the rules of their table, and its faults without its values."""
+"""Application of a table's rules to a record's changes, and error messages without its values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def bring_under(
     database: str,
     table: str,
 ) -> None:
-    """Put in the place of the changes from `first` on, those of one record, what handlers may see of them.
+    """Replace the changes from `first` on, which are of one record, by what handlers may see of them.
 
-    `rows`: the rules of their table; `statements`: of all tables. Raises RuleFault.
+    `rows`: the rules of their table. `statements`: the rules of all tables. Raises RuleFault.
     """
     if len(changes) <= first:
         return
@@ -47,9 +47,9 @@ def decode_under(
     *,
     alone: bool,
 ) -> None:
-    """`format_.decode` of a record whose table has these rules: raises UndecodableRecord and nothing else.
+    """Decode a record whose table has these rules. Raises only UndecodableRecord.
 
-    `alone`: as its route has it. What it says is not yet brought under the rules.
+    `alone`: as in its route. The rules are not applied to the changes yet.
     """
     try:
         format_.decode(record, into)
@@ -58,13 +58,13 @@ def decode_under(
 
 
 def has_rules(rows: RowRules | None, statements: StatementRules | None, *, alone: bool) -> bool:
-    """Whether a record of the table may hold what rules keep back. `alone`: as its route has it."""
+    """Whether a record of the table may contain hidden values. `alone`: as in its route."""
     return rows is not None or (alone and statements is not None)
 
 
 def fault_under(error: Exception, record: Record, is_ruled: bool) -> UndecodableRecord:
-    """What was raised for a record, as its fault. If rules may keep back what it holds, the fault quotes no
-    value, as a format's own may."""
+    """Convert an error to a record's fault. With `is_ruled`, the fault quotes no value, because rules may
+    hide it. (A format's own fault may quote values.)"""
     if not is_ruled:
         return fault_of(error, record)
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"

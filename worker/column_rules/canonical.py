@@ -1,4 +1,4 @@
-"""Values as the bytes that are hashed, and as texts."""
+"""The canonical form of values, for hashes and texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from handlers.beyond_calendar import BeyondCalendar
 
 
 def canonical(value: Any) -> bytes:
-    """The bytes that are hashed: the same for equal values, whatever column, table, source or release they
-    are of. docs/columns.md promises them.
+    """Return the bytes to hash. Equal values have the same bytes in every column, table, source and release.
+    docs/columns.md guarantees this.
 
     >>> canonical("a@x.example"), canonical(7), canonical(Decimal("7.50")), canonical(date(2026, 11, 1))
     (b'a@x.example', b'7', b'7.5', b'2026-11-01')

@@ -1,4 +1,4 @@
-"""Values of one type as those of another."""
+"""Casts of values from one type to another."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _WIDE = Context(prec=200)
 
 
 class Cast(NamedTuple):
-    """A type to which values are brought."""
+    """A type to cast values to."""
 
     type: str
-    """As `Change.types` has it."""
+    """The type text, as in `Change.types`."""
     convert: Callable[[Any], Any]
-    """Of a value that is not NULL. Raises ValueError for one that the type has not."""
+    """Converts a value that is not NULL. Raises ValueError if the type cannot represent it."""
     keeps_keys: bool
     """Whether different keys stay different."""
 
 
 def cast_of(text: str) -> Cast | None:
-    """The type of that name; None: there is none."""
+    """Return the cast of that name, or None if it does not exist."""
     found = _DECIMAL.fullmatch(text)
     if found is not None:
         precision, scale = int(found[1]), int(found[2])
@@ -41,7 +41,7 @@ def cast_of(text: str) -> Cast | None:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bytes):  # a backslash of its own must not look like a byte that is no text
+    if isinstance(value, bytes):  # a real backslash must differ from an escaped byte
         return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
 
@@ -57,7 +57,7 @@ def _number(value: Any) -> Decimal:
         except DecimalException:
             raise ValueError("no number") from None
     else:
-        raise ValueError("no number")  # noqa: TRY004 - it is the value that does not fit
+        raise ValueError("no number")  # noqa: TRY004 - the value does not fit
     if not number.is_finite():
         raise ValueError("no number")
     return bounded(number)

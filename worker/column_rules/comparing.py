@@ -1,4 +1,4 @@
-"""Values of rows compared as SQL compares them, with LIKE, too. No error holds a value."""
+"""Comparison of row values with the semantics of SQL, including LIKE. No error contains a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<>": ne, ">": gt, ">=
 _Number = bool | int | float | Decimal
 _NUMBERS = (bool, int, float, Decimal)
 _NOT_ALL_ALIKE = frozenset({float, Decimal, datetime})
-"""Types of which not all values compare: NaN, and times with a zone beside those without one."""
+"""Types with values that Python does not compare like SQL: NaN, and times with and without a zone."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (_NUMBERS, "a number"),
     (str, "a text"),
@@ -26,11 +26,11 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 class FilterFault(ValueError):
-    """The condition cannot be decided for a row."""
+    """The condition cannot be evaluated for a row."""
 
 
 def compared(sign: str, left: Any, right: Any) -> bool | None:
-    """None where one is NULL. Raises FilterFault for values that do not compare."""
+    """Compare two values; None if one is NULL. Raises FilterFault if they are not comparable."""
     if left is None or right is None:
         return None
     kind = type(left)
@@ -43,7 +43,7 @@ def compared(sign: str, left: Any, right: Any) -> bool | None:
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """Two values that Python compares as SQL compares these. Raises FilterFault."""
+    """Convert two values so that Python compares them as SQL does. Raises FilterFault."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _numbers(left, right)
     if BeyondCalendar in (type(left), type(right)):
@@ -64,7 +64,7 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
 def _numbers(left: _Number, right: _Number) -> tuple[Any, Any]:
     nans = _is_nan(left), _is_nan(right)
     if any(nans):
-        return nans  # in PostgreSQL's order: equal to itself, and above all others
+        return nans  # as in PostgreSQL: NaN equals NaN, and is greater than all other numbers
     if isinstance(left, float) or isinstance(right, float):
         return _double(left), _double(right)
     return left, right
@@ -75,7 +75,7 @@ def _is_nan(number: _Number) -> bool:
 
 
 def _double(number: _Number) -> _Number:
-    """As a double; itself where it is beyond one: Python compares it with doubles as it is."""
+    """Convert to a double. A number out of range stays: Python compares it with doubles correctly."""
     try:
         double = float(number)
     except OverflowError:
@@ -88,7 +88,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _any_time(value: Any) -> Any:
-    """A time, or a text as one, also beyond the calendar."""
+    """Return a time, or read one from a text, including times outside the calendar."""
     if isinstance(value, str):
         try:
             return BeyondCalendar(value)
@@ -100,7 +100,7 @@ def _any_time(value: Any) -> Any:
 
 
 def _as(like_this: date, text: str) -> date:
-    """A text as a time or a date."""
+    """Read a text as a time or a date."""
     try:
         return (datetime if isinstance(like_this, datetime) else date).fromisoformat(text)
     except (ValueError, OverflowError):
@@ -114,12 +114,12 @@ def _unlike(left: Any, right: Any) -> FilterFault:
 
 
 def _kind_of(value: Any) -> str:
-    """What a value is, for people."""
+    """Name the kind of a value, for messages."""
     return next((name for kinds, name in _KINDS if isinstance(value, kinds)), type(value).__name__)
 
 
 def truth(value: Any) -> bool | None:
-    """Of a column that is a condition by itself. Raises FilterFault."""
+    """Return the truth of a column that is used as a condition. Raises FilterFault."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -130,28 +130,28 @@ def truth(value: Any) -> bool | None:
 # ---- LIKE
 
 MOST_STEPS = 5_000_000
-"""Of a search with _, about a second: both texts may be the row's."""
+"""Most steps of a search with `_`, about a second. The limit is needed: a row may contain both texts."""
 
 
 class _Segment(NamedTuple):
-    """What stands between two % of a pattern: it is found as a whole, and the first place is the best."""
+    """The part between two % of a pattern. It is searched as a whole, and its first match is the best."""
 
     length: int
     runs: tuple[tuple[int, str], ...]
-    """(place in the segment, characters) of what stands between its _."""
+    """(place in the segment, characters) of each text between its `_`."""
 
     def is_at(self, place: int, text: str) -> bool:
-        for offset, run in self.runs:  # noqa: SIM110 - a generator would take longer than the comparison
+        for offset, run in self.runs:  # noqa: SIM110 - a generator would be slower than the comparison
             if not text.startswith(run, place + offset):
                 return False
         return True
 
 
 def like(value: Any, pattern: Any) -> bool | None:
-    """SQL's LIKE: % stands for any characters, _ for one, backslash takes their meaning from both.
+    """Evaluate SQL's LIKE: % matches any characters, _ matches one, and a backslash escapes both.
 
-    Takes as long as both texts are, together; with _ between two % up to their product, of which MOST_STEPS
-    are made. Raises FilterFault for more of them, and for what is no text.
+    The time is the sum of both lengths. With _ between two %, it is up to their product. Raises FilterFault
+    if that takes more than MOST_STEPS, and for values that are not texts.
     """
     if value is None or pattern is None:
         return None
@@ -175,8 +175,8 @@ def like(value: Any, pattern: Any) -> bool | None:
 
 
 def _found(segment: _Segment, text: str, begin: int, end: int, steps: int) -> tuple[int, int]:
-    """The first place of the segment between the two; -1: there is none. Also how many of the steps are left.
-    Raises FilterFault when they are used up."""
+    """Return the segment's first place between `begin` and `end` (-1 if not found), and the remaining steps.
+    Raises FilterFault if they are used up."""
     if not segment.runs:
         return (begin if begin + segment.length <= end else -1), steps
     offset, longest = max(segment.runs, key=lambda one: len(one[1]))
@@ -196,7 +196,7 @@ def _found(segment: _Segment, text: str, begin: int, end: int, steps: int) -> tu
 
 
 def _segments(pattern: str) -> list[_Segment]:
-    """What stands before, between and behind the % of a pattern: one for a pattern without any."""
+    """Split a pattern at each %. A pattern without % has one segment."""
     segments: list[_Segment] = []
     runs: list[tuple[int, str]] = []
     run: list[str] = []
@@ -217,7 +217,7 @@ def _segments(pattern: str) -> list[_Segment]:
 
 
 def _parts(pattern: str) -> Iterator[str]:
-    """%, _, or a character behind a backslash."""
+    """Yield %, _, or a backslash and a literal character."""
     characters = iter(pattern)
     for character in characters:
         if character == "\\":

@@ -1,8 +1,8 @@
-"""Conditions on rows, as SQL's WHERE has them: `status <> 'draft' AND (total > 0 OR total IS NULL)`.
+"""Conditions on rows as in SQL's WHERE: `status <> 'draft' AND (total > 0 OR total IS NULL)`.
 
-The parser is sqlglot's; of what it reads only what is listed in docs/columns.md is taken. A condition becomes
-functions of a row, made once for rows of the same columns: it can call nothing, loop over nothing, and takes
-no longer than its own length and its values'. NULL is neither equal nor unequal to anything: as in SQL a
+sqlglot parses them. Only the syntax listed in docs/columns.md is accepted. A condition is compiled to
+functions of a row, once for rows with the same columns. It cannot call anything or loop, and its time is
+bounded by its own length and that of its values. As in SQL, NULL is neither equal nor unequal to anything: a
 condition is then neither true nor false.
 """
 
@@ -23,25 +23,25 @@ _MOST_DEPTH = 100
 Row = Mapping[str, Any]
 Value = Callable[[Row], Any]
 Condition = Callable[[Row], bool | None]
-"""Of a row that has the columns: True, False, or None (not known). Raises FilterFault."""
+"""Evaluates a row that has the columns: True, False or None (unknown). Raises FilterFault."""
 
 
 class FilterError(ValueError):
-    """The text is no condition; the message says what is wrong and what can be written."""
+    """The text is not a valid condition. The message says what is wrong and what is allowed."""
 
 
 class Filter:
-    """A condition that was read."""
+    """A parsed condition."""
 
     def __init__(self, text: str, tree: Any, columns: Iterable[str]) -> None:
         self.text = text
         self._tree = tree
         self.columns = tuple(dict.fromkeys(columns))
-        """Of the source, as the text writes them."""
+        """The source's columns in the condition, spelled as in its text."""
 
     @property
     def with_null(self) -> list[str]:
-        """Its comparisons with NULL, such as `a = NULL`: they are true for no row."""
+        """Return its comparisons with NULL, such as `a = NULL`, which are true for no row."""
         return [
             node.sql()
             for node in self._tree.walk()
@@ -49,13 +49,13 @@ class Filter:
         ]
 
     def missing_of(self, columns: Iterable[str]) -> list[str]:
-        """Those that a row with these columns has not."""
+        """Return the condition's columns that a row with `columns` lacks."""
         there = {name.casefold() for name in columns}
         return [name for name in self.columns if name.casefold() not in there]
 
     def on(self, columns: Sequence[str]) -> Condition:
-        """The condition for rows with these columns. Raises FilterFault for a name that two of them have but
-        for its case."""
+        """Compile the condition for rows with `columns`. Raises FilterFault if two of these fit one name of
+        the condition, because they differ only in case."""
         own: dict[str, str] = {}
         wanted = {name.casefold() for name in self.columns}
         for name in columns:
@@ -66,8 +66,8 @@ class Filter:
 
 
 def read_filter(text: str) -> Filter:
-    """Raises FilterError."""
-    # sqlglot takes a tenth of a second to import, which a worker without filters need not pay.
+    """Parse a condition. Raises FilterError."""
+    # Importing sqlglot takes a tenth of a second, which a worker without filters saves.
     import sqlglot  # noqa: PLC0415
     from sqlglot import exp  # noqa: PLC0415
     from sqlglot.errors import SqlglotError  # noqa: PLC0415
@@ -89,7 +89,7 @@ def read_filter(text: str) -> Filter:
 
 
 def _reason(error: Exception) -> str:
-    """Where it ends to make sense; the parser's own words are of its code."""
+    """Describe where parsing failed. The parser's own message is about its code."""
     places = getattr(error, "errors", None)
     column = places[0].get("col") if places else None
     return "it cannot be read" if column is None else f"it cannot be read behind character {column}"
@@ -111,7 +111,7 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("Neg", "Lower", "Upper"), ("value", "this")),
     "Coalesce": ("value", "this expressions"),
 }
-"""Kind of a part -> what it may stand for, and the arguments that it may have."""
+"""Kind of a node -> where it is allowed (as a condition, as a value), and its allowed arguments."""
 _ALLOWED = (
     "what can be written: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, "
     "[NOT] IN (...), [NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
@@ -119,7 +119,7 @@ _ALLOWED = (
 
 
 def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
-    """Raises FilterError for what is not in the list."""
+    """Raise FilterError if the tree contains anything that is not listed."""
     kind = _kind(tree)
     if depth > _MOST_DEPTH:
         raise FilterError(f"it is nested deeper than {_MOST_DEPTH}")
@@ -154,7 +154,7 @@ def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
         _check(inner, depth + 1, is_condition=False)
 
 
-# ---- made into functions
+# ---- compilation to functions
 
 
 def _condition(tree: Any, own: Mapping[str, str]) -> Condition:
@@ -235,7 +235,7 @@ def _comparison(sign: str, left: Value, right: Value) -> Condition:
 
 
 def _joined(left: Condition, right: Condition, *, decides: bool) -> Condition:
-    """AND, which one False decides; or OR, which one True decides."""
+    """Compile AND (one False decides) or OR (one True decides)."""
 
     def joined(row: Row) -> bool | None:
         first = left(row)

@@ -1,8 +1,8 @@
-"""Which changes concern rows that the filter takes, and what the others are to who sees only those.
+"""Application of a row filter to changes: a target gets only the rows that match.
 
-A row that is taken no more is a delete, whatever the operation. A row that is taken from now on is an insert.
-The old row tells whether a row was taken. If the source sent no whole old row, or if the change is an insert
-or a snapshot, the row may be in the target: a delete by its key removes it, and does nothing if it is not.
+A row that no longer matches becomes a delete, whatever the operation. A row that starts to match becomes an
+insert. The old row shows whether the row matched before. If the source sent no whole old row, the row may be
+in the target. The same is true for inserts and snapshots. A delete by its key then removes it, if present.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Leaving:
-    """One filter. Any thread."""
+    """Applies one filter to changes. Any thread."""
 
     def __init__(self, filter_: Filter, leaves: Callable[[str], object]) -> None:
-        """`leaves`: what is true of a column of the source that does, by the other rules."""
+        """`leaves`: true for a column of the source that the column rules do not leave out."""
         self._filter = filter_
         self._leaves = leaves
         self._on = lru_cache(_MOST_SHAPES)(
             lambda columns: None if filter_.missing_of(columns) else filter_.on(columns)
         )
-        """The condition for rows with these columns; None: they lack one of its columns."""
+        """Returns the condition for rows with these columns; None if they lack one of its columns."""
 
     def kept(self, change: Change, gone: Change | None = None) -> Change | None:
-        """What the change is to who sees the filter's rows alone; None: nothing. `gone`: the delete of the
-        old key, of which an insert is the other half.
+        """Return the change for a target with only matching rows, or None.
 
-        Raises RuleFault.
+        `gone`: the delete of the old key, if this insert is the other half of a move. Raises RuleFault.
         """
         try:
             if change.after is None:
                 return self._deleted(change)
             if change.op != "update":
                 if self._takes(change, change.after):
-                    # What the record tells of the old row is true, be it all of it or not.
+                    # The old row in the record is correct, even if it is not complete.
                     if self._lost(change) != _NOTHING and not (gone and self._meets(gone.before)):
                         raise self._parted(change)
                     return change
-                # The next state of a row that the target has, perhaps. Without a key it changes no row.
+                # It may be the next state of a row in the target. Without a key it changes no row.
                 return _by_key(change) if change.key_columns else None
             return self._updated(change)
         except FilterFault as fault:
@@ -66,7 +65,7 @@ class Leaving:
         if not takes:
             if took is None:
                 return _by_key(change)
-            # If the new row may lack columns, the old one may lack them, too.
+            # If the new row may lack columns, the old one may lack them too.
             is_whole = change.before_is_whole and (change.lacks is not None or not change.key_columns)
             gone = msgspec.structs.replace(
                 change, op="delete", after=None, lacks=_NOTHING, before_is_whole=is_whole
@@ -77,15 +76,15 @@ class Leaving:
             return change
         if not change.key_columns and took is None:
             raise _untold(change)
-        # Nobody knows whether the target has the row. Without a key rows are sent whole.
+        # It is unknown whether the target has the row. Without a key, rows are sent whole.
         if change.key_columns and (lost or (lost is None and took is None)):
             raise self._parted(change)
-        # The old row was perhaps none of those that the filter takes, and does not leave.
+        # The old row may not have matched, so it must not reach the target.
         is_new = took is False and (not change.key_columns or lost == _NOTHING)
         return msgspec.structs.replace(change, op="insert" if is_new else "update", before=None)
 
     def _lost(self, change: Change) -> frozenset[str] | None:
-        """Of what the change lacks, the columns that leave; None: it may lack columns."""
+        """Return the columns that the change lacks and the rules do not leave out; None if unknown."""
         return change.lacks and frozenset(filter(self._leaves, change.lacks))
 
     def _parted(self, change: Change) -> RuleFault:
@@ -107,23 +106,23 @@ class Leaving:
         return condition(row) is True
 
     def _took(self, change: Change) -> bool | None:
-        """Whether the row was taken before; None: its old row does not tell."""
+        """Whether the row matched before; None if its old row does not show that."""
         row, key = change.before, change.key_columns
-        # Rows without a key are found by all their columns: what the source sends is whole.
+        # Rows without a key are found by all their columns, so the source sends whole rows.
         if key and (row is None or not change.before_is_whole):
-            row = _key_of(change)  # of which an update changes nothing
+            row = _key_of(change)  # an update does not change it
         return self._meets(row)
 
     def _meets(self, row: Row | None) -> bool | None:
-        """Whether the row, of which not all may be told, is one that the filter takes; None: it does not
-        tell."""
+        """Whether a row, which may be incomplete, matches the filter; None if it lacks columns of the
+        filter."""
         if row is None or (condition := self._on(tuple(row))) is None:
             return None
         return condition(row) is True
 
 
 def _by_key(change: Change) -> Change:
-    """A delete that tells the row's key and nothing else. Raises RuleFault where there is none."""
+    """Return a delete with only the row's key. Raises RuleFault if the table has no key."""
     if not change.key_columns:
         raise _untold(change)
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""What masks leave of a value. NULL stays NULL."""
+"""Masks of column values. NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Leaves = Callable[[Any], Any]
 
 
 class ColumnMask(NamedTuple):
-    """A mask with what it needs."""
+    """A mask that is ready to use."""
 
     rule: MaskRule
     leaves: Leaves
-    """Value -> what leaves of it."""
+    """Value -> its masked form."""
     type: str | None
-    """The type text of its column; None: the source's own."""
+    """The type text of the masked column; None: the source's own."""
 
 
 def mask_of(rule: MaskRule, secret: str | None) -> ColumnMask:
-    """`secret`: of masking, for a hash without one of its own. Raises ValueError where there is none."""
+    """`secret`: masking.secret, for a hash without its own. Raises ValueError if a hash has no secret."""
     match rule.kind:
         case "hash":
             own = rule.secret or secret
@@ -51,7 +51,7 @@ def _hashing(secret: bytes) -> Leaves:
     def leaves(value: Any) -> str | None:
         if value is None:
             return None
-        one = keyed.copy()  # a third of what it takes to begin anew
+        one = keyed.copy()  # takes a third of the time of a new HMAC
         one.update(canonical(value))
         return one.hexdigest()
 
@@ -63,7 +63,7 @@ def _partial(first: int, last: int) -> Leaves:
         if value is None:
             return None
         text = value if isinstance(value, str) else canonical(value).decode("utf-8", "replace")
-        if len(text) <= first + last:  # all of it would stay
+        if len(text) <= first + last:  # the whole text would be visible
             return REDACTED
         return f"{text[:first]}{REDACTED}{text[len(text) - last :]}"
 

@@ -1,4 +1,4 @@
-"""Column rules made ready for rows of certain columns."""
+"""Column rules compiled for rows with certain columns."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Row = dict[str, Any]
 Form = Callable[[Row], Row]
 
 _MOST_SHAPES = 256
-"""Kept at once; a table has one, and another for each set of columns that its updates send."""
+"""Most cached sets of columns. A table has one, and another for each set that its updates send."""
 
 
 class RuleFault(ValueError):
-    """The rules have no place for what the source sends; the message holds no value."""
+    """The rules cannot be applied to a change or statement of the source. The message contains no value."""
 
 
 class ShownBehind(RuleFault, UndecodableRecord):
-    """It is a statement, and the rows behind it may show what the rules hide."""
+    """The rules refuse a statement, and the rows after it may show what they hide."""
 
 
 class Treatment(NamedTuple):
-    """What is done to one column of the source."""
+    """The rules for one column of the source."""
 
     name: str
     to: str
-    """Its name when it leaves."""
+    """Its name for handlers."""
     mask: ColumnMask | None
     cast: Cast | None
 
@@ -48,13 +48,13 @@ class Treatment(NamedTuple):
         return self.cast is not None or (self.mask is not None and self.mask.type is not None)
 
     def type_of(self, type_text: str) -> str:
-        """Its type as it leaves."""
+        """Return its type text for handlers."""
         if self.cast is not None:
             return self.cast.type
         return type_text if self.mask is None or self.mask.type is None else self.mask.type
 
     def is_as(self, other: Treatment) -> bool:
-        """Whether values that leave by both are of one form."""
+        """Whether both give values the same form."""
         mine, its = self.mask, other.mask
         same_mask = mine is its or (mine is not None and its is not None and mine.rule == its.rule)
         return same_mask and (None if self.cast is None else self.cast.type) == (
@@ -62,8 +62,8 @@ class Treatment(NamedTuple):
         )
 
     def form(self) -> Callable[[Any], Any] | None:
-        """What makes the value that leaves; None: it leaves as it is. Raises RuleFault for values that
-        cannot be cast."""
+        """Return the function that masks or casts a value; None if it stays unchanged. The function raises
+        RuleFault for values that cannot be cast."""
         if self.mask is not None:
             return self.mask.leaves
         if self.cast is None:
@@ -85,8 +85,8 @@ class ColumnPlans:
     """The column rules of one entry of `tables`. Any thread."""
 
     def __init__(self, rules: ColumnRules, secret: str | None, reserved: tuple[str, ...] = ()) -> None:
-        """`secret`: of `masking`. `reserved`: names that no column may leave under. Raises ValueError for a
-        hash without a secret, and for a reserved name that the rules give a column."""
+        """`secret`: masking.secret. `reserved`: names that no column may get. Raises ValueError for a hash
+        without a secret, and if the rules give a column a reserved name."""
         given = {name.casefold() for name in (*rules.rename.values(), *rules.add)}
         for name in reserved:
             if name.casefold() in given:
@@ -103,32 +103,32 @@ class ColumnPlans:
         self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
         self._given = {name.casefold(): f"{name}, which is added" for name in (*self.added, *reserved)}
         self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
-        """What makes the row that leaves of one with these columns, in their order. Raises RuleFault."""
+        """Returns the function that transforms rows with these columns, in this order. Raises RuleFault."""
         self.key: Callable[[tuple[str, ...]], tuple[str, ...]] = lru_cache(_MOST_SHAPES)(self._key)
-        """The names of these key columns as they leave. Raises RuleFault for a key that does not leave, or of
-        which different ones would become the same."""
+        """Returns the names of these key columns for handlers. Raises RuleFault if a key column is hidden, or
+        if different keys could become equal."""
 
     # ---- one column
 
     def treatment(self, name: str) -> Treatment | None:
-        """None: it does not leave."""
+        """Return a column's rules; None if it is left out."""
         low = name.casefold()
         if low in self._excluded or (self._included is not None and low not in self._included):
             return None
         return Treatment(name, self._renamed.get(low, name), self._masks.get(low), self._casts.get(low))
 
     def is_hidden_by_name(self, name: str) -> bool:
-        """Whether a rule names it so that it, or its values, do not leave."""
+        """Whether `exclude` or `mask` names it."""
         low = name.casefold()
         return low in self._excluded or low in self._masks
 
     @property
     def hides(self) -> bool:
-        """Whether any column is kept back, or masked."""
+        """Whether any column is left out or masked."""
         return self._included is not None or bool(self._excluded or self._masks)
 
     def hides_no_more_than(self, other: ColumnPlans) -> bool:
-        """Whether all that these rules keep back or mask, the other ones keep back, or mask alike."""
+        """Whether `other` also leaves out, or masks in the same way, all that these rules hide."""
         if self._included is not None and not (
             other._included is not None and other._included <= self._included
         ):
@@ -140,7 +140,7 @@ class ColumnPlans:
         return True
 
     def unknown(self, columns: Iterable[str]) -> list[tuple[str, str | None]]:
-        """(name in the rules, what was probably meant) of each that is none of the table's columns."""
+        """List the names in the rules that are not columns of the table, with the probably intended ones."""
         there = list(columns)
         folded = _folded(there)
         return [(name, nearest(name, there)) for name in self.rules.named if name.casefold() not in folded]
@@ -151,8 +151,8 @@ class ColumnPlans:
         return _form(self.leaving(columns))
 
     def leaving(self, columns: Iterable[str]) -> list[Treatment]:
-        """Of these columns, those that leave. Raises RuleFault where two would have one name, in upper or
-        lower case alike: of one of them the values would be lost."""
+        """Return the rules of those columns that are not left out. Raises RuleFault if two would get the same
+        name (ignoring case), because the values of one would be lost."""
         kept = [one for name in columns if (one := self.treatment(name)) is not None]
         taken = dict(self._given)
         for one in kept:
@@ -188,7 +188,7 @@ class ColumnPlans:
         return tuple(names)
 
     def types(self, types: Mapping[str, str]) -> dict[str, str]:
-        """Those of the columns that leave. Raises RuleFault."""
+        """Return the type texts of the columns for handlers. Raises RuleFault."""
         found = {one.to: one.type_of(types[one.name]) for one in self.leaving(types)}
         return found | {name: added.type for name, added in self.added.items()}
 
@@ -201,11 +201,11 @@ def _form(kept: list[Treatment]) -> Form:
     names = [one.name for one in kept]
     to = [one.to for one in kept]
     changed = [(one.to, form) for one in kept if (form := one.form()) is not None]
-    if len(names) < 2:  # itemgetter gives no tuple then
+    if len(names) < 2:  # itemgetter of one name does not return a tuple
         base: Form = lambda row: {after: row[name] for after, name in zip(to, names, strict=True)}  # noqa: E731
     else:
         values = itemgetter(*names)
-        base = lambda row: dict(zip(to, values(row)))  # noqa: E731, B905 - both are of one length
+        base = lambda row: dict(zip(to, values(row)))  # noqa: E731, B905 - both have the same length
     if not changed:
         return base
 
@@ -218,15 +218,15 @@ def _form(kept: list[Treatment]) -> Form:
     return formed
 
 
-# ---- columns of a statement that would share a name in the target with another one
+# ---- columns of a statement that would get the same name in the target
 
 
 def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> None:
-    """`operations`: those of one statement on one table, as `net` has them. Raises RuleFault where two
-    columns would have one name in the target, before them or after them.
+    """Raise RuleFault if two columns would have one name in the target, before or after the operations.
 
-    A statement tells some of the columns. Those that the rules rename are assumed to be there besides, unless
-    it drops or renames them itself. Dropping a column of such a name would drop another one's values."""
+    `operations`: those of one statement on one table, as `net` returns them. A statement names only some
+    columns. The columns that the rules rename are assumed to exist too, unless it drops or renames them.
+    Without this check, dropping a column could drop the values of another."""
     went: dict[str, str] = {}
     came: dict[str, str] = {}
     stay: dict[str, str] = {}
@@ -243,7 +243,7 @@ def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> No
             case ddl.ChangeKey(columns=columns):
                 stay |= {name.casefold(): name for name in columns}
     if not (went or came or stay):
-        return  # it tells of no column, or of all, as CREATE TABLE does
+        return  # it names no column, or all of them (CREATE TABLE)
     stay = {name.casefold(): name for name in plans.rules.rename} | stay
     plans.leaving((_without(stay, came) | went).values())
     plans.leaving((_without(stay, went) | came).values())

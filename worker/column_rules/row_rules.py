@@ -1,4 +1,4 @@
-"""The rules of one entry of `tables`, applied to the changes of its tables."""
+"""Application of the rules of one entry in `tables` to the changes of its tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from worker.column_rules.settings import ColumnRules
 log = get_logger("columns")
 
 DELETED_TYPE = "timestamp(6)"
-"""Of the column that marks a row."""
+"""The type of the column that marks deleted rows."""
 _MOST_TYPES = 256
 
 
 class RowRules:
-    """Any thread. Compiled once; what it learns of a table's columns is kept."""
+    """The compiled rules of one entry. They cache what they learn about columns. Any thread."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class RowRules:
         secret: str | None = None,
         table: str | None = None,
     ) -> None:
-        """`marks_all`: all handlers know how to mark the rows of a TRUNCATE; `secret`: of `masking`; `table`:
-        the only one that the rules are of. Raises ValueError for a hash without a secret, and for a column
-        that `columns` gives the name `deleted_column`."""
+        """`marks_all`: all handlers can mark the rows of a TRUNCATE. `secret`: masking.secret. `table`: the
+        table's name, if the rules are for one only. Raises ValueError for a hash without a secret, and if
+        `columns` gives a column the name `deleted_column`."""
         self.deletes = deletes
         self.deleted_column = deleted_column
         self._marks_all = marks_all
@@ -51,13 +51,13 @@ class RowRules:
         self._has_columns = not columns.is_empty
         self._table = table
         self._told: set[str] = set()
-        """Columns of the rules of which a warning says that the table has none."""
+        """Columns in the rules that a warning has reported as missing in the table."""
         self._has_looked = False
-        # By identity: sources share the mapping between changes, and what handlers are given is shared alike.
+        # By identity: sources share the mapping between changes, so the result is shared in the same way.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
     def hides_no_more_than(self, other: RowRules | None) -> bool:
-        """Whether rows that left by `other` (None: as they were) show nothing that these rules hide."""
+        """Whether rows under the rules `other` (None: no rules) show nothing that these rules hide."""
         if self.filter is None and not self.plans.hides:
             return True
         if other is None:
@@ -66,9 +66,9 @@ class RowRules:
         return is_taken and self.plans.hides_no_more_than(other.plans)
 
     def apply(self, changes: list[Change], first: int, database: str, table: str) -> bool:
-        """Put in the place of the changes from `first` on what handlers may see of them.
+        """Replace the changes from `first` on by what handlers may see of them.
 
-        Whether there is DDL among them, which stays as it is. Raises RuleFault.
+        Return whether DDL is among them, which stays unchanged. Raises RuleFault.
         """
         own = changes[first:]
         del changes[first:]
@@ -87,20 +87,20 @@ class RowRules:
                 if kept is not None and kept.op == "delete" and self.deletes == "ignore":
                     kept = _stays(kept) if self._needs_old_row(*own[place : place + 2]) else None
                 if kept is not None:
-                    # Of an insert that the filter does not take, a mark would make a row of its own.
+                    # For an insert that the filter excludes, a mark would create a row.
                     marks = self.deletes == "mark" and (kept.op != "delete" or op in ("delete", "update"))
                     changes.append(self._formed(kept, database, table, marks=marks))
         return has_ddl
 
     def _needs_old_row(self, gone: Change, made: Change | None = None) -> bool:
-        """Whether the new row of an update that changed the key leaves, and lacks what is in the old row."""
+        """Whether an update changed the key, and its visible new row lacks columns of the old row."""
         if made is None or made.is_whole or not is_move(gone, made):
             return False
         kept = made if self._leaving is None else self._leaving.kept(made, gone)
         return kept is not None and kept.op == "insert"
 
     def truncated(self, change: Change, database: str, table: str) -> Change | None:
-        """What handlers see of a TRUNCATE of the table; None: nothing. Raises RuleFault."""
+        """Return a TRUNCATE of the table for handlers; None if they see nothing. Raises RuleFault."""
         if self.deletes == "ignore":
             return None
         if self.deletes == "apply":
@@ -164,8 +164,8 @@ class RowRules:
         return before, after
 
     def _marked(self, change: Change) -> Change:
-        """The change with the column of the mark: a delete as an update that sets it. Of equal rows without a
-        key, one that is not deleted yet is meant."""
+        """Add the mark's column to the change. A delete becomes an update that sets it. Among equal rows
+        without a key, it marks one that is not deleted yet."""
         column, before, key = self.deleted_column, change.before, change.key_columns
         for row in (before, change.after):
             if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
@@ -175,7 +175,7 @@ class RowRules:
             return replace(change, before=unmarked, after={**(change.after or {}), column: None})
         known: Row = before or {}
         lacks = None if change.lacks is None else frozenset(self.plans.added.keys() - known.keys())
-        if key and not change.before_is_whole:  # the key is all that is sure
+        if key and not change.before_is_whole:  # only the key is certain
             known, lacks = {name: known[name] for name in key if name in known}, None
         marked = {**known, column: moment(change.source_time_ms)}
         return replace(change, op="update", before={**known, column: None}, after=marked, lacks=lacks)
@@ -201,7 +201,7 @@ class RowRules:
             self._types.clear()
         if self._table is not None:
             self._tell_unknown(types)
-        # Of two threads that come at once both get the same.
+        # Two threads at once get the same result.
         return self._types.setdefault(id(types), (types, made))[1]
 
     def _as_it_leaves(self, name: str, column: SourceColumn) -> SourceColumn:
@@ -227,7 +227,7 @@ def _taken(column: str) -> RuleFault:
 
 
 def _stays(gone: Change) -> Change:
-    """The old key of a row that gets another one, where deletes are ignored: what the insert lacks is in the
-    row, which stays as it is."""
+    """Return an update without effect for the old key of a moved row, if deletes are ignored. The row keeps
+    the values that the insert lacks."""
     key = {name: (gone.before or {}).get(name) for name in gone.key_columns or ()}
     return replace(gone, op="update", before=key, after=key, lacks=None, before_is_whole=False)

@@ -1,4 +1,4 @@
-"""What can be set: `columns` of a table, and `masking`."""
+"""The settings `columns` (of a table) and `masking`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.column_rules.casts import CAST_NAMES, cast_of
 from worker.column_rules.filters import FilterError, read_filter
 
 LEAST_SECRET = 16
-"""Bytes: of fewer, all could be tried."""
+"""Least bytes of a secret. Shorter ones could be found by trying all."""
 
 _MASKS = "hash, redact, null, {hash: {secret: ...}} or {partial: {first: 1, last: 4}}"
 _PLAIN_MASKS = ("hash", "redact", "null")
@@ -34,23 +34,23 @@ Secret = Annotated[
 
 
 class MaskingRule(Section):
-    """What masks of all tables share."""
+    """Settings shared by the masks of all tables."""
 
     secret: Secret | None = Field(default=None, repr=False)
-    """With which values are hashed (`mask: {email: hash}`): at least 16 bytes, and never shown."""
+    """Secret for hashing values (`mask: {email: hash}`): at least 16 bytes, never shown."""
 
 
 class MaskRule(Section):
-    """What is left of a column's values."""
+    """How a column's values are masked."""
 
     kind: Literal["hash", "redact", "partial", "null"]
     """hash: an HMAC-SHA-256; redact: ***; partial: some characters; null: nothing."""
     secret: Secret | None = Field(default=None, repr=False)
-    """Of a hash: its own, in place of masking.secret."""
+    """For a hash: its own secret instead of masking.secret."""
     first: int = Field(default=0, ge=0, le=1000)
-    """Of a partial mask: so many characters stay at the beginning."""
+    """For a partial mask: number of visible characters at the beginning."""
     last: int = Field(default=0, ge=0, le=1000)
-    """And so many at the end."""
+    """For a partial mask: number of visible characters at the end."""
 
 
 def _mask(value: object) -> Any:
@@ -129,7 +129,7 @@ FilterText = Annotated[str | None, PlainValidator(_filter), WithJsonSchema({"typ
 
 
 def _given(value: object) -> object:
-    if not isinstance(value, list):  # nor null: with an empty key all columns would leave
+    if not isinstance(value, list):  # null is refused too: an empty key would include all columns
         raise not_allowed("a list of columns")
     return value
 
@@ -142,15 +142,15 @@ Included = Annotated[
 
 
 class ColumnRules(Section):
-    """What becomes of a table's columns. All names are the source's, in upper or lower case alike, but for
-    those that `rename` and `add` give."""
+    """Rules for a table's columns. All names are the source's, and case is ignored. The exceptions are the
+    new names in `rename` and `add`."""
 
     include: Included = None
-    """The columns that leave; all when not set."""
+    """Columns that handlers get. By default, all."""
     exclude: list[str] = Field(default=[])
-    """Columns that do not leave."""
+    """Columns that handlers do not get."""
     rename: dict[str, Annotated[str, Field(min_length=1)]] = Field(default={})
-    """Column -> the name under which it leaves."""
+    """Column -> its name for handlers."""
     mask: dict[str, Mask] = Field(default={})
     """Column -> hash, redact, null, {hash: {secret: ...}} or {partial: {first: 1, last: 4}}."""
     cast: dict[str, Cast] = Field(default={})
@@ -186,12 +186,12 @@ class ColumnRules(Section):
 
     @property
     def unkeyed(self) -> Iterator[str]:
-        """The columns that are hashed with masking.secret, since their masks have none of their own."""
+        """The columns that are hashed with masking.secret, because their masks have no own secret."""
         return (name for name, mask in self.mask.items() if mask.kind == "hash" and mask.secret is None)
 
     @property
     def named(self) -> list[str]:
-        """The source's columns that it names."""
+        """The source's columns that the rules name."""
         return list(
             dict.fromkeys([*(self.include or ()), *self.exclude, *self.rename, *self.mask, *self.cast])
         )

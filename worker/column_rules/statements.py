@@ -1,8 +1,8 @@
-"""DDL under column rules: a statement is read, changed, and written anew.
+"""DDL under column rules: a statement is parsed, changed and rewritten.
 
-What it said besides columns, keys and tables (comments, checks, indexes) does not leave, nor does a default
-of a column that does not. A statement that would carry a hidden column to a name by which it is not hidden is
-refused: its values would leave from then on.
+The result has only columns, keys and tables: no comments, checks or indexes, and no defaults that name
+hidden columns. A statement that renames a hidden column to a name that is not hidden is refused, because its
+values would be visible from then on.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatm
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
-"""In the order in which the clauses of a statement are followed."""
+"""Clauses in the order in which they are applied."""
 
 _RulesOf = Callable[[ddl.TableName, str], RowRules | None]
-"""The rules of a table, and the database of names that tell none."""
+"""Returns the rules of a table. The second argument is the database of unqualified names."""
 
 
 class StatementRules:
-    """The rules of all tables, for statements: one may name other tables than its record's. Any thread."""
+    """Applies the rules of all tables to statements, which may name several tables. Any thread."""
 
     def __init__(
         self,
         rules_of: Callable[[str], RowRules | Literal["skipped"] | None],
         databases: Iterable[str] = (),
     ) -> None:
-        """`rules_of`: of a table ("database.table"); None: it has none; "skipped": no rule matches it.
-        `databases`: those that the rules name."""
+        """`rules_of`: returns the rules of a table ("database.table"), None if it has none, "skipped" if no
+        rule matches it. `databases`: the databases that the rules name."""
         self._rules_of = rules_of
         self._databases = tuple(dict.fromkeys(databases))
 
     def follow(self, change: Change, database: str, table: str) -> Change | None:
-        """The change with the statement that may leave; itself where no table of the statement has rules;
-        None where nothing is left of it. Raises RuleFault."""
-        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot takes its time
+        """Return the change with the rewritten statement; the same change if no table of the statement has
+        rules; None if nothing remains. Raises RuleFault."""
+        from handlers.mysql.ddl import parse  # noqa: PLC0415 - sqlglot is slow to import
         from handlers.mysql.ddl.written import net, written  # noqa: PLC0415
 
         found = self._rules_of(f"{database}.{table}")
@@ -91,23 +91,23 @@ class StatementRules:
         return msgspec.structs.replace(change, sql=sql, types=None)
 
     def _of(self, name: ddl.TableName, database: str, *, own: tuple[str, RowRules | None]) -> RowRules | None:
-        """`own`: the record's table, with its rules. Servers that do not tell case apart write a statement as
-        it was spelled, and their rows under one name."""
+        """Return a table's rules. `own`: the record's table, with its rules. Servers that ignore case log a
+        statement as the user spelled it, and rows under one name."""
         full = f"{name.database or database}.{name.table}"
         if isinstance(found := self._rules_of(full), RowRules):
             return found
         return own[1] if full.casefold() == own[0].casefold() else None
 
     def _all_of(self, name: ddl.TableName, database: str, of: _RulesOf) -> list[RowRules]:
-        """The rules of all tables that the name may mean."""
+        """Return the rules of all tables that the name may mean."""
         names = [name]
         if name.database == ddl.ANY_DATABASE:
             names += [ddl.TableName(one, name.table) for one in self._databases]
         return [rules for one in names if (rules := of(one, database)) is not None]
 
     def _refuse_shown(self, operation: ddl.RenameTable, database: str, of: _RulesOf) -> None:
-        """Raises ShownBehind for a table that one of its names would show, while the rules of the other hide
-        it."""
+        """Raise ShownBehind if a rename would show rows or columns under one name that the rules of the other
+        name hide."""
         table, to = operation.table, operation.to
         olds, new = self._all_of(table, database, of), of(to, database)
         old = next((one for one in olds if not one.hides_no_more_than(new)), of(table, database))
@@ -118,11 +118,11 @@ class StatementRules:
                 f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
             )
         source = table if table.database else table.table
-        # A table of an untold database is perhaps none that no rule matches.
+        # If the database is unknown, the table may be one with rules, so it does not count as "skipped".
         tables = (to,) if table.database == ddl.ANY_DATABASE and olds else (table, to)
         names = [f"{one.database or database}.{one.table}" for one in tables]
         if "skipped" in map(self._rules_of, names):
-            return  # nothing of it is in a target, or comes there from now on
+            return  # no target has its rows, or no target gets them from now on
         if new is not None and not new.hides_no_more_than(old):
             raise ShownBehind(
                 f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its "
@@ -142,12 +142,12 @@ def _kept(
     time_ms: int,
     of: _RulesOf,
 ) -> Iterator[ddl.Operation]:
-    """What may leave of it. `of`: the rules of a table."""
+    """Yield the parts of an operation that handlers may see. `of`: the rules of a table."""
     rules = of(operation.table, database)
     if rules is not None and isinstance(operation, ddl.CreateTable) and is_left_over(operation.table.table):
-        return  # gh-ost makes it to hold the name, with columns of its own
+        return  # gh-ost creates it as a placeholder with its own columns
     if isinstance(operation, ddl.CreateTable) and operation.like is not None:
-        # A copy has the columns of what it copies: under other rules, its first row makes it.
+        # A copy has the columns of its model. If its rules differ, its first row creates it instead.
         if rules is of(operation.like, database):
             yield operation
     elif rules is None or isinstance(operation, ddl.DropTable | ddl.RenameTable):
@@ -162,7 +162,7 @@ def _kept(
 
 
 def _told(operations: list[ddl.Operation]) -> tuple[list[ddl.Operation], set[ddl.RenameColumn]]:
-    """Columns are renamed all at once: in which order is not said."""
+    """Separate the renames as a set: columns are renamed all at once, so their order does not matter."""
     renames = {one for one in operations if isinstance(one, ddl.RenameColumn)}
     return [one for one in operations if not isinstance(one, ddl.RenameColumn)], renames
 
@@ -172,7 +172,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
     match operation:
         case ddl.CreateTable(table=table, columns=columns, key=key):
             kept = [_definition(plans.treatment(one.name), one, rules, time_ms) for one in columns]
-            plans.leaving(one.name for one in columns)  # two of one name are refused
+            plans.leaving(one.name for one in columns)  # refuses two columns with one name
             added = [ddl.Column(name, added.type) for name, added in plans.added.items()]
             if rules.deletes == "mark":
                 added.append(ddl.Column(rules.deleted_column, DELETED_TYPE))
@@ -200,7 +200,7 @@ def _of_columns(operation: ddl.Operation, rules: RowRules, time_ms: int) -> Iter
 
 
 def _refuse_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> None:
-    """Before any other fault of the statement. Raises ShownBehind."""
+    """Refuse a rename that shows a hidden column, before other faults are checked. Raises ShownBehind."""
     old, new, after = operation.name, operation.to, plans.treatment(operation.to)
     if plans.is_hidden_by_name(old) and after is not None and not after.hides:
         raise ShownBehind(
@@ -213,20 +213,20 @@ def _renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> Iterator[ddl.Op
     old, new = operation.name, operation.to
     before, after = plans.treatment(old), plans.treatment(new)
     if before is None:
-        return  # its first row brings the column, if it leaves now
+        return  # if the column is visible now, its first row adds it
     if after is not None and not after.hides and not before.is_as(after):
         raise RuleFault(
             f"the source renames {old} to {new}, and columns.cast does not give both one type: rows that are "
             f"there would lose their values; cast {new} as {old}, too"
         )
     if after is None or not before.is_as(after):
-        yield ddl.DropColumn(operation.table, before.to)  # what it held is not what it holds from now on
+        yield ddl.DropColumn(operation.table, before.to)  # old and new values differ in form
     elif before.to != after.to:
         yield ddl.RenameColumn(operation.table, before.to, after.to)
 
 
 def _behind(after: str | None, rules: RowRules) -> str | None:
-    """The column that another stands behind, as it leaves; None where it does not."""
+    """Return the target's name of the column in AFTER; None if the column is hidden."""
     if not after:
         return after
     treatment = rules.plans.treatment(after)
@@ -236,15 +236,15 @@ def _behind(after: str | None, rules: RowRules) -> str | None:
 def _definition(
     treatment: Treatment | None, column: ddl.Column, rules: RowRules, time_ms: int, *, fills: bool = False
 ) -> ddl.Column | None:
-    """The column as it leaves; None: it does not.
+    """Return the column's definition for handlers; None if it is hidden.
 
-    `fills`: rows that are there get its default, and that of its type where it is NOT NULL and names none.
+    `fills`: existing rows get its default, or the type's default if it is NOT NULL and names none.
     """
     if treatment is None:
         return None
     if treatment.mask is None and treatment.cast is None:
         if column.default is not None and _tells_hidden(column.default, rules):
-            # NULL, not the type's own default: nobody computes the values of rows that are there.
+            # NULL instead of the type's default, because the values of existing rows cannot be computed.
             column = replace(column, default=None, nullable=True)
         return replace(column, name=treatment.to, generated=_expression(column, rules))
     form = treatment.form()
@@ -252,15 +252,15 @@ def _definition(
     default = None
     if not column.numbered and (column.default is not None or (fills and not column.nullable)):
         default = _default(form, column, time_ms)
-    # NULL, as above, if no value is known.
+    # As above: NULL if no value is known.
     is_open = default is None and (fills or column.default is not None)
     nullable = treatment.hides or column.nullable or is_open
     return ddl.Column(treatment.to, treatment.type_of(column.type), nullable, default)
 
 
 def _expression(column: ddl.Column, rules: RowRules) -> str | None:
-    """A generated column's, where all that it is computed from is in the target as it is in the source."""
-    from handlers.mysql.ddl.values import formula_of  # noqa: PLC0415 - sqlglot takes its time
+    """Return a generated column's expression, if the target has all its columns unchanged; else None."""
+    from handlers.mysql.ddl.values import formula_of  # noqa: PLC0415 - sqlglot is slow to import
 
     formula = formula_of(column)
     if formula is None:
@@ -273,17 +273,17 @@ def _expression(column: ddl.Column, rules: RowRules) -> str | None:
 
 
 def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
-    """Whether an expression may name a column that is hidden: of those that are included, any word may."""
+    """Whether an expression may name a hidden column. With `include`, any other word may be one."""
     text = default.text
-    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # also of two words, or with a dash
+    words = [*re.findall(r"[\w$]+", text), *re.split(r"[`\"]", text)]  # quoted names may contain spaces
     return default.kind == "expression" and any(
         (one := rules.plans.treatment(word)) is None or one.hides for word in words
     )
 
 
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
-    """A default in the form in which the column's values leave; None where there is none."""
-    from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot takes its time
+    """Return a default in the masked or cast form of the column's values; None if it has none."""
+    from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot is slow to import
     from worker.column_rules.canonical import canonical  # noqa: PLC0415
 
     value = default_value(column, time_ms)

@@ -1,1 +1,1 @@
-"""Changes as Parquet files, on a disk or in an object store: each change in one file, exactly once."""
+"""Changes as Parquet files, on disk or in an object store: each change is in exactly one file."""

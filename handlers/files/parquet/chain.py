@@ -1,15 +1,14 @@
-"""The files of one source in order: each begins where the one before it ends, and its name says where.
+"""The chain of files of one source: each file starts where the previous one ends, and its name says where.
 
-A source is a partition of a topic, as far as one table's changes come from it; with `order_by: row` each
-shard is one for itself. Its files are
-`<table>/source=<topic>-<partition>/hour=<hour>/<generation>-<offset>-<index>.parquet`: of the place behind
-the last change of the file before, and of the hour in which the source made the file's first change (never
-an earlier one than that of the file before). Both follow from the files that are there and from the changes
-alone. So two workers that hold the same changes, one of which has lost the partition and does not know it
-yet, want the same name; the store gives it to one of them, whatever their batches look like, and the other
-reads from that file's footer how far it goes.
+A source is one partition's changes to one table. With `order_by: row`, each shard is its own source. The
+files are `<table>/source=<topic>-<partition>/hour=<hour>/<generation>-<offset>-<index>.parquet`. The offset
+and index are the place after the last change of the previous file. The hour is that of the file's first
+change in the source, but never earlier than the hour of the previous file. Both depend only on the existing
+files and on the changes. Two workers may have the same changes, if one has lost the partition and does not
+know it yet. Both then choose the same name, and the store gives it to only one, whatever their batches are.
+The other reads in that file's footer how far it goes.
 
-A topic that was made anew begins at offset 0 again: then the generation is one more."""
+A recreated topic starts at offset 0 again, so its generation is one higher."""
 
 from __future__ import annotations
 
@@ -37,16 +36,16 @@ _UNREADABLE = (pa.ArrowException, OSError, msgspec.MsgspecError)
 
 
 class BrokenFile(RuntimeError):
-    """The newest file of a source is not what this handler writes; the message says what to do."""
+    """The newest file of a source was not written by this handler. The message says what to do."""
 
 
 class Source(NamedTuple):
-    """Where changes of a table come from."""
+    """The origin of a table's changes."""
 
     topic: str
     partition: int
     shard: int
-    """WHOLE, but for batches of one shard."""
+    """WHOLE, unless the batches are of one shard."""
 
     @property
     def folder(self) -> str:
@@ -56,35 +55,35 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How far the files of a source go."""
+    """The state of a source's files."""
 
     folder: str
-    """Of the source, below its table's."""
+    """The source's folder, including its table's."""
     last: Place = BEFORE_ALL
-    """Of the last change that a file has."""
+    """The place of the last change in a file."""
     hour: str = ""
-    """Of the newest file; empty: there is none."""
+    """The hour of the newest file; empty if no file exists."""
     generation: int = 0
     topic_id: TopicId = field(default_factory=TopicId)
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
-    """Of the newest file."""
+    """The schema of the newest file."""
     key: tuple[str, ...] = ()
     """The key columns of its rows."""
     newest: str = ""
-    """The path of the newest file; empty: there is none."""
+    """The path of the newest file; empty if no file exists."""
 
     def path(self, source_time_ms: int) -> tuple[str, str]:
-        """Of the next file, whose first change was made then: its hour, and its path."""
+        """Return the hour and path of the next file, whose first change has this source time."""
         hour = max(self.hour, _hour(source_time_ms))
         offset, index = (0, 0) if self.last == BEFORE_ALL else (self.last[0], self.last[1] + 1)
         return hour, f"{self.folder}/hour={hour}/{self.generation:04d}-{offset:020d}-{index:06d}.parquet"
 
     def grown(self, path: str, last: Place, hour: str, schema: pa.Schema, key: tuple[str, ...]) -> Chain:
-        """As it is with one more file."""
+        """Return the chain with one more file."""
         return replace(self, newest=path, last=last, hour=hour, schema=schema, key=key)
 
     def begun_anew(self, topic_id: TopicId) -> Chain:
-        """Of the topic that took the place of ours."""
+        """Return the chain's start for the topic that replaced ours."""
         return replace(self, last=BEFORE_ALL, generation=self.generation + 1, topic_id=topic_id)
 
 
@@ -98,7 +97,7 @@ class _Footer(msgspec.Struct):
 
 
 def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
-    """A file with these rows; `chain`: as it is with it."""
+    """Encode a file with these rows. `chain`: the chain that includes this file."""
     footer = _Footer(_VERSION, chain.last, chain.generation, *chain.topic_id, chain.key)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, compression="zstd", **writing(rows.schema)) as writer:
@@ -108,9 +107,9 @@ def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
 
 
 def find(files: Files, table: str, source: Source) -> Chain:
-    """The source's chain as the store has it: two lists and one footer, however many files there are.
+    """Read a source's chain from the store. This usually takes two listings and one footer.
 
-    `table`: the folder of its table. Raises BrokenFile, and what the store raises."""
+    `table`: the folder of its table. Raises BrokenFile, and passes on the store's errors."""
     folder = f"{table}/{source.folder}"
     hours = [found[1] for entry in files.list(folder) if (found := _HOUR.fullmatch(entry.name))]
     for hour in sorted(hours, reverse=True):
@@ -121,7 +120,7 @@ def find(files: Files, table: str, source: Source) -> Chain:
 
 
 def sources_below(files: Files, table: str, topic: str, partition: int) -> list[Source]:
-    """Of all shards of a partition that have files."""
+    """List the sources of all shards of a partition that have files."""
     whole = Source(topic, partition, WHOLE).folder
     shards = re.compile(re.escape(whole) + r"-s(\d+)")
     return [
@@ -169,7 +168,7 @@ def _broken(path: str) -> BrokenFile:
 
 
 def _hour(source_time_ms: int) -> str:
-    """In UTC, such that a later one is the greater text.
+    """Format an hour in UTC, so that texts sort by time.
 
     >>> _hour(1_763_000_000_000), _hour(-60_000_000_000_000)
     ('2025-11-13-02', '0068-09-03-13')

@@ -1,4 +1,4 @@
-"""Batches into files of Parquet."""
+"""Writing of batches as Parquet files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 log = get_logger("handlers.files")
 
 _ROUNDS = 20
-"""Of one batch: each finds another file that somebody else has written meanwhile."""
+"""Most attempts for one batch. Each further one means that another worker wrote a file meanwhile."""
 _MODE: Literal["changelog"] = "changelog"
 
 
 @dataclass(slots=True)
 class _Table:
-    """What is known of one table's files."""
+    """The known state of one table's files."""
 
     folder: str
     chains: dict[Source, Chain] = field(default_factory=dict)
@@ -39,35 +39,35 @@ class _Table:
 
 
 class ParquetFiles:
-    """Any thread; batches of one table, or of one shard of it, come one after the other."""
+    """Writes batches as Parquet files. Any thread; batches of one table or shard must come one by one."""
 
     def __init__(self, directory: str, prefix: str, topic_again: Mapping[str, Collection[str]]) -> None:
-        """`directory`: a folder, or the URI of a place in an object store; `prefix`: of added columns;
-        `topic_again`: as for KnownIds."""
+        """`directory`: a folder, or a URI in an object store. `prefix`: starts the names of added columns.
+        `topic_again`: see KnownIds."""
         self._directory = directory.rstrip("/")
         self._prefix = prefix
         self._known_ids = KnownIds(topic_again)
-        self._lock = threading.Lock()  # guards _tables and what is in them
+        self._lock = threading.Lock()  # guards _tables and their contents
         self._tables: dict[str, _Table] = {}
         self._files: Files | None = None
         self._passing_over: PassingOver | None = None
         self._context: HandlerContext | None = None
 
     def open(self, context: HandlerContext) -> None:
-        """Raises FilesError for a store that cannot be used."""
+        """Open the store. Raises FilesError if it cannot be used."""
         self._context = context
         self._passing_over = PassingOver(context, log)
         self._directory, self._files = _store(self._directory, context.folder)
 
     def check(self, context: HandlerContext) -> None:
-        """Put a hidden file, and remove it. Raises FilesError, or OSError."""
+        """Test the store with a hidden file, which is removed again. Raises FilesError or OSError."""
         directory, files = _store(self._directory, context.folder)
         files.prove(directory)
-        if isinstance(files, LocalFiles):  # which has nothing to prove
+        if isinstance(files, LocalFiles):  # its `prove` tests nothing
             check_writable(plain_path(directory))
 
     def release(self, partitions: Collection[Partition]) -> None:
-        """Another worker goes on with their files."""
+        """Drop what is known of these partitions' files: another worker continues them."""
         left = set(partitions)
         with self._lock:
             for table in self._tables.values():
@@ -76,10 +76,10 @@ class ParquetFiles:
                     del table.chains[source]
 
     def handle(self, batch: Batch) -> None:
-        """Returns when all changes of the batch are in files.
+        """Write all changes of the batch to files.
 
-        Raises Rejected, TargetUnavailable, FormerTopic, and UnfitPlace for a BrokenFile and what else a store
-        refuses: no change is to blame for it, so none may be skipped or set aside."""
+        Raises Rejected, TargetUnavailable, FormerTopic. Raises UnfitPlace for a BrokenFile and for other
+        errors of the store: no change caused them, so none may be skipped or set aside."""
         try:
             self._handle(batch)
         except (BrokenFile, FilesError) as error:
@@ -101,7 +101,7 @@ class ParquetFiles:
             self._passing_over.passed_over(batch.table, len(batch.changes) - sum(counts.values()))
 
     def _of_partition(self, table: _Table, batch: Batch, partition: Partition, places: Sequence[int]) -> int:
-        """How many of its changes were put."""
+        """Write one partition's changes, and return how many were written."""
         put = 0
         for _ in range(_ROUNDS):
             own, known = self._known(table, batch, partition)
@@ -126,10 +126,10 @@ class ParquetFiles:
             f"same group and name?"
         )
 
-    # ---- what there is
+    # ---- existing files
 
     def _known(self, table: _Table, batch: Batch, partition: Partition) -> tuple[Source, dict[int, Place]]:
-        """The source that the batch's changes of the partition are from, and the marks of all its shards."""
+        """Return the source of the batch's changes in the partition, and the marks of all its shards."""
         own = Source(*partition, WHOLE if batch.shard is None else batch.shard)
         whole = own._replace(shard=WHOLE)
         sources = [own] if own == whole else [whole, own]
@@ -159,7 +159,7 @@ class ParquetFiles:
     def _tell_other_order(
         self, table: _Table, batch: Batch, own: Source, chains: Mapping[Source, Chain]
     ) -> None:
-        """Files of whole batches and of shards have names apart: a worker of the other mode is not met."""
+        """Warn about newer files of the other `order_by`. Their names differ, so conflicts go undetected."""
         is_whole, last = own.shard == WHOLE, chains[own].last
         ahead = [one for each, one in chains.items() if (each.shard == WHOLE) != is_whole and one.last > last]
         with self._lock:
@@ -186,7 +186,7 @@ class ParquetFiles:
             table.chains.pop(source, None)
 
     def _forget_if_lost(self, table: _Table, source: Source) -> None:
-        """A batch of a partition that has left meanwhile is not to leave behind what soon is outdated."""
+        """Forget a partition that was revoked meanwhile: what is known would soon be outdated."""
         context = self._context
         if context is None or context.partitions is None or source[:2] in context.partitions():
             return
@@ -197,7 +197,7 @@ class ParquetFiles:
             raise RuntimeError("handle was called before open")
         return self._files
 
-    # ---- what is put
+    # ---- writing
 
     def _pieces(
         self, table: _Table, own: Source, batch: Batch, pending: Sequence[Change], at: Sequence[int]
@@ -221,14 +221,14 @@ class ParquetFiles:
             raise Rejected(str(rejected), at=place) from rejected
 
     def _put(self, table: _Table, own: Source, piece: Piece, pending: Sequence[Change]) -> None:
-        """Raises AlreadyThere, and what the store raises."""
+        """Write one file. Raises AlreadyThere, and passes on the store's errors."""
         with self._lock:
             chain = table.chains[own]
         first, last = pending[piece.start], pending[piece.stop - 1]
-        assert isinstance(piece, RowPiece)  # statements, too
+        assert isinstance(piece, RowPiece)  # in mode changelog, statements are rows too
         hour, path = chain.path(first.source_time_ms)
         if hour != chain.hour:
-            # Who was handed later changes than another, or fewer, may want another hour for the same place.
+            # A worker with other changes may have chosen another hour for the same place.
             found = find(self._store(), table.folder, own)
             if found.newest != chain.newest:
                 raise AlreadyThere(found.newest)
@@ -239,10 +239,10 @@ class ParquetFiles:
 
 
 def _store(directory: str, folder: Path) -> tuple[str, Files]:
-    """The place as its store takes it, and the store."""
+    """Return the directory in its store's notation, and the store."""
     if scheme_of(directory) in ("", "file"):
         own = directory if scheme_of(directory) else str(folder.absolute() / directory)
         return own, LocalFiles()
-    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only where it is one)
+    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (loaded only if used)
 
     return directory, ObjectFiles(directory)

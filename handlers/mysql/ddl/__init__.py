@@ -1,4 +1,4 @@
-"""Reads DDL of MySQL and MariaDB. Importing it is cheap: the parser is loaded with the first statement."""
+"""Parser of MySQL and MariaDB DDL. The import is cheap: the first statement loads the parser."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ __all__ = [
 
 
 def parse(sql: str, database: str) -> list[Operation]:
-    """What the statement does, in the order in which to do it; nothing for one that changes no table's
-    columns, key or rows (indexes, comments, engines, views, users, whole databases).
+    """Return a statement's operations in the order to apply them. Empty if it changes no table's columns,
+    key or rows (indexes, comments, engines, views, users, whole databases).
 
-    `database`: where names without one belong, as the statement's record says. A record names the database of
-    the table that the statement is about, which need not be the one in which it ran: a table that was there
-    before and is named without a database is in ANY_DATABASE when the statement itself names `database` for
-    another table (`ALTER TABLE a RENAME TO shop.a`, of `shop`).
+    `database`: the database of unqualified names, according to the statement's record. The record names the
+    database of the affected table. The statement may have run in another one. So an existing table without
+    a database is in ANY_DATABASE if the statement names `database` for another table
+    (`ALTER TABLE a RENAME TO shop.a`, of `shop`).
 
-    Raises StatementError for what it cannot read."""
-    from handlers.mysql.ddl.statements import read  # noqa: PLC0415 - sqlglot takes its time
+    Raises StatementError if it cannot be read."""
+    from handlers.mysql.ddl.statements import read  # noqa: PLC0415 - sqlglot is slow to import
 
     try:
         return read(sql, database)
     except StatementError:
         raise
-    except Exception as error:  # any other is a fault of the reading, which must not be the caller's
+    except Exception as error:  # a bug of the parser, which must not reach the caller as such
         raise StatementError(f"not readable ({type(error).__name__}: {error})") from error
 
 
 def qualified(sql: str, database: str) -> str:
-    """The ALTER TABLE with the name of its table's database, where it has none. Other statements, and what
-    cannot be read, stay as they are."""
-    from handlers.mysql.ddl.statements import qualify  # noqa: PLC0415 - sqlglot takes its time
+    """Add the database's name to the table of an ALTER TABLE, if it has none. Other statements, and
+    unreadable ones, stay unchanged."""
+    from handlers.mysql.ddl.statements import qualify  # noqa: PLC0415 - sqlglot is slow to import
 
     return qualify(sql, database)

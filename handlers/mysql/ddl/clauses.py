@@ -25,7 +25,7 @@ _SIZED = frozenset(
     SMALLINT TINYINT NCHAR NUMERIC NVARCHAR REAL SET TEXT TIME TIMESTAMP VARBINARY VARCHAR VECTOR YEAR
     """.split()  # noqa: SIM905 - words are read more easily
 )
-# First words of clauses that leave columns, key and rows as they are, besides options (`WORD = value`).
+# First words of clauses that do not change columns, key or rows, besides options (`WORD = value`).
 _NOTHING = """
     ALGORITHM ALTER ANALYZE AUTO_INCREMENT CHARACTER CHARSET CHECK COALESCE COLLATE COMMENT COMPRESSION
     CONVERT DATA DEFAULT DISABLE ENABLE ENCRYPTION ENGINE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS
@@ -35,18 +35,18 @@ _NOTHING = """
 """
 _NO_CHANGE = frozenset(_NOTHING.split())
 _OF_PARTITIONS = ("TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT")
-# The name a column has for a moment while columns swap their names.
+# The temporary name of a column while columns swap their names.
 _IN_BETWEEN = "_binlane_renaming"
 
 
 class Key(NamedTuple):
     primary: bool
     columns: tuple[str, ...]
-    """Empty: an index, a foreign key or a check."""
+    """The columns; empty for an index, a foreign key or a check."""
 
 
 def read_key(part: Tokens) -> Key | None:
-    """A key, index, constraint or period of a table; None, and nothing passed, if it is a column."""
+    """Read a key, index, constraint or period of a table. None if it is a column; nothing is then passed."""
     if (
         part.word not in _KEY_WORDS
         and not _is_vector_index(part)
@@ -62,22 +62,22 @@ def read_key(part: Tokens) -> Key | None:
         columns = part.brackets()
         if columns is not None:
             names = ["" if one.word == "(" else one.name() for one in columns.parts()]
-            # A key of expressions, or of prefixes, does not tell one row from another by its columns.
+            # The columns of a key with expressions or prefixes do not identify a row.
             return Key(primary, tuple(name for name in names if name) if all(names) else ())
         part.next()
     raise ddl.StatementError(f"the columns of a key expected {part.here()}")
 
 
 def _is_vector_index(part: Tokens) -> bool:
-    """`VECTOR INDEX v (c)`, `VECTOR v (c)`; but `vector blob` is a column of that name, which MySQL 8
-    does not reserve."""
+    """Whether it is `VECTOR INDEX v (c)` or `VECTOR v (c)`. `vector blob` is a column named `vector`, which
+    MySQL 8 does not reserve."""
     if part.word != "VECTOR" or part.peek() in _SIZED:
         return False
     return part.peek() in ("INDEX", "KEY", "(") or part.peek(2) == "("
 
 
 def new_name(clause: Tokens) -> tuple[str | None, str] | None:
-    """(database or None, table) of `RENAME [TO] …`; None, and nothing passed, if it is another clause."""
+    """Read (database or None, table) of `RENAME [TO] …`. None for another clause; nothing is then passed."""
     if clause.word != "RENAME" or clause.peek() in ("COLUMN", "INDEX", "KEY"):
         return None
     clause.next()
@@ -87,14 +87,13 @@ def new_name(clause: Tokens) -> tuple[str | None, str] | None:
 
 
 def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operation]:
-    """What the clauses do, put in order: in the statement they all speak of the table as it was before it.
-
-    Raises StatementError."""
+    """Return the clauses' operations in the order to apply them. In the statement, all clauses refer to the
+    table before the statement. Raises StatementError."""
     found: list[ddl.Operation] = []
-    of_list = False  # a clause that is a list goes on: `ORDER BY a, b`, `TRUNCATE PARTITION p0, p1`
+    of_list = False  # the last clause is a list, which may continue: `ORDER BY a, b`
     for clause in clauses:
         if clause.at_end:
-            continue  # the new name was read from it
+            continue  # it was a RENAME, which is already read
         if of_list and clause.peek() in ("", "ASC", "DESC", "INTO"):
             continue
         of_list = "PARTITION" in (clause.word, clause.peek()) or clause.word == "ORDER"
@@ -111,7 +110,7 @@ def clauses_of(clauses: list[Tokens], table: ddl.TableName) -> list[ddl.Operatio
 
 
 def _last_key(found: list[ddl.ChangeKey]) -> list[ddl.ChangeKey]:
-    """The old key goes before the new one comes, in whichever order the clauses stand."""
+    """Keep only the final key: MySQL drops the old key before it adds the new one, in any clause order."""
     return [one for one in found if one.columns][-1:] or found[-1:]
 
 
@@ -197,11 +196,11 @@ def _pass_column(clause: Tokens) -> None:
 
 
 def _one_after_another(renames: list[ddl.RenameColumn]) -> list[ddl.RenameColumn]:
-    """So that no column takes a name that another one still has."""
+    """Order renames so that no column gets a name that another one still has."""
     by_name = {one.name.lower(): one for one in renames}
     ordered: list[ddl.RenameColumn] = []
     while by_name:
-        # Who stands in the way of the first goes before it, and so on: to one that may go, or round a ring.
+        # The blocker of each rename must precede it. The chain ends at a free name, or closes a cycle.
         chain = [next(iter(by_name.values()))]
         del by_name[chain[0].name.lower()]
         while (blocking := by_name.pop(chain[-1].to.lower(), None)) is not None:

@@ -1,4 +1,4 @@
-"""Column definitions: `age bigint unsigned NOT NULL DEFAULT 18 COMMENT '…' AFTER name`."""
+"""Parser of column definitions: `age bigint unsigned NOT NULL DEFAULT 18 COMMENT '…' AFTER name`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from handlers.mysql.types import SYNONYMS
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A column, and what its definition says of the table's keys."""
+    """A column, and what its definition says about the table's keys."""
 
     column: Column
     primary: bool
     unique: bool
     after: str | None
-    """The column behind which it stands; empty: it is the first; None: not said."""
+    """The column before it; empty: it is the first column; None: not specified."""
 
 
 _SYNONYMS = {
@@ -67,7 +67,7 @@ def read_definition(tokens: Tokens) -> Definition:
 
 
 def _type(tokens: Tokens) -> tuple[str, bool]:
-    """The type in the spelling of `Change.types`, and whether it says that rows are numbered (SERIAL)."""
+    """Read the type, spelled as in `Change.types`, and whether it numbers rows (SERIAL)."""
     tokens.take("NATIONAL")
     name = tokens.name().lower()
     if name == "double":
@@ -123,7 +123,7 @@ def _default(tokens: Tokens) -> Default:  # noqa: PLR0911 - one return for each 
 
 
 def _of_expression(inside: Tokens) -> Default:
-    """`DEFAULT ('x')` is a literal like any other."""
+    """Read a default in brackets. `DEFAULT ('x')` is a literal too."""
     begin = inside.place
     try:
         default = _default(inside)

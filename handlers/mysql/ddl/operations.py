@@ -1,4 +1,4 @@
-"""What a DDL statement does to tables, columns and keys."""
+"""The operations of DDL statements on tables, columns and keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class StatementError(ValueError):
 
 
 ANY_DATABASE = ""
-"""The database of a table that a statement leaves open: it ran in one that its record does not name."""
+"""The database of a table if it is unknown: the statement ran in one that its record does not name."""
 
 
 class TableName(NamedTuple):
@@ -24,13 +24,13 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What follows DEFAULT."""
+    """The value after DEFAULT."""
 
     kind: str
     """`text` ('…'), `number`, `bits` (b'01'), `bytes` (x'ff'), `null`, `now` (CURRENT_TIMESTAMP and its
     synonyms) or `expression` (anything else)."""
     text: str
-    """Without its quotes and escapes; a number with its sign; of an expression, the source's own text."""
+    """The text without quotes and escapes; a number with its sign; an expression as the source wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Column:
 
     name: str
     type: str
-    """In the spelling of `Change.types`: lower case, without character set: `decimal(12,2)`,
+    """Spelled as in `Change.types`: lower case, without character set. Examples: `decimal(12,2)`,
     `bigint unsigned`, `enum('a','b')`."""
     nullable: bool = True
     default: Default | None = None
     generated: str | None = None
     """The expression of a generated column, in the source's dialect."""
     numbered: bool = False
-    """AUTO_INCREMENT: rows that are there already are numbered."""
+    """AUTO_INCREMENT: existing rows get numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class CreateTable:
     table: TableName
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    """The primary key; of a table without one, its first unique key whose columns are all NOT NULL; empty:
-    it has neither."""
+    """The primary key, or the first unique key whose columns are all NOT NULL. Empty if the table has
+    neither."""
     like: TableName | None = None
-    """`CREATE TABLE … LIKE`: the table that it copies, without rows; there are no columns here then."""
+    """The table copied without rows by `CREATE TABLE … LIKE`. `columns` is then empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class AddColumn:
     table: TableName
     column: Column
     after: str | None = None
-    """The column that it stands behind; empty: it is the first; None: the statement does not say."""
+    """The column before it; empty: it is the first column; None: the statement does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +104,23 @@ class ModifyColumn:
     table: TableName
     column: Column
     after: str | None = None
-    """As of AddColumn: where it moves to; None: it stays where it is."""
+    """As in AddColumn; None: the column does not move."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeKey:
     table: TableName
     columns: tuple[str, ...]
-    """The new primary key; empty: there is none any more."""
+    """The new primary key; empty: the table has none any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoseRows:
-    """Rows come or go without an event for each: partitions are emptied, dropped, exchanged."""
+    """Rows appear or disappear without an event for each: a partition is emptied, dropped or exchanged."""
 
     table: TableName
     clause: str
-    """As the statement spells it."""
+    """The clause as the statement spells it."""
 
 
 Operation = (
@@ -138,7 +138,7 @@ Operation = (
 
 
 def quoted(*names: str) -> str:
-    """The parts of a name as MySQL writes them.
+    """Quote the parts of a name for MySQL.
 
     >>> quoted("shop", "orders")
     '`shop`.`orders`'

@@ -1,6 +1,6 @@
-"""How far a statement may reach: to tables that the rule leads to the handler, and that the handler keeps.
+"""The tables that a statement may change: those whose rules name the handler and that it has written.
 
-A statement names tables itself: `DROP TABLE payroll.salaries` may stand in a record of shop.orders."""
+A statement names tables itself: a record of shop.orders may contain `DROP TABLE payroll.salaries`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from handlers.mysql.ddl.rules import DDLRules
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What one handler may change."""
+    """The tables that one handler may change."""
 
     handles: Callable[[str], bool]
-    """Whether the rule of this table ("database.table") leads its records to the handler."""
+    """Whether the rule of this table ("database.table") sends its records to the handler."""
     keeps: Callable[[TableName], bool]
     """Whether the handler has written this table before."""
     made: Callable[[TableName], bool]
-    """Whether binlane has made the table in the target."""
+    """Whether binlane has created the table in the target."""
 
     def refusal(self, operation: Operation, own: Collection[TableName], rules: DDLRules) -> str:
-        """Why the operation must not be done; empty: it may.
+        """Explain why the operation must not be applied; empty if it may.
 
-        `own`: the table of the statement's record, which the handler keeps in any case, and those that the
-        statement has renamed to what they are called now."""
+        `own`: the table of the statement's record, which the handler always keeps, and the new names of
+        tables that the statement has renamed."""
         table = operation.table
         for name in names_of(operation):
             if name not in own and not self.handles(str(name)):
                 return f"no rule leads {name} to this handler"
-        # What LIKE names is copied: its columns and their defaults would be seen by others.
+        # The copy of a table named by LIKE would show its columns and their defaults to others.
         needed = operation.like if isinstance(operation, CreateTable) else table
         if needed is not None and needed not in own and not self.keeps(needed):
             return f"this handler has written nothing of {needed}"
@@ -41,7 +41,7 @@ class Reach:
 
 
 def names_of(operation: Operation) -> tuple[TableName, ...]:
-    """Every table that the operation names: its own first, and the one of RENAME ... TO or LIKE."""
+    """Return each table that the operation names: its own first, then that of RENAME ... TO or LIKE."""
     match operation:
         case RenameTable(table=table, to=to):
             return table, to

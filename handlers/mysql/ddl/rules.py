@@ -1,4 +1,4 @@
-"""Which DDL statements of the source a handler follows in its target."""
+"""Options that choose which DDL statements of the source a handler applies to its target."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SWITCHES: dict[type[ddl.Operation], str] = {
 
 
 class DDLRules(BaseModel):
-    """One switch for each kind of statement; what is switched off is logged and passed over.
+    """One switch for each kind of statement. Statements that are switched off are logged and skipped.
 
-    As an option it is a mapping of these switches, or `true` or `false` for all of them."""
+    The option is a mapping of these switches, or `true` or `false` for all of them."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -45,6 +45,6 @@ class DDLRules(BaseModel):
         return dict.fromkeys(cls.model_fields, given) if isinstance(given, bool) else given
 
     def switch_off(self, operation: ddl.Operation) -> str | None:
-        """The switch that passes this operation over; None: it is followed."""
+        """Return the switch that skips this operation; None if it is applied."""
         switch = _SWITCHES.get(type(operation))
         return switch if switch is not None and not getattr(self, switch) else None

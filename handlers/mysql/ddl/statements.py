@@ -1,4 +1,4 @@
-"""DDL of MySQL and MariaDB, read into the operations that a replica follows."""
+"""Parser of MySQL and MariaDB DDL into the operations to apply to a replica."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_ke
 from handlers.mysql.ddl.columns import Definition, read_definition
 from handlers.mysql.ddl.tokens import Tokens, tokens_of
 
-# First words of statements that change neither the columns nor the rows of a table.
+# First words of statements that do not change a table's columns or rows.
 _NO_DDL = """
     ANALYZE BEGIN CACHE CHECK CHECKSUM COMMIT FLUSH GRANT INSTALL KILL LOCK OPTIMIZE REPAIR RESET
     REVOKE ROLLBACK SAVEPOINT SET SHOW SHUTDOWN START STOP UNINSTALL UNLOCK USE XA
@@ -15,7 +15,7 @@ _NO_DDL = """
 
 
 def read(sql: str, database: str) -> list[ddl.Operation]:
-    """See `handlers.mysql.ddl.parse`."""
+    """Parse a statement. See `handlers.mysql.ddl.parse`."""
     tokens = tokens_of(sql)
     verb = tokens.take_any("ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE")
     if verb == "ALTER":
@@ -49,7 +49,7 @@ def _named(name: _Name, database: str) -> ddl.TableName:
 
 
 def _sources(names: list[_Name], others: list[_Name], database: str) -> list[ddl.TableName]:
-    """Tables that were there before the statement."""
+    """Return the names of tables that existed before the statement."""
     is_open = any(name[0] == database for name in (*names, *others))
     return [_named(name, ddl.ANY_DATABASE if is_open else database) for name in names]
 
@@ -60,14 +60,14 @@ def _sources(names: list[_Name], others: list[_Name], database: str) -> list[ddl
 def _create(tokens: Tokens, database: str) -> list[ddl.Operation]:
     replaces = tokens.take("OR", "REPLACE")
     if tokens.take("TEMPORARY") or not tokens.take("TABLE"):
-        return []  # a table of one session alone, or no table
+        return []  # a temporary table, which only one session has, or not a table
     tokens.take("IF", "NOT", "EXISTS")
     table = _table(tokens)
     dropped: list[ddl.Operation] = [ddl.DropTable(_named(table, database))] if replaces else []
     inside = None if tokens.peek() == "LIKE" else tokens.brackets()
     if inside is None:
         if not tokens.take("LIKE") and not tokens.take("(", "LIKE"):
-            return dropped  # CREATE TABLE … SELECT: its rows come, and say what its columns are
+            return dropped  # CREATE TABLE … SELECT: its rows will show its columns
         source = _sources([_table(tokens)], [table], database)[0]
         return [*dropped, ddl.CreateTable(_named(table, database), (), (), like=source)]
     definitions: list[Definition] = []
@@ -86,7 +86,7 @@ def _create(tokens: Tokens, database: str) -> list[ddl.Operation]:
 
 
 def _chosen_key(columns: tuple[ddl.Column, ...], keys: list[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
-    """As change capture does: the primary key, else the first unique key without a nullable column."""
+    """Choose a key as change capture does: the primary key, or the first unique key of NOT NULL columns."""
     required = {column.name.lower() for column in columns if not column.nullable}
     for primary, names in sorted(keys, key=lambda key: not key[0]):
         if primary or required.issuperset(name.lower() for name in names):
@@ -125,7 +125,7 @@ def _rename(tokens: Tokens, database: str) -> list[ddl.Operation]:
         _pass_wait(tokens)
         tokens.expect("TO")
         new_names.append(_table(tokens))
-    # A name that an earlier pair has made is no table that was there before.
+    # A name that an earlier pair created is not a table that existed before.
     sources = _sources(old_names, new_names, database)
     made: set[ddl.TableName] = set()
     renames: list[ddl.Operation] = []
@@ -158,7 +158,7 @@ def _alter(tokens: Tokens, database: str) -> list[ddl.Operation]:
 
 
 def _altered(tokens: Tokens) -> bool:
-    """Whether a table is altered; its name comes next."""
+    """Pass the words up to the table's name. False if the statement does not alter a table."""
     tokens.take_any("ONLINE", "OFFLINE")
     tokens.take("IGNORE")
     if not tokens.take("TABLE"):
@@ -168,7 +168,7 @@ def _altered(tokens: Tokens) -> bool:
 
 
 def qualify(sql: str, database: str) -> str:
-    """See `handlers.mysql.ddl.qualified`."""
+    """Add the database to an ALTER TABLE. See `handlers.mysql.ddl.qualified`."""
     try:
         tokens = tokens_of(sql)
         if not (tokens.take("ALTER") and _altered(tokens)):
@@ -176,5 +176,5 @@ def qualify(sql: str, database: str) -> str:
         begin = tokens.start
         name = _table(tokens)
         return sql if name[0] else tokens.exchanged(begin, ddl.quoted(database, name[1]))
-    except Exception:  # of whatever kind: it goes on as it came
+    except Exception:  # whatever the error, the statement stays unchanged
         return sql

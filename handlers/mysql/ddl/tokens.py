@@ -1,4 +1,4 @@
-"""A statement as a row of tokens that a parser walks along. The tokens are sqlglot's."""
+"""A statement as a sequence of tokens, with the methods of a parser. The tokens are sqlglot's."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import Token, TokenType
 
-# By its class, not its name: of threads that ask for a name first, one may get a dialect that is half made.
+# By its class: if threads look a dialect up by name at once, one may get a half-initialized dialect.
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
 from handlers.mysql.ddl.operations import StatementError
 
-# Text in quotes, or a comment; an executable one's contents the server runs: `/*!50503 … */`, `/*M! … */`.
-# Each alternative goes to its end in one way, or to the statement's: nothing is looked at twice.
+# Quoted text, or a comment. The server runs the contents of executable ones: `/*!50503 … */`, `/*M! … */`.
+# Each alternative matches in only one way, up to its end or the statement's, so there is no backtracking.
 _EXECUTABLE = re.compile(
     r"""(?P<text>'(?:[^'\\]++|\\.)*+'?|"(?:[^"\\]++|\\.)*+"?|`[^`]*+`?)
     |/\*M?!\d*+(?P<run>.*?)(?:(?P<closed>\*/)|\Z)
@@ -26,11 +26,11 @@ _EXECUTABLE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _MOST_CHARACTERS = 256 << 10
-"""Of a statement without its texts and comments: each may be a token, of which a thousand take a MiB for a
-moment."""
+"""Most characters of a statement without quoted texts and comments. Each may become a token, and a thousand
+tokens temporarily take a MiB."""
 _MOST_DEPTH = 64
-"""Of brackets within brackets."""
-# In front of the statement, so that sqlglot takes its first word for no command, whose rest it keeps whole.
+"""Most levels of nested brackets."""
+# Precedes the statement. Otherwise sqlglot may read the first word as a command, and not split the rest.
 _PREFIX = ", "
 
 
@@ -38,7 +38,7 @@ class Kind(Enum):
     WORD = "word"
     """A keyword, a name without backticks, or a sign."""
     NAME = "name"
-    """In backticks."""
+    """A name in backticks."""
     TEXT = "text"
     NUMBER = "number"
     BITS = "bits"
@@ -48,10 +48,10 @@ class Kind(Enum):
 class Piece(NamedTuple):
     kind: Kind
     text: str
-    """Without quotes and escapes; a word in upper case."""
+    """The text without quotes and escapes; a word in upper case."""
     start: int
     end: int
-    """Its place in the statement."""
+    """`start` and `end` are the position in the statement."""
 
 
 _KINDS = {
@@ -65,10 +65,10 @@ _KINDS = {
 
 
 def tokens_of(sql: str) -> Tokens:
-    """The first statement of the text, without the variables that SET STATEMENT gives it.
+    """Split the first statement of the text into tokens, without the variables of SET STATEMENT.
 
-    Raises StatementError for text that is not made of SQL's tokens (a quote that is never closed), and for a
-    statement that is too long or too deep."""
+    Raises StatementError if the text is not SQL (for example, an unclosed quote), or if the statement is too
+    long or nested too deeply."""
     text = _PREFIX + _without_frames(sql)
     try:
         found = sqlglot.tokenize(text, read=MySQL)
@@ -85,14 +85,14 @@ def tokens_of(sql: str) -> Tokens:
                 raise StatementError(f"more than {_MOST_DEPTH} brackets within each other")
         pieces.append(piece)
     tokens = Tokens(text, pieces)
-    if tokens.take("SET", "STATEMENT"):  # of MariaDB: variables for the statement behind FOR
+    if tokens.take("SET", "STATEMENT"):  # MariaDB: variables for the statement after FOR
         while not tokens.at_end and not tokens.take("FOR"):
             tokens.skip()
     return tokens
 
 
 def _without_frames(sql: str) -> str:
-    """The statement with what its executable comments hold. Raises StatementError when it is too long."""
+    """Replace executable comments by their contents. Raises StatementError if the statement is too long."""
     passed = 0
 
     def opened(found: re.Match[str]) -> str:
@@ -113,7 +113,7 @@ def _pieces(sql: str, tokens: Iterable[Token]) -> Iterator[Piece]:
         kind, end = _KINDS.get(token.token_type, Kind.WORD), token.end + 1
         if kind is not Kind.WORD:
             yield Piece(kind, token.text, token.start, end)
-        else:  # sqlglot makes one token of words that belong together (PRIMARY KEY)
+        else:  # sqlglot makes one token of several words (PRIMARY KEY)
             for found in re.finditer(r"\S+", sql[token.start : end]):
                 start = token.start
                 yield Piece(kind, found[0].upper(), start + found.start(), start + found.end())
@@ -124,7 +124,7 @@ class Tokens:
     sql: str
     _pieces: list[Piece]
     place: int = 0
-    """How many tokens are passed."""
+    """Number of tokens already passed."""
 
     @property
     def at_end(self) -> bool:
@@ -132,30 +132,30 @@ class Tokens:
 
     @property
     def kind(self) -> Kind | None:
-        """Of the next token; None at the end."""
+        """The kind of the next token; None at the end."""
         return None if self.at_end else self._pieces[self.place].kind
 
     @property
     def word(self) -> str:
-        """The next token in upper case if it is a word or a sign, else ''."""
+        """The next token in upper case if it is a word or a sign; otherwise ''."""
         return self.peek(0)
 
     def peek(self, ahead: int = 1) -> str:
-        """The word so many tokens after the next one, else ''."""
+        """Return the word `ahead` tokens after the next one; '' if that is not a word."""
         place = self.place + ahead
         if place >= len(self._pieces) or self._pieces[place].kind is not Kind.WORD:
             return ""
         return self._pieces[place].text
 
     def take(self, *words: str) -> bool:
-        """Pass these words, if all of them come next in this order."""
+        """Pass these words if they are the next tokens, in this order."""
         if any(self.peek(ahead) != word for ahead, word in enumerate(words)):
             return False
         self.place += len(words)
         return True
 
     def take_any(self, *words: str) -> str:
-        """Pass the next word if it is one of these, and return it, else ''."""
+        """Pass and return the next word if it is one of these; otherwise return ''."""
         return self.next().text if self.word in words else ""
 
     def expect(self, *words: str) -> None:
@@ -169,11 +169,11 @@ class Tokens:
         return self._pieces[self.place - 1]
 
     def name(self) -> str:
-        """The next token as an identifier, whatever word it is, in its own case."""
+        """Pass the next token and return it as an identifier, in its own case, even if it is a keyword."""
         before = self.place
         piece = self.next()
         spelled = self.sql[piece.start : piece.end]
-        # With ANSI_QUOTES a name stands in double quotes.
+        # With ANSI_QUOTES, names are in double quotes.
         if piece.kind is Kind.NAME or spelled.startswith('"'):
             return piece.text
         if piece.kind is not Kind.WORD or not (spelled[0].isalnum() or spelled[0] in "_$"):
@@ -182,7 +182,7 @@ class Tokens:
         return spelled
 
     def brackets(self) -> Tokens | None:
-        """What the brackets that come next hold, passed; None: no bracket comes next."""
+        """Pass the next brackets and return their contents; None if the next token is not a bracket."""
         if self.word != "(":
             return None
         begin, depth = self.place + 1, 0
@@ -193,7 +193,7 @@ class Tokens:
                 return Tokens(self.sql, self._pieces[begin : self.place - 1])
 
     def parts(self) -> Iterator[Tokens]:
-        """The rest, cut at its commas (those within brackets stay)."""
+        """Yield the rest, split at commas outside brackets."""
         while not self.at_end:
             begin = self.place
             while not self.at_end and self.word != ",":
@@ -202,12 +202,12 @@ class Tokens:
             self.take(",")
 
     def skip(self) -> None:
-        """Pass the next token, or brackets with what they hold."""
+        """Pass the next token, or the next brackets with their contents."""
         if self.brackets() is None:
             self.next()
 
     def spelled(self, apart: str = " ") -> str:
-        """What is left as the statement spells it, without comments; `apart` replaces all white space."""
+        """Return the rest as written, without comments. `apart` replaces white space."""
         texts: list[str] = []
         end = None
         for piece in self._pieces[self.place :]:
@@ -219,15 +219,15 @@ class Tokens:
 
     @property
     def start(self) -> int:
-        """Where the next token begins in the text."""
+        """The position of the next token in the text."""
         return len(self.sql) if self.at_end else self._pieces[self.place].start
 
     def exchanged(self, begin: int, by: str) -> str:
-        """The statement with other text from `begin` up to the end of the token that was passed last."""
+        """Return the statement with `by` in place of the text from `begin` to the last passed token."""
         return self.sql[len(_PREFIX) : begin] + by + self.sql[self._pieces[self.place - 1].end :]
 
     def here(self) -> str:
-        """The place, for an error."""
+        """Describe the current position, for an error."""
         if self.at_end:
             return "at its end"
         start = self._pieces[self.place].start

@@ -1,4 +1,4 @@
-"""What a new column holds in the rows that are there: its default, or the value of its expression."""
+"""Values of a new column in existing rows: its default, or the value of its expression."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from handlers.mysql.values import converter_of
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
 _DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark, "duckdb": DuckDB}
 _EXACT = {"postgresql": "numeric", "spark": "decimal(20, 0)", "duckdb": "int128"}
-# An exact sum, difference or product of columns and numbers.
 _MOST_NODES = 300
-"""Of an expression: its depth is that of Python's calls."""
+"""Most nodes of an expression. It is evaluated recursively, so this bounds the depth of Python's calls."""
+# Nodes of an exact sum, difference or product of columns and numbers.
 _FORMULA = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
 
 
 def default_value(column: Column, time_ms: int) -> Any:
-    """The value, as changes carry values of the column's type. None where there is none, or none that can be
-    known: of an expression (a new UUID for each row), or a date that no calendar has.
+    """Return the default value, in the form that changes use for the column's type. None if there is no
+    default or it cannot be known: an expression (a new UUID for each row), or a date outside the calendar.
 
-    `time_ms`: when the statement ran, milliseconds since 1970 in UTC, which is what CURRENT_TIMESTAMP was."""
+    `time_ms`: when the statement ran, in milliseconds since 1970 UTC. CURRENT_TIMESTAMP is this time."""
     type_, default = read_type(column.type), column.default
     if column.numbered or (default is None and column.nullable):
         return None
@@ -51,14 +51,14 @@ def default_value(column: Column, time_ms: int) -> Any:
 
 
 def _implicit(type_: MySQLType) -> Any:
-    """https://dev.mysql.com/doc/refman/8.0/en/data-type-defaults.html: of a column that is NOT NULL."""
+    """The default of a NOT NULL column: https://dev.mysql.com/doc/refman/8.0/en/data-type-defaults.html."""
     if type_.name in _NUMBERS:
         return _read("0", type_)
     if type_.name in BYTES:
         length = type_.sizes[0] if type_.name == "binary" and type_.sizes else 0
         return bytes(min(length, MOST_OF_BINARY))
     own = {"enum": type_.labels[0] if type_.labels else "", "set": (), "time": timedelta(), "json": "null"}
-    # Dates and geometries have none that Python or another database could hold.
+    # Dates and geometries have no default that Python or another database can represent.
     return "" if type_.name in TEXTS else own.get(type_.name)
 
 
@@ -94,13 +94,13 @@ def _literal(type_text: str, type_: MySQLType, default: Default) -> Any:
 
 
 def set_in_order(labels: Iterable[str], order: Iterable[str]) -> tuple[str, ...]:
-    """The labels in the order of a set's type; what the type does not hold is dropped, as MySQL does."""
+    """Sort labels in the order of a set's type. Labels that the type lacks are dropped, as in MySQL."""
     chosen = frozenset(labels)
     return tuple(label for label in order if label in chosen)
 
 
 class Formula:
-    """A generated column's expression, where it is a sum, difference or product of numbers."""
+    """The expression of a generated column that is a sum, difference or product of numbers."""
 
     def __init__(self, tree: exp.Expr, column: Column) -> None:
         self._tree = tree
@@ -108,8 +108,8 @@ class Formula:
         self.columns = sorted({found.name for found in tree.find_all(exp.Column)})
 
     def sql(self, family: str, integers: Collection[str]) -> str:
-        """As an expression of `postgresql`, `mysql`, `spark` or `duckdb`. `integers`: columns whose type may
-        be too small for it."""
+        """Write it in the dialect of `postgresql`, `mysql`, `spark` or `duckdb`. `integers`: columns whose
+        type may be too small for intermediate results."""
         tree = self._tree.copy()
         for column in list(tree.find_all(exp.Column)):
             if family in _EXACT and column.name in integers:
@@ -117,7 +117,7 @@ class Formula:
         return tree.sql(dialect=_DIALECTS[family], identify=True)
 
     def value(self, row: Mapping[str, Any]) -> Any:
-        """Of one row, exactly, in the column's type; None where a column is NULL."""
+        """Compute the exact value for one row, in the column's type. None if a column is NULL."""
         numbers = {name: row[name] for name in self.columns}
         if any(number is None for number in numbers.values()):
             return None
@@ -147,7 +147,7 @@ class Formula:
 
 
 def formula_of(column: Column) -> Formula | None:
-    """None: the expression is none that can be computed here."""
+    """Return the formula of a generated column; None if it cannot be computed here."""
     if column.generated is None or read_type(column.type).name not in _NUMBERS:
         return None
     try:

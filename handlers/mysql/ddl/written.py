@@ -1,6 +1,6 @@
-"""Operations as a statement again: what `parse` reads back as the same operations, and nothing besides.
+"""Operations written as a statement, which `parse` reads back as exactly the same operations.
 
-Comments, checks, indexes and options of the statement that they were read from are gone."""
+Comments, checks, indexes and options of the original statement are lost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from handlers.mysql.ddl import operations as ddl
 
 
 def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
-    """The operations of a statement with its columns' renames as the statement has them: from the names
-    before it to those after it. Columns that swap names have others for a moment, which are gone here."""
+    """Return a statement's operations with the net renames of its columns: from the names before it to the
+    names after it. Temporary names of columns that swap names are removed."""
     came_from: dict[str, str] = {}
     kept: list[ddl.Operation] = []
     place = None
@@ -30,9 +30,9 @@ def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:
 
 
 def written(operations: Sequence[ddl.Operation]) -> str:
-    """One statement that does these, as `net` gives the operations of one.
+    """Write one statement for operations in the form that `net` returns.
 
-    Raises StatementError for operations that no single statement does."""
+    Raises StatementError if no single statement does all of them."""
     match operations:
         case [ddl.TruncateTable(table=table)]:
             return f"TRUNCATE TABLE {_name(table)}"
