@@ -33,10 +33,7 @@ def plain_paths_are_local(section: SparkSection) -> bool:
 
 def environment_has_files() -> bool:
     """Whether Spark is led to files of settings, or of classes, by the environment or beside pyspark."""
-    return any(os.environ.get(name) for name in _FOLDERS) or _has_conf_folder()
-
-
-def _has_conf_folder() -> bool:
-    """pyspark's own, where its `spark-defaults.conf` and Hadoop's files are looked for."""
+    if any(os.environ.get(name) for name in _FOLDERS):
+        return True
     found = find_spec("pyspark")
     return found is not None and found.origin is not None and Path(found.origin).with_name("conf").exists()

@@ -50,6 +50,21 @@ def test_a_table_within_another_is_refused(faults: Faults, first: str, second: s
     assert "one would be within the other, whose VACUUM removes its files: give one of them" in told
 
 
+@pytest.mark.parametrize(
+    ("match", "second", "met"),
+    [
+        ("shop.orders", "lake/shop/{table}/changes", "lake/shop/orders, and one would be within"),
+        ("shop.*", "lake/shop/{table}/changes", "lake/shop/{table}, and one would be within"),
+        ("shop.*", "lake/shop/{table}", "the same place, lake/shop/{table},"),
+    ],
+)
+def test_a_place_is_what_its_template_is_for_the_names_of_the_rule(
+    faults: Faults, match: str, second: str, met: str
+) -> None:
+    [told] = faults(rule(REPLICA % "", CHANGES % f", path: '{second}'", match=match))
+    assert f"keeps its tables in {met}" in told
+
+
 @pytest.mark.parametrize("beside", ["_changes", "/_changes", "/.changes/{table}"])
 def test_a_table_beside_another_or_hidden_from_it_is_taken(read: Load, beside: str) -> None:
     own = CHANGES % f", path: 'lake/{{database}}/{{table}}{beside}'"

@@ -91,11 +91,8 @@ def _compare(
     known = {field.name.lower(): field for field in table.fields}
     for field in wanted.fields:
         kept = known.get(field.name.lower())
-        column = _Column(
-            inside + quoted(field.name if kept is None else kept.name),
-            field.name,
-            field.dataType.simpleString(),
-        )
+        own = field.name if kept is None else kept.name
+        column = _Column(inside + quoted(own), field.name, field.dataType.simpleString())
         if kept is None:
             added.append(column)
         elif isinstance(kept.dataType, StructType) and isinstance(field.dataType, StructType):

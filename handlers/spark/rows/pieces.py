@@ -144,15 +144,9 @@ class _Cutter:
         keys = keys_of(run, columns, images)
         folded = fold(images, ops, keys, columns.lacking(images))
         names = ["insert" if is_new else "upsert" for is_new in folded.are_new]
-        return _Rows(
-            columns,
-            folded.rows,
-            folded.places,
-            [*names, *["delete"] * len(folded.deleted)],
-            folded.partial,
-            [images[place] for place in folded.deleted],
-            folded.deleted,
-        )
+        names += ["delete"] * len(folded.deleted)
+        gone = [images[place] for place in folded.deleted]
+        return _Rows(columns, folded.rows, folded.places, names, folded.partial, gone, folded.deleted)
 
     def _doubled(self, run: Run) -> _Rows:
         """Of an update: the old row deleted, the new one inserted. It keeps what it does not tell."""

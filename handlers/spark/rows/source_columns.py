@@ -203,7 +203,7 @@ class Columns:
         self, name: str, rows: Sequence[Row], places: Sequence[int], partial: Collection[int]
     ) -> None:
         """What a whole row lacks is null."""
-        if not self._run.declared.must_be_told(name):
+        if name.lower() not in self._run.declared.not_null:
             return
         for number, (row, place) in enumerate(zip(rows, places, strict=True)):
             is_null = row.get(name) is None and (name in row or number not in partial)

@@ -4,6 +4,7 @@ another."""
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,37 @@ def test_a_condition_that_fails_for_a_value_refuses_that_row(lake: Lake) -> None
     refused(lake, *good, row(3, 3, "x"), row(4, 4, "8"), told="CHECK number", at=3)
     brought(lake, *good)
     assert lake.rows() == [(each, "7") for each in range(3)]
+
+
+def test_a_moment_that_python_does_not_hold_is_refused_as_any(lake: Lake) -> None:
+    make(lake, "id int, made timestamp")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT late CHECK (made > TIMESTAMP '2000-01-01')")
+    zero, late = (datetime(year, 1, 1, tzinfo=UTC) for year in (1, 2026))
+    refused(lake, change(1, {"id": 1, "made": zero}, {"id": "int", "made": "timestamp"}), told="CHECK late")
+    brought(lake, change(1, {"id": 1, "made": late}, {"id": "int", "made": "timestamp"}))
+    assert lake.rows() == [(1, late)]
+
+
+@pytest.mark.parametrize("kind", ["struct<a: int NOT NULL>", "struct<a: struct<b: int NOT NULL>>"])
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_table_that_refuses_each_row_for_what_a_struct_lacks_is_refused(
+    make_lake: MakeLake, mode: str, kind: str
+) -> None:
+    lake = make_lake(mode=mode)
+    make(lake, f"id int, name string, own {kind}")
+    place = "own.a.b" if "b" in kind else "own.a"
+    refused(lake, row(1, 1, "a"), told=f"'{place}' must not be null")
+    lake.sql(f"ALTER TABLE {{t}} ALTER COLUMN {place} DROP NOT NULL")
+    brought(lake, row(1, 1, "a"))
+    assert lake.rows("id, name, own") == [(1, "a", None)]
+
+
+def test_a_struct_that_the_table_fills_in_may_hold_what_must_not_be_null(lake: Lake) -> None:
+    kind = "struct<a: int NOT NULL>"
+    computed = f"two {kind} GENERATED ALWAYS AS (named_struct('a', 4))"
+    make(lake, f"id int, name string, one {kind} DEFAULT named_struct('a', 3), {computed}", DEFAULTS)
+    brought(lake, row(1, 1, "a"))
+    assert lake.rows("id, one.a AS one, two.a AS two") == [(1, 3, 4)]
 
 
 @pytest.mark.parametrize("own", ["", ", own int DEFAULT 3"])

@@ -27,6 +27,8 @@ def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, st
             if entry.type != "spark" or entry.options.get("mode") == "function":
                 continue
             target = _target(configuration, entry.options)
+            for field, name in _plain_names(rule.match).items():
+                target = target.replace(f"{{{field}}}", name)
             met = next((one for one in seen if _is_within(one, target) or _is_within(target, one)), target)
             first = seen.setdefault(met, place)
             if first != place:
@@ -49,17 +51,14 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
     """Yield (path of the pattern, the fault) for each rule whose tables would be in the folder of the Spark
     handler's logs."""
     for number, rule in enumerate(configuration.tables):
-        if rule.match.startswith("/"):
-            continue
-        names = dict(zip(("database", "table"), rule.match.partition(".")[::2], strict=True))
+        names = _plain_names(rule.match)
         for entry in rule.handlers:
             if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
                 continue
             template = _target(configuration, entry.options)
             before = template.partition("{")[0].rpartition("/")[0]
             folder = template.removeprefix(f"{before}/").partition("/")[0]
-            literal = all(_WILDCARDS.search(names.get(field, "*")) is None for field in _fields(folder))
-            if literal and folder.format(**names) == _LOGS:
+            if _fields(folder) <= names.keys() and folder.format(**names) == _LOGS:
                 yield (
                     ("tables", number, "match"),
                     f"found {rule.match}; the handler {entry.name} would keep these tables in "
@@ -90,6 +89,12 @@ def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
     braced = warehouse.replace("{", "{{").replace("}", "}}")
     path = str(options.get("path") or f"{braced}/{{database}}/{{table}}").rstrip("/")
     return re.sub(r"(?<!:)//+", "/", path.removeprefix("./"))
+
+
+def _plain_names(match: str) -> dict[str, str]:
+    """Field of a template -> its name, of those that a rule's pattern tells as they are."""
+    names = zip(("database", "table"), match.partition(".")[::2], strict=True)
+    return {field: name for field, name in names if not (match.startswith("/") or _WILDCARDS.search(name))}
 
 
 def _may_meet_several(match: str) -> bool:

@@ -168,7 +168,7 @@ def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) ->
     met = " AND ".join(f"({each})" for each in conditions.values())
     # Of good rows one query tells, which may read all of a large table.
     with suppress(PySparkException):  # each is asked for itself
-        if not frame.where(f"NOT coalesce({met}, false)").take(1):
+        if frame.where(f"NOT coalesce({met}, false)").isEmpty():
             return None
     refused = [
         (place, what)
