@@ -69,10 +69,6 @@ def _of_decimal(value: Decimal) -> bytes:
     return f"{'-' * sign}{kept}e{power}".encode()
 
 
-def _of_float(value: float) -> bytes:
-    return b"%d" % value if value.is_integer() else repr(value).encode()
-
-
 def _of_str(value: str) -> bytes:
     value = value.rstrip(" ")
     if value.isascii():
@@ -82,16 +78,12 @@ def _of_str(value: str) -> bytes:
     return plain.casefold().encode("utf-8", "surrogatepass")
 
 
-def _of_bytes(value: bytes) -> bytes:
-    return value.rstrip(b"\0")  # binary(n) is padded with zero bytes
-
-
 _WRITERS: dict[type, Callable[[Any], bytes]] = {
     int: _of_int,
     bool: _of_int,
     str: _of_str,
     Decimal: _of_decimal,
-    float: _of_float,
-    bytes: _of_bytes,
+    float: lambda value: b"%d" % value if value.is_integer() else repr(value).encode(),
+    bytes: lambda value: value.rstrip(b"\0"),  # binary(n) is filled up with them
     BeyondCalendar: lambda value: str(value).encode(),
 }

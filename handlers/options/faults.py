@@ -123,7 +123,7 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> Explanation:
     if kind == "missing":
         return Explanation(path, "missing", error.get("ctx", {}).get("when", ""))
     if kind in ("extra_forbidden", "invalid_key"):
-        keys = sorted(_keys(owner)) if owner is not None else []
+        keys = sorted(one.alias or name for name, one in owner.model_fields.items()) if owner else []
         near = nearest(str(path[-1]), keys) if path else None
         return Explanation(path, "unknown key", ", ".join(keys) or "no options", near)
     allowed, near = _allowed(error)
@@ -211,10 +211,6 @@ def _mapping_values(annotation: Any) -> Any:
 def _required_first(model: type[BaseModel]) -> list[str]:
     fields = sorted(model.model_fields.items(), key=lambda each: not each[1].is_required())
     return [field.alias or name for name, field in fields]
-
-
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _check_signature(handler: type[Handler], options: Mapping[str, Any]) -> list[Explanation]:

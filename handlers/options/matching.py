@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 _WILDCARDS = frozenset("*?[")
 
@@ -76,14 +76,28 @@ def is_name(pattern: str) -> bool:
 def database_of(pattern: str) -> str | None:
     r"""Return a database that may have matching tables, or None if the pattern does not show one.
 
-    >>> database_of("crm_[0-9].*"), database_of(r"/crm\.(people|users)/"), database_of("/.*/")
-    ('crm_0', 'crm', None)
+    >>> database_of("crm_[0-9].*"), database_of(r"/(crm|shop)_\d{2,4}\.(people|users)/"), database_of("/a|b/")
+    ('crm_0', 'crm_00', None)
     """
     if not pattern.startswith("/"):
         # `*` and `?` match themselves, so they stay. A set becomes its first character: [0-9] becomes 0.
         return re.sub(r"\[(.)[^]]*\]", r"\1", pattern.partition(".")[0])
-    found = re.match(r"/\^?(\w+)\\\.", pattern)
-    return None if found is None else found[1]
+    found = pattern[1:-1].removeprefix("^").partition(r"\.")[0]
+    for one, example in _EXAMPLES:
+        found = re.sub(one, example, found)
+    return found if re.fullmatch(r"[\w-]+", found) else None
+
+
+_EXAMPLES: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
+    (r"\(\?[^:][^)]*\)", ""),
+    (r"\\d", "0"),
+    (r"\[\^[^]]*\]|\\w|\.", "a"),
+    (r"\[(\w)[^]]*\]", r"\1"),
+    (r"(\w)\{(\d{1,2})\b[^}]*\}", lambda found: found[1] * int(found[2])),
+    (r"\((?:\?:)?([^|()]*)[^()]*\)", r"\1"),
+    (r"[*+?]", ""),
+)
+"""Of a regular expression: (what usual parts look like, a text that they take)."""
 
 
 def covers(wide: str, narrow: str) -> bool:

@@ -90,13 +90,27 @@ def test_who_has_not_called_in_this_outage_does_not_wait_as_long_as_who_has(
     assert circuit.admit(doubling, "held").wait == 4.0
     clock.now += 2
     circuit.failed(circuit.admit(doubling, "other").turn, "refused", doubling, who="other")
-    assert circuit.admit(doubling, "other").wait == 8.0
-    clock.now += 8
+    assert circuit.admit(doubling, "other").wait == 4.0
+    clock.now += 4
     circuit.answered(circuit.admit(doubling, "held").turn)
     circuit.failed(circuit.admit(doubling, "held").turn, "refused anew", doubling, who="held")
     clock.now += 2
     circuit.failed(circuit.admit(doubling, "held").turn, "refused", doubling, who="held")
     assert circuit.admit(doubling, "other").wait == 2.0, "in the next outage it has not called yet"
+
+
+def test_many_tables_that_each_call_once_find_out_as_soon_as_one_that_the_target_is_back(
+    circuit: Circuit, clock: Clock
+) -> None:
+    begin = clock.now
+    for number in range(20):
+        clock.now += circuit.admit(doubling, number).wait
+        circuit.failed(circuit.admit(doubling, number).turn, "refused", doubling, who=number)
+    assert clock.now - begin == 2.0 * 19
+    assert [circuit.admit(doubling, who).wait for who in (0, 19, "new")] == [2.0] * 3
+    clock.now += 2
+    circuit.failed(circuit.admit(doubling, 0).turn, "refused", doubling, who=0)
+    assert circuit.admit(doubling, 1).wait == 4.0, "from their second calls on it is left alone for longer"
 
 
 def test_what_the_target_asks_for_is_waited_by_everybody(circuit: Circuit, clock: Clock) -> None:

@@ -91,8 +91,8 @@ class Circuit:
     def failed(
         self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0, who: object = None
     ) -> Refusal:
-        """The target was down for `who`. `delay(n)`: seconds to the next probe after the nth failure in a
-        row. They are at least `asked`, which the target itself requested."""
+        """The target was down for `who`. `delay(n)`: seconds to the next probe after n failures in a row,
+        other callers' first failures not counted. At least `asked`, which the target itself requested."""
         with self._lock:
             now = self._clock()
             if turn != self._turn:
@@ -104,11 +104,11 @@ class Circuit:
                 self._since = now
                 self._failures = 0
                 self._met = {None}
+            self._failures += opened or who in self._met  # else ten tables' first calls make all wait long
             self._met.add(who)
             self._passing = None
             self._probing = False
             self._turn += 1
-            self._failures += 1
             self._reason = reason
             wait = max(delay(self._failures), asked)
             self._failed_at, self._asked, self._due = now, asked, now + wait

@@ -110,10 +110,6 @@ _MYSQL: _Drivers = {
 }
 
 
-def _lite_integer(value: int) -> int | str:
-    return value if -(2**63) <= value < 2**63 else str(value)
-
-
 def _lite_float(value: float) -> float | str:
     """SQLite makes NULL of NaN: there it is text, which a REAL column takes as it is."""
     return "NaN" if math.isnan(value) else value
@@ -122,7 +118,7 @@ def _lite_float(value: float) -> float | str:
 _SQLITE: _Drivers = {
     **_JSON,
     **_PLAIN,
-    int: _lite_integer,
+    int: lambda value: value if -(2**63) <= value < 2**63 else str(value),
     float: _lite_float,
     bool: int,
     Decimal: _exact,
