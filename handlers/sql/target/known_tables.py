@@ -165,8 +165,6 @@ class KnownTable:
     def is_covered_by(self, row: Mapping[str, Any]) -> bool:
         """Whether the row sets all columns."""
         width = sum(not column.is_generated for column in self.columns.values())
-        if len(row) < width:
-            return False
-        return width <= sum(
+        return width <= len(row) and width <= sum(
             column is not None and not column.is_generated for column in map(self.column, row)
         )

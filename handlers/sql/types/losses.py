@@ -135,7 +135,7 @@ def _of_texts(type_: sa.types.TypeEngine[Any]) -> Losses | None:
     if length is not None:
         return Losses(_TEXTS, partial(_refuse_long, length=length, is_padded=isinstance(type_, sa.CHAR)))
     size = next((size for of, size in _TEXT_BYTES if isinstance(type_, of)), None)
-    return None if size is None else Losses(_TEXTS, partial(_refuse_bytes, size=size, end=" "))
+    return None if size is None else Losses(_TEXTS, partial(_refuse_cut, size=size))
 
 
 def _digits(type_: sa.types.TypeEngine[Any]) -> int:
@@ -164,9 +164,7 @@ def _refuse_rounded(values: Sequence[Any], kind: Kind) -> None:
     for value in values:
         if type(value) not in _NUMBERS and (type(value) is not int or -(2**63) <= value < 2**63):
             continue
-        number = _number(
-            value, is_python=True
-        )  # another text stays what it is, or the column's kind refuses it
+        number = _number(value, is_python=True)  # another text stays, or the column's kind refuses it
         if number is None or not number.is_finite():
             continue
         is_whole = -(2**63) <= number < 2**63 and number == number.to_integral_value()
@@ -223,11 +221,21 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
             raise UnfitValue(f"{value} has more than {scale} digits after the point")
 
 
-def _refuse_bytes(values: Sequence[Any], size: int, end: str = "") -> None:
-    """`end`: how texts end that the database would cut. MySQL refuses others, by its column's charset."""
+def _refuse_bytes(values: Sequence[Any], size: int) -> None:
     for value in values:
-        text = "" if value is None else text_of(value)
-        if text.endswith(end) and len(text) > size // 4 and len(text.encode()) > size:
+        if value is not None and len(text_of(value).encode()) > size:
+            raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
+
+
+def _refuse_cut(values: Sequence[Any], size: int) -> None:
+    """MySQL refuses a text that is too long, unless it can cut spaces off. How many bytes a text has in its
+    column's charset is as in one of these."""
+    for value in values:
+        kept = value.rstrip(" \t\n\v\f\r") if type(value) is str and len(value) > size // 4 else value
+        if kept != value and any(
+            len(kept.encode(one, "replace")) <= size < len(value.encode(one, "replace"))
+            for one in ("utf-8", "latin-1", "gbk")
+        ):
             raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
 
 
@@ -278,9 +286,7 @@ def _refuse_text(value: str, kind: Kind, digits: int, *, has_zone: bool) -> None
 
 def _refuse_long(values: Sequence[Any], length: int, *, is_padded: bool) -> None:
     """The databases cut spaces off; a text that its source has padded is as long as the column."""
-    for value in values:
-        if type(value) is not str:
-            continue
+    for value in (one for one in values if type(one) is str):
         if len(value) > length:
             raise UnfitValue(f"it has {len(value)} characters, and the column takes {length}")
         if is_padded and value.endswith(" ") and len(value) < length:

@@ -114,11 +114,7 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
     has_none = type(None) in types
     # No value has a NUL in it, so what begins with one is our own.
     text = _NEXT.join([_NONE if one is None else one for one in texts] if has_none else texts)
-    if "\\" in text:
-        text = text.replace("\\", "\\\\")
-    if '"' in text:
-        text = text.replace('"', '\\"')
-    text = text.replace(_NEXT, '","')
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace(_NEXT, '","')
     if has_none:
         return ('{"' + text + '"}').replace(f'"{_NONE}"', "NULL")
     return '{"' + text + '"}'

@@ -90,11 +90,27 @@ def test_a_text_is_as_long_as_its_column_counts(make_sql: Any) -> None:
     """Of cp1251 a byte for each character, where UTF-8 has two."""
     lab = make_sql("mariadb")
     lab.make("shop.orders", "id int PRIMARY KEY, name tinytext CHARACTER SET cp1251")
+    kept = [{"id": 1, "name": "я" * 255}, {"id": 2, "name": "я" * 200 + "\n"}]
     with lab.handler() as handler:
-        handler.handle(orders({"id": 1, "name": "я" * 255}))
-        with pytest.raises(Rejected, match="name"):
-            handler.handle(orders({"id": 2, "name": "я" * 256}, offset=1))
-    assert lab.rows() == [{"id": 1, "name": "я" * 255}]
+        handler.handle(orders(*kept))
+        for long in ("я" * 256, "я" * 255 + "\n"):
+            with pytest.raises(Rejected, match="name"):
+                handler.handle(orders({"id": 3, "name": long}, offset=2))
+    assert lab.rows() == kept
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "latin1", "gbk"])
+def test_no_line_breaks_are_cut_off_a_text(make_sql: Any, charset: str) -> None:
+    """Nor tabs: MySQL takes them for spaces."""
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", f"id int PRIMARY KEY, name tinytext CHARACTER SET {charset}")
+    full = "y" * 251 + "é"
+    with lab.handler() as handler:
+        handler.handle(orders({"id": 1, "name": f"{full}\r\n"}))
+        for end in (" ", "\t", "\n", "\v", "\f", "\r"):
+            with pytest.raises(Rejected, match="name"):
+                handler.handle(orders({"id": 2, "name": full + end * 5}, offset=1))
+    assert lab.rows() == [{"id": 1, "name": f"{full}\r\n"}]
 
 
 def test_a_value_that_would_be_rounded_is_refused(server: SqlLab) -> None:
