@@ -68,8 +68,8 @@ _MY_TRIGGER = sa.text(
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
 _FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
-# SELECT, UPDATE and DELETE find rows. They find all if each has a permissive policy that is true for all rows,
-# and no restrictive policy limits them.
+# SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
+# all, and no restrictive policy limits them.
 _PG_UNSAFE = sa.text("""
     WITH ours AS (
         SELECT polcmd::text AS cmd, polpermissive AS permits,
@@ -146,7 +146,7 @@ def declared_types(connection: sa.Connection, table: str) -> dict[str, str]:
 def alike_columns(
     connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]
 ) -> set[str]:
-    """Return columns whose `=` treats different texts as equal. In SQLite and DuckDB COLLATE adds all texts."""
+    """Return columns whose `=` may treat different texts as equal (any COLLATE in DuckDB: all texts)."""
     names, dialect = {"table": table, "schema": schema}, connection.dialect.name
     if dialect not in _COLLATES:
         return set(connection.scalars(_MY_ALIKE, names))

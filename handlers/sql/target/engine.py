@@ -135,7 +135,7 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
             "write_timeout": int(timeout) or 1,
         }
     if dialect not in _FILES:
-        # A read after a lock must see what others committed during the wait, whatever the server's default is.
+        # A read after a lock must see what others committed during the wait, whatever the default is.
         # MySQL's default also takes gap locks, with which batches of different tables would block each other.
         options["isolation_level"] = "READ COMMITTED"
     # hide_parameters keeps rows out of errors and logs.
@@ -195,7 +195,7 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         return [
             "SET timezone = 'UTC'",
             "SET datestyle = 'ISO'",
-            # Formats in which values are read and written as text. Settings of the server, the database or the
+            # Formats in which values are read and written as text. Settings of the server, database or
             # account could turn NULL into a text, change signs or cut digits.
             "SET intervalstyle = 'postgres'",
             "SET array_nulls = on",

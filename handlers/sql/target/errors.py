@@ -47,7 +47,7 @@ _POSTGRESQL = {
     # No right, no replica identity for a published table; its file is missing, it or its index is damaged.
     **dict.fromkeys(("42501", "55000", "58P01", "XX001", "XX002"), Fault.TABLE),
     "55P03": Fault.LOCKED,
-    **dict.fromkeys(("57014", "25P04"), Fault.OTHER),  # a statement or a transaction was too slow or cancelled
+    **dict.fromkeys(("57014", "25P04"), Fault.OTHER),  # a statement, a transaction: slow or cancelled
     "40": Fault.CONFLICT,
     # Another worker has just created the table, the schema or the column.
     **dict.fromkeys(("42P07", "42P06", "42701"), Fault.CONFLICT),
@@ -64,7 +64,7 @@ _POSTGRESQL = {
 _MYSQL = {
     # Disk, memory, connections, locks.
     **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
-    # Starting, stopping, read-only, a log that cannot be written, not primary, not in the cluster; session ended.
+    # Starting, stopping, read-only, log not writable, not primary, not in the cluster; session ended.
     **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1665, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
     # The account: unknown, its password changed or expired, locked, from another host.

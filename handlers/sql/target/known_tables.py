@@ -64,21 +64,21 @@ class KnownColumn:
     is_renewed: bool = False
     """Whether it is ON UPDATE CURRENT_TIMESTAMP: an UPDATE that does not set it changes it."""
     exactly: str = ""
-    """An expression over a value, {}, that distinguishes values which `=` treats as equal; empty if none do."""
+    """An expression over a value, {}, that separates values which `=` treats as equal; else empty."""
     own: Callable[[Any], Any] | None = None
     """Converts a value for its type before the driver encodes it. Raises UnfitValue."""
     losses: Losses | None = None
 
     def given(self, placeholder: str) -> str:
-        """Return the placeholder with a cast if one is needed. DuckDB compares text with text only. PostgreSQL
-        reads money by the server's locale."""
+        """Return the placeholder with a cast if needed. DuckDB compares text only with text. PostgreSQL reads
+        money by the server's locale."""
         if isinstance(self.sql_type, postgresql.MONEY):
             return f"CAST({placeholder} AS numeric)::money"
         return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
 
     def same(self, placeholder: str, operator: str = "=", owner: str = "") -> str:
-        """Return a condition on the column of `owner` (with its dot) or of the only table. `placeholder` is the
-        value. If `exactly` is set, the condition contains it twice."""
+        """Return a condition on the column of `owner` (with its dot) or of the only table. `placeholder` is
+        the value. If `exactly` is set, the condition contains it twice."""
         column = f"{owner}{self.quoted}"
         is_same = f"{column} {operator} {placeholder}"
         if not self.exactly:
@@ -138,9 +138,9 @@ class KnownTable:
             return column
 
     def columns_for(self, names: tuple[str, ...]) -> tuple[KnownColumn | None, ...]:
-        """Return the columns for those of one row, or None for a missing one. If two names differ only in case,
-        each finds only the column of exactly its name. Raises UnfitColumn if both find the same column in a
-        database whose column names ignore case."""
+        """Return the columns for those of one row, or None for a missing one. If two names find one column,
+        only the name with its exact spelling gets it (PostgreSQL). Other databases ignore case, so for them
+        this raises UnfitColumn."""
         found = tuple(map(self.column, names))
         given = [column for column in found if column is not None]
         twice = {column for column in given if given.count(column) > 1}
