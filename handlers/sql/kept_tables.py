@@ -74,7 +74,7 @@ class Kept:
     own_tables: OwnTables
 
     def keeps(self, name: TableName) -> bool:
-        """Return whether something of the source table was applied."""
+        """Return whether the source table was created or renamed, or something of it was applied."""
         known = self._mine(name) & self._is_of_rows
         return (
             self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None
@@ -263,7 +263,7 @@ class Kept:
 
     @property
     def _is_of_rows(self) -> sa.ColumnElement[bool]:
-        """Matches rows of tables that were created, or of which something was applied."""
+        """Matches rows of tables that were created or renamed, or of which something was applied."""
         return (self.marks.c.kafka_offset >= 0) & (self.marks.c.shard > _OF_STATEMENT)
 
     def _row_of_table(self, name: TableName, shard: int = _OF_TABLE) -> sa.ColumnElement[bool]:

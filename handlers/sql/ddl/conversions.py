@@ -47,7 +47,7 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
         ("text", "bytes"): "convert_to({}, 'UTF8')",
         ("number", "boolean"): "{} <> 0",
         ("boolean", "number"): "{}::integer",
-        # A cast to the type itself would refuse fractions for whole numbers.
+        # Not casts to the type itself: they would cut texts and refuse fractions for whole numbers.
         ("text", "number"): "{}::numeric",
     }
     other = "{}::text" if to == "text" else f"{{}}::text::{new_sql}"

@@ -146,7 +146,7 @@ def declared_types(connection: sa.Connection, table: str) -> dict[str, str]:
 def alike_columns(
     connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]
 ) -> set[str]:
-    """Return columns whose `=` may treat different texts as equal (any COLLATE in DuckDB: all texts)."""
+    """Return columns whose `=` may treat different texts as equal: all of SQLite or DuckDB with COLLATE."""
     names, dialect = {"table": table, "schema": schema}, connection.dialect.name
     if dialect not in _COLLATES:
         return set(connection.scalars(_MY_ALIKE, names))

@@ -43,8 +43,8 @@ def key_type(type_: Type, parts: int) -> Type:
 def fitting_types(
     types: Mapping[str, Type], key: Collection[str], only: Collection[str] | None = None
 ) -> dict[str, Type]:
-    """Return types of a table's columns with which a row and the key fit. Key columns become shorter, and the
-    longest other columns become texts. Only columns in `only` may change; None allows all."""
+    """Return types of a table's columns with which a row and the key fit. Key columns become shorter. The
+    longest other columns become texts or blobs. Only columns in `only` may change; None allows all."""
     found = dict(types)
     free = found.keys() if only is None else set(only)
     most = _most([_bytes(found[name]) for name in key])
