@@ -1,4 +1,4 @@
-"""The `sql` handler: rows into PostgreSQL, MySQL, MariaDB and SQLite, each change exactly once."""
+"""The `sql` handler: applies each change exactly once to PostgreSQL, MySQL, MariaDB, SQLite or DuckDB."""
 
 from handlers.sql.handler import SqlHandler
 

@@ -1,4 +1,4 @@
-"""One batch within one transaction: marks, rows, DDL."""
+"""Apply one batch in one transaction: marks, rows and DDL."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
 
 TABLE_SECONDS = 3.0
-"""Between two attempts of a table that waits by itself; many such would be a load."""
+"""Seconds between attempts of a table that waits alone. Many such tables would otherwise be a load."""
 UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
-"""What is wrong with a change itself."""
+"""Errors that a change itself causes."""
 
 
 class Applier:
-    """What the threads of one handler have in common."""
+    """Applies batches. All threads of one handler share it."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Applier:
         writer: Writer,
         handles: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`handles`: as in HandlerContext."""
+        """`handles` is described at HandlerContext."""
         self._options = options
         self._fitting = Fitting(options.unknown_columns)
         self._naming = naming
@@ -61,11 +61,11 @@ class Applier:
     def apply(
         self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
     ) -> Pending:
-        """Apply what is not applied yet, and set the marks. Returns what that was.
+        """Apply the pending changes and advance the marks. Returns the pending changes.
 
-        Tables that DDL is about come into `altered`. `one_by_one`: each change for itself, in source order;
-        then what fails raises ChangeFailed. Else raises one of UNFIT, or an error of the database; and
-        always TableMissing, ColumnsMissing, FormerTopic and TargetUnavailable."""
+        Adds the tables of DDL to `altered`. If `one_by_one`, each change is applied alone in source order and
+        a failing one raises ChangeFailed. Otherwise raises one of UNFIT or an error of the database. Always
+        raises TableMissing, ColumnsMissing, SchemaChanged, FormerTopic and TargetUnavailable."""
         kept = self._marks.kept(connection)
         with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
             return self._apply(connection, batch, altered, one_by_one=one_by_one)
@@ -95,7 +95,7 @@ class Applier:
         self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TargetName]
     ) -> None:
         for change in changes:
-            # In case it fails half way: what is known of its table is doubtful then.
+            # If it fails half way, the cached table may be wrong.
             altered.add(self._naming.target(batch.database, batch.name))
             result = ddl.apply(
                 self._marks.kept(connection),
@@ -110,7 +110,7 @@ class Applier:
             self.tables.forget(*altered)
 
     def create(self, connection: sa.Connection, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
-        """Make what is missing, but for columns that were dropped meanwhile. Raises NameUnfit."""
+        """Create what is missing, except columns dropped meanwhile. Raises NameUnfit."""
         kept, own = self._marks.kept(connection), _source_table(batch)
         making = partial(kept.making, own, self._naming)
         if isinstance(missing, TableMissing) or not isinstance(batch.changes[0].types, SchemaTypes):
@@ -146,7 +146,7 @@ class Applier:
         else:
             self._apply_keyless(connection, table, changes)
         if connection.dialect.name == "postgresql" and _finds_rows(table, run.key, changes):
-            # A policy that came after the table was looked at. None comes now before the commit.
+            # A policy may be newer than the cached table. No policy can be added now until the commit.
             because, waits = unsafe(connection, *table.name, table.quoted)
             if waits == "all":
                 raise _waiting(table, because)
@@ -160,7 +160,7 @@ class Applier:
             self.tables.own(common, source)
 
     def follow_schema(self, connection: sa.Connection, batch: Batch, changed: SchemaChanged) -> TargetName:
-        """In a transaction of its own. Returns the target's table: forget what was known of it."""
+        """Follow the schema in a separate transaction. Returns the table to drop from the cache."""
         return self._schemas.follow(self._marks.kept(connection), _source_table(batch), changed)
 
     # ---- tables with a primary key
@@ -179,13 +179,13 @@ class Applier:
             return bool(references_to(connection, table.name))
 
         def covers(row: Row) -> bool:
-            # A row that others refer to is never made anew in place of one that is there.
+            # Never replace a row to which others refer by delete and insert.
             return table.is_covered_by(row) and not is_referred_to()
 
         for is_move, piece in pieces(changes, key, covers, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
-                if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays as it is
+                if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays
                     piece = piece[-1:]  # noqa: PLW2901
             else:
                 check_all_told(piece)
@@ -195,8 +195,8 @@ class Applier:
     def _move(
         self, connection: sa.Connection, table: KnownTable, key: tuple[str, ...], gone: Change, made: Change
     ) -> None:
-        """Give the row under the old key that of `made`, in place of what is there. If the old row stays (see
-        `Change.moves_key`), a copy of it gets the new key, and what `made` tells."""
+        """Change the old row's key to that of `made` and replace any row with that key. If the old row stays
+        (see `Change.moves_key`), a copy gets the new key and the columns of `made`."""
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
         finding = Block(key, [[before[column]] for column in key], 1)
@@ -241,7 +241,7 @@ class Applier:
         else:
             self._writer.merge(connection, rows, own)
 
-    # ---- tables without one
+    # ---- tables without a primary key
 
     def _apply_keyless(self, connection: sa.Connection, table: KnownTable, changes: Sequence[Change]) -> None:
         mode = self._options.without_key
@@ -269,7 +269,7 @@ class Applier:
             return
         new = self._fitting.row(table, change.after, change)
         if not self._writer.update_one(connection, old, new):
-            # As for a table with a key: a row that is not there is made.
+            # As for tables with a key, insert a row that does not exist.
             self._writer.insert(connection, new)
 
 
@@ -282,7 +282,7 @@ def _waiting(table: KnownTable, because: str) -> TargetUnavailable:
 
 
 def _finds_rows(table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> bool:
-    """Whether some of the changes pass as done, without an error, where the row is there and is hidden."""
+    """Return whether some changes would silently do nothing if their row exists but is hidden."""
     if not key:
         return any(change.op not in ("insert", "snapshot") for change in changes)
     return frozenset(key) not in table.uniques or any(
@@ -295,6 +295,6 @@ def _source_table(batch: Batch) -> TableName:
 
 
 def _own_key(table: KnownTable, change: Change) -> tuple[str, ...]:
-    """The target's own key, for a source that tells none; () if its rows do not have these columns."""
+    """Return the target's key for a source without a key; () if the row lacks its columns."""
     row = change.after if change.after is not None else change.before
     return table.primary_key if row and all(column in row for column in table.primary_key) else ()

@@ -1,4 +1,4 @@
-"""Rows and their columns, as the target's table has places for them."""
+"""Fit rows and their columns to the target's table."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from handlers.sql.types.values import Kind
 from handlers.sql.writers.writer import Columns, Rows
 
 _SHORTEST = re.compile(r"0|NaN|-?(?:[1-9]\d*(?:\.\d*[1-9])?|0\.\d*[1-9]|Infinity)", re.ASCII)
-"""A number as a text that no other text is equal to."""
-_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "enum")  # longtext: decimals as strings, too
+"""The only normalized text of a number."""
+_TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "enum")  # longtext: decimals too
 
 
 class Unfit(ValueError):
-    """A change that the options, or the target's table, have no place for."""
+    """A change that the options or the target's table do not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Any thread. Every method raises ColumnsMissing and Unfit, as the option `new_columns` says."""
+    """Safe for threads. All methods raise ColumnsMissing or Unfit, as the option `new_columns` says."""
 
     unknown_columns: str
-    """As of SqlOptions."""
+    """The value of SqlOptions.unknown_columns."""
 
     def row(self, table: KnownTable, row: dict[str, Any] | None, change: Change) -> Rows:
         given = row or {}
@@ -40,7 +40,7 @@ class Fitting:
     def rows(
         self, table: KnownTable, block: Block, changes: Sequence[Change], *, keyed: bool = False
     ) -> Rows:
-        """`keyed`: with columns of the key that the target computes, to find rows by."""
+        """Return fitted rows. If `keyed`, include key columns that the target computes, to find rows."""
         columns: list[KnownColumn] = []
         values: list[Sequence[Any]] = []
         key = {table.column(name) for name in changes[0].key_columns or table.primary_key}
@@ -49,7 +49,7 @@ class Fitting:
                 columns.append(column)
                 values.append(given)
         for place, column in enumerate(columns):
-            if isinstance(column.sql_type, sa.CHAR) and column.dialect != "sqlite":  # which keeps spaces
+            if isinstance(column.sql_type, sa.CHAR) and column.dialect != "sqlite":  # SQLite keeps spaces
                 values[place] = _without_padding(column, values[place], _source_type(column, changes))
             elif column in key and column.kind in (Kind.DECIMAL, Kind.FLOAT):
                 _refuse_other_spellings(column, values[place], _source_type(column, changes))
@@ -62,7 +62,7 @@ class Fitting:
     def _columns(
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
     ) -> tuple[KnownColumn | None, ...]:
-        """None for a column that the target lacks and that may be left out."""
+        """Return the columns, or None for each one that the target lacks and that may be omitted."""
         found = table.columns_for(names)
         if None not in found:
             return found
@@ -85,14 +85,14 @@ class Fitting:
         return found
 
     def untold(self, table: KnownTable, block: Block, changes: Sequence[Change]) -> Columns:
-        """The columns that the source's table has, or may have, and the rows do not."""
+        """Return columns that the source's table has or may have, but that the rows lack."""
         told = {column.name for name in block.columns if (column := table.column(name)) is not None}
         told.update(table.primary_key)
         may_have = self._of_source(table, block.columns, changes)
         return tuple(one for one in may_have if one is not None and one.default and one.name not in told)
 
     def _renewed(self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]) -> Columns:
-        """The source's columns that an UPDATE renews. Others, of the target's own, tell of that UPDATE."""
+        """Return the source's columns that an UPDATE renews. The target's own keep ON UPDATE."""
         lacks = {change.lacks for change in changes}
         known = frozenset[str]().union(*(one for one in lacks if one is not None))
         found = (
@@ -106,18 +106,18 @@ class Fitting:
         self, table: KnownTable, names: tuple[str, ...], changes: Sequence[Change]
     ) -> Iterable[KnownColumn | None]:
         types = changes[0].types or {}
-        # If they name all columns, others are the target's own.
+        # If `types` names all columns, the others belong to the target only.
         return map(table.column, types) if types.keys() >= set(names) else table.columns.values()
 
 
 def _source_type(column: KnownColumn, changes: Sequence[Change]) -> str:
-    """Without sizes; empty: the source does not tell it."""
+    """Return the source type without sizes; empty if it is unknown."""
     name = (changes[0].types or {}).get(column.name, "").lower().partition("(")[0].strip()
     return SYNONYMS.get(name, name)
 
 
 def _refuse_other_spellings(column: KnownColumn, values: Sequence[Any], source_type: str) -> None:
-    """Raises UnfitColumn for a text of a key that is not the only one of its number: 1.0 and 1.00 would be
+    """Raise UnfitColumn for key texts that are not normalized numbers. The texts 1.0 and 1.00 would become
     one row."""
     for value in values if source_type in _TEXTS else ():
         if isinstance(value, str) and not _SHORTEST.fullmatch(value):
@@ -129,7 +129,7 @@ def _refuse_other_spellings(column: KnownColumn, values: Sequence[Any], source_t
 
 
 def _without_padding(column: KnownColumn, values: Sequence[Any], kind: str) -> Sequence[Any]:
-    """Spaces at the end are padding to CHAR. Raises UnfitColumn where they are none to the source."""
+    """Remove spaces at the end: CHAR pads with them. Raises UnfitColumn if the source's VARCHAR has them."""
     if kind == "char":
         return [value.rstrip(" ") if isinstance(value, str) else value for value in values]
     if kind == "varchar" and any(isinstance(value, str) and value.endswith(" ") for value in values):

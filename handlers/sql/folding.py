@@ -1,4 +1,4 @@
-"""A batch of row changes as what is left to do: the last change of a key is the one that counts."""
+"""Fold row changes of a batch into their net effect: the last change of each key counts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _moves_key = attrgetter("moves_key")
 
 
 class KeyMissing(ValueError):
-    """A change that does not carry its whole key, or a key with a NULL in it."""
+    """A change without its whole key, or with a NULL in its key."""
 
 
 @dataclass(slots=True)
 class Folded:
-    """Deletes go first, then rows; no key is in it twice."""
+    """The net effect. Deletes run first, then rows. Each key is in `inserted` or `updated` at most once."""
 
     deleted: list[tuple[Any, ...]] = field(default_factory=list)
-    """Keys, also of rows that were deleted and then inserted again."""
+    """Keys, including those of rows that were deleted and inserted again."""
     inserted: list[Row] = field(default_factory=list)
-    """Each replaces the row of its key."""
+    """Rows that replace the row of their key."""
     updated: list[Row] = field(default_factory=list)
-    """Each leaves the columns that it does not have as they are."""
+    """Rows that keep the columns that they do not contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Block:
 
     columns: tuple[str, ...]
     values: Sequence[Sequence[Any]]
-    """Of each column, those of all rows."""
+    """For each column the values of all rows."""
     count: int
 
 
 def pieces(
     changes: Sequence[Change], key: tuple[str, ...], covers: Covers, *, moves: bool
 ) -> Iterator[tuple[bool, Sequence[Change]]]:
-    """The changes in their order, those apart (True) by which a row gets another key without all columns of
-    the target: the others are in the row under its old key. `covers`, `moves`: as for `fold`."""
+    """Split the changes in their order. Yields True with each one that changes a key without all columns of
+    the target: the old row contains the rest. `covers` and `moves` are described at `fold`."""
     if not moves and not any(map(_moves_key, changes)):
         yield False, changes
         return
@@ -63,7 +63,7 @@ def pieces(
 
 
 def _is_apart(piece: Sequence[Change], key: tuple[str, ...], covers: Covers, *, moves: bool) -> bool:
-    """Whether one update, or the two halves of one, give the row another key and cannot tell all of it."""
+    """Return whether an update, or its two halves, changes the key without all columns of the row."""
     before, after = piece[0].before or {}, piece[-1].after or {}
     return (
         (moves or is_move(*piece))
@@ -77,11 +77,11 @@ _UNKNOWN = object()
 
 
 def fold(changes: Sequence[Change], key: tuple[str, ...], *, covers: Covers, moves: bool) -> Folded:
-    """What the changes of one table come to, in source order.
+    """Fold the changes of one table, which are in source order.
 
-    `covers`: whether a row has all columns of the target's table. A deleted row that comes again with fewer
-    is deleted first, so that nothing of it stays. `moves`: an update may change the key, because the key is
-    the target's and not the source's.
+    `covers` returns whether a row has all columns of the target's table. A deleted row that is inserted again
+    with fewer columns is deleted first, so no old value stays. `moves`: an update may change the key, because
+    the key is the target's and not the source's.
 
     Raises KeyMissing."""
     try:
@@ -136,7 +136,7 @@ def _key(take: Callable[[Row], Any], row: Row | None, change: Change, key: tuple
 
 
 def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
-    """Raises KeyMissing for a key that holds a list or an object."""
+    """Raise KeyMissing if a key contains a list or an object."""
     for column in key:
         if isinstance(row.get(column), list | dict):
             kind = "a list" if isinstance(row[column], list) else "an object"
@@ -144,7 +144,7 @@ def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
 
 
 def blocks(rows: Sequence[Row]) -> Iterator[Block]:
-    """The rows by the columns they set."""
+    """Group the rows by the columns that they set."""
     if not rows:
         return
     columns = tuple(rows[0])
@@ -162,7 +162,7 @@ def blocks(rows: Sequence[Row]) -> Iterator[Block]:
 
 
 def _block(columns: tuple[str, ...], rows: Sequence[Row]) -> Block | None:
-    """None: some row sets other columns."""
+    """Return the rows as a block, or None if some row sets other columns."""
     if set(map(len, rows)) != {len(columns)}:
         return None
     try:

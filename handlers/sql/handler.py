@@ -31,7 +31,7 @@ from handlers.sql.writers.writer import SQLiteWriter, Writer
 log = get_logger("handlers.sql")
 
 _ROUNDS = 6
-"""Of one call: making a table, adding columns, looking at a table anew, a deadlock, row by row."""
+"""Rounds of one call: create a table, add columns, reflect a table again, retry a deadlock, go row by row."""
 
 _MOST_CONNECTIONS = 32
 _WRITERS: dict[str, type[Writer]] = {
@@ -43,14 +43,14 @@ _WRITERS: dict[str, type[Writer]] = {
 
 
 class DatabaseError(Exception):
-    """The database refused something that no single change is to blame for."""
+    """A refusal by the database that no single change has caused."""
 
 
 class SqlHandler(Handler):
-    """Keeps tables of PostgreSQL, MySQL, MariaDB, SQLite or DuckDB equal to the source's, each change
-    exactly once.
+    """Replicates the source's tables into PostgreSQL, MySQL, MariaDB, SQLite or DuckDB.
 
-    A batch is one transaction: its rows, and how far its table is applied."""
+    Each change is applied exactly once. One transaction contains a batch's rows and its table's marks, which
+    record how far the table is applied."""
 
     options_model: ClassVar[type[SqlOptions]] = SqlOptions
 
@@ -64,16 +64,16 @@ class SqlHandler(Handler):
         self._passing_over: PassingOver | None = None
 
     def open(self, context: HandlerContext) -> None:
-        """Connect, and make the table of marks if it is not there.
+        """Connect, and create the table of marks if it does not exist.
 
-        Raises DatabaseError when the target cannot be reached or refuses."""
+        Raises DatabaseError if the target is unreachable or refuses."""
         self._engine = self._make_engine(context)
         marks = self._marks(context, self._engine)
         try:
             with self._engine.begin() as connection:
                 marks.create(connection)
         except DATABASE_ERRORS as error:
-            # Of two workers that start together one makes the table, and the other finds it.
+            # If two workers start together, one creates the table. The other fails once and then finds it.
             try:
                 with self._engine.begin() as connection:
                     marks.create(connection)
@@ -87,15 +87,15 @@ class SqlHandler(Handler):
         )
 
     def handle(self, batch: Batch) -> None:
-        """Apply the batch, but for what the target has of it.
+        """Apply the changes of the batch that the target does not have yet.
 
-        Raises Rejected, TargetUnavailable, FormerTopic, and DatabaseError for what may be better the next
-        time; PartialFailure with that, if changes before it are applied."""
+        Raises Rejected, TargetUnavailable and FormerTopic. Raises DatabaseError if a retry may succeed, or
+        PartialFailure with it as the cause if earlier changes are applied."""
         for start, piece in parts(batch):
             try:
                 self._handle(piece)
             except Rejected as error:
-                # What stands before it is applied, and the marks know.
+                # The parts before this one are applied, and the marks record that.
                 raise Rejected(str(error), at=None if error.at is None else start + error.at) from error
             except PartialFailure as error:
                 raise PartialFailure(start + error.done, error.cause) from error
@@ -113,7 +113,7 @@ class SqlHandler(Handler):
             except ChangeFailed as failed:
                 is_ddl = has_ddl(batch.changes[failed.place : failed.place + 1])
                 fault = self._judge(batch, failed.error, failed.place, waits=is_last and not is_ddl)
-                # With order_by: row, the row that is in the way may change in another shard's batch.
+                # With order_by: row, a batch of another shard may change the conflicting row.
                 if fault is Fault.REFERENCE or (fault is Fault.UNIQUE and batch.shard is not None):
                     self._apply_before(batch, failed)
                 if fault in ROWS or (is_ddl and fault is Fault.STALE):
@@ -124,7 +124,7 @@ class SqlHandler(Handler):
                 one_by_one = True
             except DATABASE_ERRORS as error:
                 fault = self._judge(batch, error, waits=is_last and not has_ddl(batch.changes))
-                if is_last or (one_by_one and fault in ROWS):  # at the commit
+                if is_last or (one_by_one and fault in ROWS):  # raised by the commit
                     raise DatabaseError(f"{batch.table}: {told(error)}") from error
                 one_by_one = one_by_one or fault in ROWS
             else:
@@ -139,7 +139,7 @@ class SqlHandler(Handler):
         self._engine = self._applier = None
 
     def check(self, context: HandlerContext) -> None:
-        """Connect and look whether the account may do what it has to. Raises DatabaseError."""
+        """Connect and check that the account has the rights that it needs. Raises DatabaseError."""
         engine = self._make_engine(context)
         marks = self._marks(context, engine)
         try:
@@ -149,7 +149,7 @@ class SqlHandler(Handler):
                     marks.look(connection)
                     kept = marks.kept(connection)
                     lacking = kept.owners(self._naming).met(kept.names())
-                    tables = KnownTables()  # it tells what it sees
+                    tables = KnownTables()  # logs what it finds
                     for name in kept.names():
                         tables.get(connection, self._naming.target(*name.split(".", 1)))
         except DATABASE_ERRORS as error:
@@ -163,7 +163,7 @@ class SqlHandler(Handler):
 
     @contextmanager
     def _begun(self) -> Iterator[tuple[sa.Connection, Applier]]:
-        """A transaction. Raises TargetUnavailable if it cannot connect: no change has to do with that."""
+        """Begin a transaction. Raises TargetUnavailable if it cannot connect: no change has caused that."""
         if self._engine is None or self._applier is None:
             raise RuntimeError("handle was called before open")
         try:
@@ -175,7 +175,7 @@ class SqlHandler(Handler):
                 with connection.begin():
                     yield connection, self._applier
             except Exception as error:
-                # A session keeps the rights, and the ban on writes, that it began with.
+                # A session keeps the rights and the read-only state with which it began.
                 fault = fault_of(getattr(error, "error", error))
                 if fault in (Fault.UNAVAILABLE, Fault.TABLE):
                     connection.invalidate()
@@ -189,17 +189,17 @@ class SqlHandler(Handler):
             with self._begun() as (connection, applier):
                 return applier.apply(connection, batch, altered, one_by_one=one_by_one)
         except BaseException:
-            # What it found, and wrote down of the table, may not hold.
+            # What it read and cached about the table may be rolled back.
             altered.add(self._naming.target(batch.database, batch.name))
             raise
         finally:
-            # After the commit, too: another thread may have looked before it.
+            # Forget after the commit as well: another thread may have reflected the table before it.
             if self._applier is not None:
                 self._applier.tables.forget(*altered)
 
     def _apply_before(self, batch: Batch, failed: ChangeFailed) -> NoReturn:
-        """Apply what stands before a change that waits for a row of another lane, whose own change may wait
-        for that. Raises DatabaseError, or PartialFailure with it."""
+        """Apply the changes before one that waits for a row of another lane, because that lane may wait for
+        them. Raises DatabaseError, or PartialFailure with it as the cause."""
         error = DatabaseError(
             f"{batch.table}: {told(failed.error)}, at {_where(batch.changes[failed.place])}"
         )
@@ -214,7 +214,7 @@ class SqlHandler(Handler):
             self._passing_over.passed_over(batch.table, len(batch.changes) - len(done.changes))
 
     def _create(self, batch: Batch, missing: TableMissing | ColumnsMissing) -> None:
-        """In a transaction of its own: MySQL would end the batch's."""
+        """Create what is missing in a separate transaction: DDL would end the batch's in MySQL."""
         try:
             with self._begun() as (connection, applier):
                 applier.create(connection, batch, missing)
@@ -228,7 +228,7 @@ class SqlHandler(Handler):
                 ) from error
 
     def _follow_schema(self, batch: Batch, changed: SchemaChanged) -> None:
-        """In a transaction of its own: MySQL would end the batch's."""
+        """Follow the new schema in a separate transaction: DDL would end the batch's in MySQL."""
         try:
             with self._begun() as (connection, applier):
                 table = applier.follow_schema(connection, batch, changed)
@@ -243,7 +243,7 @@ class SqlHandler(Handler):
                 raise DatabaseError(f"{what}: {told(error)}") from error
 
     def _judge(self, batch: Batch, error: Exception, at: int | None = None, *, waits: bool = False) -> Fault:
-        """What the error means. Raises TargetUnavailable, also for STALE if it `waits`; DatabaseError."""
+        """Classify the error. Raises TargetUnavailable (if `waits`, for STALE as well) or DatabaseError."""
         if self._applier is not None:
             self._applier.tables.forget(self._naming.target(batch.database, batch.name))
         if not isinstance(error, DATABASE_ERRORS):
@@ -282,7 +282,7 @@ class SqlHandler(Handler):
         )
 
     def _shown_target(self) -> str:
-        """The target without user and password."""
+        """The target, without its user and password."""
         url = self._url
         if self._dialect in ("sqlite", "duckdb"):
             return f"{'SQLite' if self._dialect == 'sqlite' else 'DuckDB'} file {url.database}"
@@ -290,7 +290,7 @@ class SqlHandler(Handler):
 
 
 def _told(error: Exception) -> str:
-    """The database's words, and what a writer has to add."""
+    """The database's message and the notes that a writer has added."""
     return "; ".join([told(error), *getattr(error, "__notes__", ())])
 
 

@@ -1,10 +1,10 @@
-"""Which source tables a handler keeps, which tables of the target it has made, and how far a statement is.
+"""Record which source tables a handler replicates, which target tables it created, and steps of DDL.
 
-All of it is in the table of marks, within the caller's transaction. A table that the handler has made, or
-renamed, has a row of its own there, without a topic; so have the columns of a table whose source writes no
-DDL, as its records told them last; and so has a statement that was begun and is not done,
-at the place of its record. It stays when the statement fails and the table goes on without it: its dead
-letter may be replayed."""
+All of this is in the table of marks and uses the caller's transaction. A table that the handler created or
+renamed has a separate row there, without a topic. So has the last schema of a table whose source sends no
+DDL. A statement that has begun and is not done has a row with the topic and offset of its record. That row
+stays if the statement fails and the table continues without it, because its dead letter may be replayed.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from handlers.sql.owners import Owners
 
 NO_TOPIC = ""
 _OF_TABLE = -2  # as its shard
-_OF_STATEMENT = -3  # as its shard, or below: one for each of a partition
+_OF_STATEMENT = -3  # as its shard, or lower: one for each statement of a partition
 _OF_SCHEMA = -3  # as its shard, without a topic
 _MADE, _KEPT = 1, 0  # as its offset
 _LOCK_SECONDS = 30
 _NO_SUCH_LOCKS = (1105, 1235)
-"""Codes of clusters that give none."""
+"""Error codes of clusters that do not support GET_LOCK."""
 _INTERRUPTED = (1317, 1969, 3024)
-"""... of a wait that somebody's KILL QUERY or the time of a statement ended."""
+"""Error codes of a wait that KILL QUERY or a statement timeout ended."""
 _COMMITS_EACH = ("mysql", "mariadb")
-"""Dialects whose databases commit at each statement of DDL."""
+"""Dialects whose databases commit at each DDL statement."""
 
 
 class Statement(NamedTuple):
-    """A statement as its source topic has it, also when a dead letter brings it again."""
+    """A statement with its place in the source topic, even if a dead letter is replayed."""
 
     topic: str
     partition: int
@@ -48,24 +48,24 @@ class Statement(NamedTuple):
 
     @classmethod
     def of(cls, change: Change, replay_of: tuple[str, int, int] | None) -> Statement:
-        """`replay_of`: as of its batch."""
+        """`replay_of` is described at Batch."""
         return cls(*(replay_of or (change.topic, change.partition, change.offset)), change)
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """A statement that was begun."""
+    """The step of a statement that has begun."""
 
     time_ms: int
-    """When the source ran it: a topic that is made anew may have the same text at the same place."""
+    """Source time: a recreated topic may have the same text at the same offset."""
     sql: int
     """CRC-32 of its text."""
     step: int
-    """From 0: which of its operations was begun last; those before it are done."""
+    """Index of the operation that began last. Those before it are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one handler of one worker has written down."""
+    """The notes of one handler of one worker."""
 
     connection: sa.Connection
     marks: sa.Table
@@ -74,18 +74,18 @@ class Kept:
     own_tables: OwnTables
 
     def keeps(self, name: TableName) -> bool:
-        """Whether something of the source table was applied."""
+        """Return whether the source table was created or renamed, or something of it was applied."""
         known = self._mine(name) & self._is_of_rows
         return (
             self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None
         )
 
     def made(self, name: TableName) -> bool:
-        """Whether the handler has made the table that is now the source table's."""
+        """Return whether the handler created the target table of the source table."""
         return self._noted(name) == _MADE
 
     def is_noted(self, name: TableName) -> bool:
-        """Whether the source table has a row of its own: it was made, or renamed."""
+        """Return whether the source table has a row because it was created or renamed."""
         return self._noted(name) is not None
 
     def _noted(self, name: TableName) -> int | None:
@@ -93,37 +93,37 @@ class Kept:
         return self.connection.scalar(row)
 
     def names(self) -> Sequence[str]:
-        """The source tables ("database.table") of which it keeps something."""
+        """Return the source tables ("database.table") that the handler replicates."""
         mine = (self.marks.c.worker == self.worker) & (self.marks.c.handler == self.handler)
         known = sa.select(self.marks.c.source_table).where(mine, self._is_of_rows).distinct()
         return self.connection.scalars(known).all()
 
     def databases_of(self, table: str) -> Collection[str]:
-        """The source databases of which it keeps a table of this name."""
+        """Return the source databases whose table of this name the handler replicates."""
         return {one.removesuffix(f".{table}") for one in self.names() if one.endswith(f".{table}")}
 
     def owners(self, naming: Naming) -> Owners:
-        """Which source table each table of the target is of."""
+        """Return the owners: which source table owns each target table."""
         return Owners(self.connection, self.marks, naming, self.own_tables, self.names)
 
     @contextmanager
     def making(self, name: TableName, naming: Naming) -> Iterator[None]:
-        """Within it the target's table of a source table is made, by one statement.
+        """Wrap the one statement that creates the target table of a source table.
 
-        It is noted before: MySQL keeps what a statement makes, whatever becomes of the worker after it."""
+        The note is written first, because MySQL keeps a created table even if the worker then dies."""
         schema, table = naming.target(*name)
         if self.connection.dialect.name not in _COMMITS_EACH:
             self._note_made(name, naming)
             yield
             return
         with self._locked(self.own_tables.folded((schema, table)), why=f"makes the table {table}"):
-            # Another one may have made it since it was looked for: then the statement fails.
+            # Another session may have created it since the last check. Then the statement fails.
             if not sa.inspect(self.connection).has_table(table, schema=schema):
                 self._note_made(name, naming)
             try:
                 yield
             except sa.exc.DBAPIError as error:
-                # What is there was made by another worker of the same name, which has noted it.
+                # If the table exists, another worker of the same name has created and noted it.
                 if not error.connection_invalidated and not sa.inspect(self.connection).has_table(
                     table, schema=schema
                 ):
@@ -143,20 +143,20 @@ class Kept:
         self._note(new, _MADE if was_made else _KEPT)
 
     def note_gone(self, name: TableName) -> None:
-        """Whoever makes a table of that name next: it is none of the handler's."""
+        """Forget the table. A new table of that name will not be the handler's."""
         self.connection.execute(self.marks.delete().where(self._row_of_table(name)))
 
-    # ---- columns that records tell
+    # ---- columns from the schemas of records
 
     def seen_columns(self, name: TableName, *, locked: bool = False) -> str | None:
-        """What `note_columns` was given last."""
+        """Return the last text of `note_columns`."""
         found = sa.select(self.marks.c.seen_columns).where(self._row_of_table(name, _OF_SCHEMA))
-        # DuckDB's file has one connection, and no such clause.
+        # DuckDB has no FOR UPDATE, and its file has only one connection.
         has_locks = self.connection.dialect.name != "duckdb"
         return self.connection.scalar(found.with_for_update() if locked and has_locks else found)
 
     def seen_by_others(self, name: TableName) -> dict[str, str]:
-        """Of the handler's other source tables, by their full names."""
+        """Return full name -> last text of the handler's other source tables."""
         columns = self.marks.c
         mine = (columns.worker == self.worker) & (columns.handler == self.handler)
         of_schema = (columns.shard == _OF_SCHEMA) & (columns.topic == NO_TOPIC)
@@ -166,7 +166,7 @@ class Kept:
         return {row[0]: row[1] for row in self.connection.execute(others)}
 
     def note_columns(self, name: TableName, text: str, *, is_first: bool) -> None:
-        """`is_first`: there are none yet. An error of the database where another worker has written some."""
+        """Store the text. If `is_first`, a note of another worker makes the database raise an error."""
         if not is_first:
             updated = (
                 self.marks.update().where(self._row_of_table(name, _OF_SCHEMA)).values(seen_columns=text)
@@ -180,10 +180,10 @@ class Kept:
 
     @contextmanager
     def alone(self, own: TableName) -> Iterator[None]:
-        """Within it no other session of the handler follows statements of the source table: each step lets go
-        of the marks' locks, and another worker would go on from there.
+        """Let only one session of the handler follow statements of the source table. Each step releases the
+        marks' locks, so another worker could otherwise continue from there.
 
-        Raises TargetUnavailable where another one does for long."""
+        Raises TargetUnavailable if another session takes too long."""
         if self.connection.dialect.name not in _COMMITS_EACH:
             yield
             return
@@ -192,7 +192,7 @@ class Kept:
 
     @contextmanager
     def _locked(self, *of: object, why: str) -> Iterator[None]:
-        """Raises TargetUnavailable if another session has this lock for long."""
+        """Take a named lock. Raises TargetUnavailable if another session keeps it too long."""
         known = repr((self.marks.fullname, *of))
         parameters = (f"binlane {sha256(known.encode()).hexdigest()[:40]}",)
         try:
@@ -213,10 +213,10 @@ class Kept:
             try:
                 self.connection.exec_driver_sql("DO RELEASE_LOCK(%s)", parameters)
             except sa.exc.SQLAlchemyError:
-                self.connection.invalidate()  # its end lets go of it, too
+                self.connection.invalidate()  # the end of the session releases the lock as well
 
     def step_of(self, own: TableName, statement: Statement) -> int | None:
-        """Which step of this statement was begun last; None: none, or it is not known."""
+        """Return the step of this statement that began last, or None if none is noted."""
         found = self.connection.scalar(sa.select(self.marks.c.ddl_step).where(self._begun(own, statement)))
         if found is None:
             return None
@@ -224,7 +224,7 @@ class Kept:
         return step.step if step == _step(statement, step.step) else None
 
     def begin_step(self, own: TableName, statement: Statement, step: int) -> None:
-        """To be called before the step: the database's own commit at its first DDL statement keeps it."""
+        """Call it before the step. The implicit commit of its first DDL statement stores the note."""
         text = msgspec.json.encode(_step(statement, step)).decode()
         begun = self._begun(own, statement)
         known = self.connection.execute(sa.select(self.marks.c.shard).where(begun)).first()
@@ -248,7 +248,7 @@ class Kept:
         self.connection.execute(self.marks.insert().values(row))
 
     def end_steps(self, own: TableName, statement: Statement) -> None:
-        """All of the statement is done."""
+        """Remove the note because the whole statement is done."""
         self.connection.execute(self.marks.delete().where(self._begun(own, statement)))
 
     # ---- rows
@@ -263,7 +263,7 @@ class Kept:
 
     @property
     def _is_of_rows(self) -> sa.ColumnElement[bool]:
-        """Of a table of which something was applied, or that was made."""
+        """Matches rows of tables that were created or renamed, or of which something was applied."""
         return (self.marks.c.kafka_offset >= 0) & (self.marks.c.shard > _OF_STATEMENT)
 
     def _row_of_table(self, name: TableName, shard: int = _OF_TABLE) -> sa.ColumnElement[bool]:

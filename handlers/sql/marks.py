@@ -1,10 +1,10 @@
-"""How far each source table was applied, kept in the target and written with the rows.
+"""Marks: how far each source table is applied. The target stores them in the same transaction as the rows.
 
-The rules are those of `handlers.progress.marks`. Reading a mark locks it until the transaction ends, so of
-two workers that hold the same change (after a rebalance one may not know yet that it has lost the partition)
-the second sees what the first has done.
+`handlers.progress.marks` contains the rules. Reading a mark locks it until the transaction ends. After a
+rebalance, two workers may have the same change, because one has not yet noticed that it lost the partition.
+The lock makes the second worker see what the first has applied.
 
-Each mark has the id of its topic beside it (`handlers.progress.topic_ids`), and a few of the former ones."""
+A mark's row also contains its topic's current id and a few former ones (`handlers.progress.topic_ids`)."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from handlers.sql.kept_tables import Kept
 from handlers.sql.own_tables import OwnTables, insert_if_missing
 
 _NAMES = {"worker": 190, "handler": 100, "source_table": 200}
-"""Characters; with the topic's 249 they fit into InnoDB's longest key."""
+"""Longest names, in characters. With the topic's 249 they fit into InnoDB's longest key."""
 _ADDED = {"topic_id": 64, "former_topic_ids": 600, "ddl_step": 200, "seen_columns": None, "owner": None}
-"""Columns that tables of earlier releases lack, and their characters (None: any number); Kafka's ids have
-22."""
+"""Columns that tables of earlier releases lack -> longest value in characters (None: no limit). A topic id of
+Kafka has 22."""
 
 
 class Source(NamedTuple):
-    """Whose marks are meant."""
+    """What a mark belongs to."""
 
     table: str
-    """database.table"""
+    """As `database.table`."""
     shard: int
-    """WHOLE: batches of the whole table."""
+    """WHOLE for batches of the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What of a batch is not applied yet."""
+    """The part of a batch that is not applied yet."""
 
     changes: Sequence[Change]
     places: Sequence[int]
-    """Of each change in the batch."""
+    """The index in the batch of each of these changes."""
     reached: Mapping[Partition, Place]
-    """The marks as they are to be: where the batch ends, as far as that is beyond the mark."""
+    """The new marks: the ends of the batch that are beyond the present marks."""
     has_shards: bool
-    """Whether shards of the table have marks of their own."""
+    """Whether the table has marks of single shards."""
     topic_ids: Mapping[Partition, TopicId]
-    """Of the marks as they are to be."""
+    """The topic ids of the new marks."""
     made_anew: Sequence[MadeAnew]
-    """Partitions that had marks of a former topic."""
+    """Partitions whose marks belonged to a former topic of that name."""
 
 
 class _Mark(NamedTuple):
-    """One row."""
+    """One row of the table of marks."""
 
     place: Place
     topic_id: TopicId
@@ -70,7 +70,7 @@ _SHARED_LOCK = {"postgresql": "FOR SHARE", "mysql": "LOCK IN SHARE MODE", "maria
 
 
 class _Statements:
-    """The statements of every batch, spelled once: composing them anew would cost more than the database."""
+    """The statements that every batch runs. Composing them for each batch costs more than running them."""
 
     def __init__(self, table: sa.Table, dialect: sa.Dialect) -> None:
         name = dialect.identifier_preparer.format_table(table)
@@ -80,8 +80,8 @@ class _Statements:
             "SELECT shard, kafka_partition, kafka_offset, change_index, topic_id, former_topic_ids "
             f"FROM {name} WHERE {mine} AND topic = {one}"
         )
-        # SQLite locks the whole file when the transaction begins; of DuckDB's file one process has it, and
-        # in that the one connection.
+        # SQLite locks the whole file when the transaction begins. Only one process may open DuckDB's file,
+        # and it uses one connection.
         lock = "" if dialect.name in ("sqlite", "duckdb") else " FOR UPDATE"
         shared = _SHARED_LOCK.get(dialect.name, "")
         self.ids = (
@@ -90,7 +90,7 @@ class _Statements:
         )
         self.lock_shard = f"{read} AND shard = {one}{lock}"
         self.share_shard = f"{read} AND shard = {one} {shared}"
-        # Below WHOLE are rows that are no marks (see `handlers.sql.kept_tables`).
+        # Rows with a shard below WHOLE are not marks (see `handlers.sql.kept_tables`).
         self.lock_shards = f"{read} AND shard > {one}{lock}"
         place = f"shard = {one} AND topic = {one} AND kafka_partition = {one}"
         self.advance = (
@@ -107,7 +107,7 @@ class _Statements:
 
 
 class Marks:
-    """The marks of one handler of one worker. Methods work within the caller's transaction."""
+    """The marks of one handler of one worker. All methods use the caller's transaction."""
 
     def __init__(
         self,
@@ -117,28 +117,28 @@ class Marks:
         dialect: sa.Dialect,
         topic_again: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`name`: `table` or `schema.table`; `topic_again`: as for KnownIds. Raises ValueError for names that
-        are too long."""
+        """`name` is `table` or `schema.table`. `topic_again` is described at KnownIds. Raises ValueError if a
+        name is too long."""
         for kind, value in (("worker", worker), ("handler", handler)):
             if len(value) > _NAMES[kind]:
                 raise ValueError(f"the {kind}'s name is longer than {_NAMES[kind]} characters: {value}")
         schema, _, table = name.rpartition(".")
         self.table = _table(table, schema or None)
         self.own_tables = OwnTables((self.table.schema, table), dialect.name)
-        """Known for good when `create` or `look` was called."""
+        """Incomplete until `create` or `look` is called."""
         self.needs = ""
-        """The statements that `create` found lacking of a table that is there; empty: none."""
+        """The statements with which `create` adds columns to an existing table; empty if it lacks none."""
         self._mine = (worker, handler)
         self._sql = _Statements(self.table, dialect)
         self._known_ids = KnownIds(topic_again)
 
     def create(self, connection: sa.Connection) -> None:
-        """The table, if it is not there, and columns that one of an earlier release lacks."""
+        """Create the table, or add the columns that a table of an earlier release lacks."""
         self._create(connection)
         self.look(connection)
 
     def look(self, connection: sa.Connection) -> None:
-        """What `own_tables` needs to know of a table that is there."""
+        """Set `own_tables` from the existing table of marks."""
         self.own_tables = OwnTables.of(connection, self.table)
 
     def _create(self, connection: sa.Connection) -> None:
@@ -148,7 +148,7 @@ class Marks:
             return
         there = {one["name"] for one in inspector.get_columns(self.table.name, schema=self.table.schema)}
         name = connection.dialect.identifier_preparer.format_table(self.table)
-        # An earlier release that still runs writes to the table, too: it leaves them null.
+        # An earlier release may still write to the table and leaves these columns null.
         lacking = [
             f"ALTER TABLE {name} ADD COLUMN {column} "
             f"{self.table.c[column].type.compile(connection.dialect)} NULL"
@@ -160,7 +160,7 @@ class Marks:
             connection.exec_driver_sql(statement)
 
     def kept(self, connection: sa.Connection) -> Kept:
-        """What is written down of the tables themselves."""
+        """The notes about the tables themselves, stored beside the marks."""
         return Kept(connection, self.table, *self._mine, self.own_tables)
 
     def pending(
@@ -170,9 +170,9 @@ class Marks:
         changes: Sequence[Change],
         topic_ids: Mapping[str, str] | None = None,
     ) -> Pending:
-        """Lock the marks and tell which changes are beyond them; `topic_ids`: topic -> its id, where known.
+        """Lock the marks and return the changes beyond them. `topic_ids`: topic -> its id, if it is known.
 
-        Raises ValueError for a table's name that is too long, and FormerTopic."""
+        Raises ValueError if the table's name is too long, and FormerTopic."""
         if len(source.table) > _NAMES["source_table"]:
             raise ValueError(f"the table's name is too long for the marks: {source.table}")
         partitions = {(change.topic, change.partition) for change in changes}
@@ -195,36 +195,36 @@ class Marks:
         return Pending(pending, places, moved, has_shards, now, of_former(ids, now))
 
     def lock(self, connection: sa.Connection, table: str, partitions: set[Partition]) -> None:
-        """Nothing of the table that comes from these partitions is applied until the transaction ends."""
+        """Lock the table's marks of these partitions. Other sessions wait until this transaction ends."""
         self._locked(connection, Source(table, WHOLE), partitions)
 
     def advance(self, connection: sa.Connection, source: Source, pending: Pending) -> None:
-        """The pending changes, and all before them, are applied by this transaction."""
+        """Record that this transaction applies the pending changes. All changes before them are applied."""
         mine = (*self._mine, source.table)
         for partition, place in sorted(pending.reached.items()):
             current, former = pending.topic_ids[partition]
             ids = current, " ".join(former) or None
             connection.exec_driver_sql(self._sql.advance, (*place, *ids, *mine, source.shard, *partition))
             if source.shard == WHOLE and pending.has_shards:
-                # A change of the whole table comes when all before it is done: its shards need no marks then.
+                # All earlier changes are applied before one of the whole table: drop the marks of shards.
                 offset, index = place
                 connection.exec_driver_sql(
                     self._sql.drop_shards, (*mine, WHOLE, *partition, offset, offset, index, current)
                 )
 
     def _ids(self, connection: sa.Connection, topic: str) -> Iterable[TopicId]:
-        """Of all tables. After the locks: a transaction may see from its first look on what was there."""
+        """Return the topic's ids in all tables. Call it after locking: a first read may fix the snapshot."""
         rows = connection.exec_driver_sql(self._sql.ids, (*self._mine, topic))
         return [_topic_id(*row) for row in rows]
 
     def _locked(self, connection: sa.Connection, source: Source, partitions: set[Partition]) -> _Marks:
-        """Every batch locks the whole table's marks first, a batch of a shard in
-        shared mode: so shards go side by side, and none beside a batch of the whole table."""
+        """Lock the marks and return them. A batch of a shard locks the whole table's marks in shared mode.
+        Shards thus run in parallel, and none runs together with a batch of the whole table."""
         sql, is_whole = self._sql, source.shard == WHOLE
         shards = (WHOLE,) if is_whole else (WHOLE, source.shard)
         while True:
             marks: _Marks = {}
-            # Two statements: the second sees what was committed while the first waited for its locks.
+            # The second statement sees what others committed while the first waited for its locks.
             first = (sql.lock_shard if is_whole else sql.share_shard, WHOLE)
             second = (sql.lock_shards if is_whole else sql.lock_shard, source.shard)
             for statement, shard in (first, second):
@@ -242,7 +242,7 @@ class Marks:
             ]
             if not missing:
                 return {each: known for each, known in marks.items() if each in partitions}
-            # There is no lock on what is not there; another worker may be making the same.
+            # A row that does not exist cannot be locked. Another worker may be inserting the same row.
             connection.execute(sql.insert, [self._first_mark(source.table, *one) for one in missing])
 
     def _first_mark(self, table: str, topic: str, partition: int, shard: int) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def _table(name: str, schema: str | None) -> sa.Table:
     def text(length: int | None) -> sa.String:
         if length is None:
             return sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-        # Names are compared byte by byte, whatever the database's collation.
+        # Names are compared byte by byte, independently of the database's collation.
         return sa.String(length).with_variant(sa.String(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
     return sa.Table(

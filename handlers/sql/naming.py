@@ -1,4 +1,4 @@
-"""Which target table holds a source table: two templates."""
+"""Map source tables to target tables with two templates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DEFAULT_TEMPLATES = {
     "mysql": ("{database}", "{table}"),
     "mariadb": ("{database}", "{table}"),
     "duckdb": ("{database}", "{table}"),
-    # SQLite has no schemas. A dot, as in the full name: `_` would make one name of a_b.c and a.b_c.
+    # SQLite has no schemas. With `_` instead of the dot, a_b.c and a.b_c would have the same name.
     "sqlite": (None, "{database}.{table}"),
 }
-"""Dialect -> templates of schema and table. MySQL's databases are SQLAlchemy's schemas."""
+"""Dialect -> templates of schema and table. SQLAlchemy calls MySQL's databases schemas."""
 
 _FIELDS = ("database", "table")
 
@@ -26,11 +26,11 @@ _MYSQL_NAME_CHARACTERS = 64
 
 
 class NameUnfit(ValueError):
-    """A name that the target does not take or would cut, or that cannot be read back from it."""
+    """A name that the target refuses, cuts or does not return unchanged."""
 
 
 def check_name(name: str, dialect: str) -> None:
-    """Raises NameUnfit."""
+    """Check one name. Raises NameUnfit."""
     is_mysql = dialect in ("mysql", "mariadb")
     try:
         size = len(name.encode())
@@ -53,38 +53,38 @@ def check_name(name: str, dialect: str) -> None:
 
 
 def check_names(names: Iterable[str | None], dialect: str) -> None:
-    """Raises NameUnfit. None: no name."""
+    """Check the names and ignore None. Raises NameUnfit."""
     for name in names:
         if name is not None:
             check_name(name, dialect)
 
 
 def exact(name: str) -> sa.quoted_name:
-    """The name, which SQLAlchemy quotes then. Left alone it would not quote one that only ends in a line
-    break."""
+    """Return the name so that SQLAlchemy always quotes it. By itself it does not quote a plain name that ends
+    in a line break."""
     return sa.quoted_name(name, quote=True)
 
 
 def exact_table(schema: str | None, name: str, *columns: sa.ColumnClause[Any]) -> sa.TableClause:
-    """To be spelled in a statement."""
+    """Return the table for use in statements, with quoted names."""
     return sa.table(exact(name), *columns, schema=None if schema is None else exact(schema))
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Names tables of the target. `schema` is None where the connection's own schema is meant."""
+    """Names the target's tables. If `schema` is None, the connection's own schema is used."""
 
     schema: str | None
     table: str
 
     @classmethod
     def of(cls, dialect: str, schema: str | None = None, table: str | None = None) -> Naming:
-        """The templates that are set, else the dialect's own."""
+        """Return the given templates, or the dialect's defaults for those that are None."""
         own_schema, own_table = DEFAULT_TEMPLATES[dialect]
         return cls(schema or own_schema, table or own_table)
 
     def target(self, database: str, table: str) -> tuple[str | None, str]:
-        """(schema or None, table) of the target, not quoted.
+        """Return (schema or None, table) of the target, not quoted.
 
         >>> Naming("{database}", "{table}").target("shop", "orders")
         ('shop', 'orders')
@@ -96,7 +96,7 @@ class Naming:
         return schema, self.table.format_map(fields)
 
     def asked(self, database: str, table: str) -> tuple[str | None, str | None]:
-        """(database, table) as far as the templates ask for them.
+        """Return (database, table), with None for a part that the templates do not use.
 
         >>> Naming("all", "{table}").asked("shop", "orders")
         (None, 'orders')
@@ -106,7 +106,7 @@ class Naming:
 
 
 def check_template(template: str) -> str:
-    """The template itself. Raises ValueError for one that `Naming` cannot fill."""
+    """Return the template. Raises ValueError if `Naming` cannot fill it."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What can be set for the `sql` handler."""
+"""The options of the `sql` handler."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class SqlOptions(BaseModel):
 
     @property
     def unknown_columns(self) -> Literal["add", "ignore", "refuse"]:
-        """`new_columns`, or its default."""
+        """The value of `new_columns`, or its default."""
         if self.new_columns is not None:
             return self.new_columns
         return "add" if self.create and self.ddl.add_columns else "refuse"

@@ -1,7 +1,7 @@
-"""Tables of the target that the handler or the server needs for itself: no source table is kept in them.
+"""Tables of the target that the handler or the server needs: no source table may be replicated to them.
 
-Else rows of a source table of that name would be read as marks, or its TRUNCATE would empty them; and a
-record of a table `mysql.user` would make users of the target."""
+Otherwise rows of a source table with that name would be read as marks, or its TRUNCATE would empty them. A
+record of a table `mysql.user` would create users in the target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from handlers.sql.target.known_tables import TableName
 
 REBUILDING = "_binlane_rebuilding"
-"""Of SQLite and DuckDB: what a table is while it gets other columns."""
+"""Temporary name of a table that is rebuilt in SQLite or DuckDB."""
 _MYSQL = frozenset(("mysql", "information_schema", "performance_schema", "sys"))
 _OF_SERVER = {
     "mysql": _MYSQL,
@@ -22,26 +22,26 @@ _OF_SERVER = {
     "postgresql": frozenset(("pg_catalog", "pg_toast", "information_schema")),
     "duckdb": frozenset(("pg_catalog", "information_schema")),
 }
-"""Dialect -> schemas."""
+"""Dialect -> schemas of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTables:
-    """`marks`: (schema, table) of the table of marks. A target's table without a schema is in that schema,
-    too: in the worst case a table that could be kept is refused."""
+    """`marks` is (schema, table) of the table of marks. A target table without a schema counts as in that
+    schema, so at worst an allowed table is refused."""
 
     marks: TableName
     dialect: str
     lowers: bool = False
-    """MySQL with lower_case_table_names."""
+    """Whether MySQL's lower_case_table_names is not 0."""
 
     @classmethod
     def of(cls, connection: sa.Connection, marks: sa.Table) -> OwnTables:
-        """As the target finds the marks, which are there."""
+        """Return the tables for an existing table of marks, as the target resolves its name."""
         dialect = connection.dialect
         schema: str | None = marks.schema
         if schema is None and dialect.name == "postgresql":
-            # Any schema of search_path.
+            # The table may be in any schema of search_path.
             schema = connection.scalar(
                 sa.text(
                     "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -56,16 +56,16 @@ class OwnTables:
         return cls((schema, marks.name), dialect.name, lowers)
 
     def folded(self, target: TableName) -> TableName:
-        """The name that all names of a table have in common."""
+        """Return the same name for all names of one table."""
         schema, table = target
         if self.lowers:
             return schema and schema.lower(), table.lower()
-        if self.dialect in ("sqlite", "duckdb"):  # ASCII's letters alone
+        if self.dialect in ("sqlite", "duckdb"):  # only ASCII letters
             return schema and schema.encode().lower().decode(), table.encode().lower().decode()
         return target
 
     def why_not(self, target: TableName) -> str:
-        """Why no source table may be kept in this table of the target; empty: it may."""
+        """Return why no source table may use this target table; empty if one may."""
         schema, table = target
         names = self._alike(schema or self.marks[0] or ""), self._alike(table)
         shown = ".".join(filter(None, target))
@@ -83,17 +83,17 @@ class OwnTables:
         return ""
 
     def _alike(self, name: str) -> str:
-        # SQLite's and DuckDB's names know no case, MySQL's on some systems; PostgreSQL's do, as they are
-        # always quoted.
+        # Names ignore case in SQLite and DuckDB, and in MySQL on some systems. PostgreSQL's do not, because
+        # they are always quoted.
         return name if self.dialect == "postgresql" else name.casefold()
 
 
 def insert_if_missing(dialect: str, table: sa.Table) -> Any:
-    """A statement that leaves rows whose key is there. `table` has the column `shard`."""
+    """Return an INSERT that skips rows whose key exists. `table` must have the column `shard`."""
     match dialect:
         case "postgresql" | "duckdb":
             return postgresql.insert(table).on_conflict_do_nothing()
         case "sqlite":
             return sqlite.insert(table).on_conflict_do_nothing()
-    # Not INSERT IGNORE, which would take other errors for warnings, too.
+    # Not INSERT IGNORE, which would also turn other errors into warnings.
     return mysql.insert(table).on_duplicate_key_update(shard=table.c.shard)

@@ -1,7 +1,7 @@
-"""Which source table a table of the target is of: written down beside the marks, for all handlers.
+"""Record which source table owns each target table, beside the marks and for all handlers.
 
-Two source tables may meet in one table where names know no case, or where a template joins names. A template
-that leaves the database or the table out leads several tables into one on purpose: they share it."""
+Two source tables may collide in one target table if names ignore case or if a template joins names. A
+template without the database or the table maps several tables to one on purpose, so they share it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from handlers.sql.target.known_tables import TableName as TargetName
 
 _OF_TARGET = -4  # as its shard
 _LONGEST = 200
-"""Characters of the column `source_table`."""
+"""Size of the column `source_table` in characters."""
 _ANYBODY = {"worker": "", "handler": "", "shard": _OF_TARGET, "topic": ""}
 _HERE = {"kafka_partition": 0, "kafka_offset": 0, "change_index": 0}
 
 Told = tuple[str | None, str | None]
-"""(database, table) of a source table, as far as the templates ask for them."""
+"""(database, table) of a source table, with None for a part that the templates do not use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Within the caller's transaction. `marks`: the table of marks."""
+    """All methods use the caller's transaction. `marks` is the table of marks."""
 
     connection: sa.Connection
     marks: sa.Table
     naming: Naming
     own_tables: OwnTables
     kept: Callable[[], Sequence[str]]
-    """Gives the source tables ("database.table") of which the handler keeps something."""
+    """Returns the source tables ("database.table") that the handler replicates."""
 
     def claim(self, source: TableName, *, is_there: bool = True) -> str:
-        """Why the target's table is not the source table's; empty: it is, from now on. `is_there`: whether
-        the target has the table, and so perhaps rows of a former owner."""
+        """Claim the target table for the source table. Return why that is impossible, or an empty text.
+        `is_there`: whether the target table exists, and so may contain rows of a former owner."""
         own, target = self.naming.asked(*source), self.naming.target(*source)
         if own == (None, None):
             return ""
@@ -54,7 +54,7 @@ class Owners:
             owner = msgspec.json.encode([*own, *former]).decode()
             row = {**_ANYBODY, **_HERE, "source_table": self._key(target), "owner": owner}
             self.connection.execute(insert_if_missing(self.connection.dialect.name, self.marks), row)
-            known, _ = self._owner(target)  # another session may have been first
+            known, _ = self._owner(target)  # another session may have claimed it first
         if known is None or _agree(known, own):
             return ""
         shown, key = _shown(known), self._key(target).replace("'", "''")
@@ -66,21 +66,21 @@ class Owners:
         )
 
     def are_one(self, one: TableName, other: TableName) -> bool:
-        """Whether two source tables are in one table of the target."""
+        """Return whether two source tables use the same target table."""
         return self._key(self.naming.target(*one)) == self._key(self.naming.target(*other))
 
     def note_moved(self, old: TableName, new: TableName) -> None:
-        """The target's table of `old` is that of `new` now."""
+        """Record that the target's table of `old` now belongs to `new`."""
         self.note_gone(old)
         self.claim(new, is_there=False)
 
     def note_gone(self, source: TableName) -> None:
-        """The target has no such table any more."""
+        """Record that the target table no longer exists."""
         self.connection.execute(self.marks.delete().where(self._row(self.naming.target(*source))))
 
     def met(self, sources: Iterable[str]) -> str:
-        """Two of these source tables ("database.table") that are in one table without being meant to be; as a
-        sentence, or empty."""
+        """Return a sentence about two of these source tables ("database.table") that collide in one target
+        table; empty if none do."""
         found: dict[TargetName, set[str]] = {}
         for name in sources:
             found.setdefault(self.own_tables.folded(self._target(name)), set()).add(name)
@@ -97,7 +97,7 @@ class Owners:
     # ---- rows
 
     def _owner(self, target: TargetName) -> tuple[Told | None, Sequence[str]]:
-        """Its owner, if there is one, and the source tables that were kept there before it."""
+        """Return the owner (or None) and the source tables that used the target table before it."""
         found = self.connection.scalar(sa.select(self.marks.c.owner).where(self._row(target)))
         if found is None:
             return None, ()
@@ -117,7 +117,7 @@ class Owners:
         return sa.and_(*where, columns.source_table == self._key(target))
 
     def _key(self, target: TargetName) -> str:
-        """The same for all names of one table."""
+        """Return a key that is the same for all names of one table."""
         text = msgspec.json.encode(self.own_tables.folded(target)).decode()
         return text if len(text) <= _LONGEST else sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Whether the account may do what the handler has to, without changing anything."""
+"""Check that the account has the rights that the handler needs, without changing anything."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from handlers.sql.options import SqlOptions
 
 
 def check_rights(connection: sa.Connection, options: SqlOptions, naming: Naming) -> str | None:
-    """What is lacking, as a sentence; None: nothing that can be seen from here.
+    """Return a sentence about a missing right, or None if this check finds none.
 
-    Rights on tables that exist already are not looked at. Raises SQLAlchemy's errors."""
+    It does not check rights on existing tables. Raises SQLAlchemy's errors."""
     match connection.dialect.name:
         case "postgresql":
             return _postgresql(connection, options, naming)
@@ -50,11 +50,11 @@ def _schema_right(connection: sa.Connection, schema: str) -> bool:
 
 
 def _mysql(connection: sa.Connection, options: SqlOptions) -> str | None:
-    if connection.exec_driver_sql("SELECT @@read_only").scalar_one() not in (0, "OFF"):  # of MariaDB 12
+    if connection.exec_driver_sql("SELECT @@read_only").scalar_one() not in (0, "OFF"):  # MariaDB 12: OFF
         return "it is read only"
     role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar_one()
     if role not in (None, "NONE"):
-        return None  # what a role brings stands elsewhere
+        return None  # a role's rights are listed elsewhere
     grantee = """CONCAT("'", REPLACE(CURRENT_USER(), '@', "'@'"), "'")"""
     tables = ("user_privileges", "schema_privileges", "table_privileges")
     rights = {

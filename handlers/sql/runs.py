@@ -1,4 +1,4 @@
-"""The changes of a batch as runs, each of which is done in one way."""
+"""Split the changes of a batch into runs that are applied in one way each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _key_columns = attrgetter("key_columns")
 
 
 class ChangeFailed(Exception):
-    """The change at `place` of the batch failed when it was tried alone; `error` says how."""
+    """The change at index `place` of the batch failed on its own with `error`."""
 
     def __init__(self, place: int, error: Exception) -> None:
         super().__init__(place)
@@ -27,7 +27,7 @@ class ChangeFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive changes that are done in the same way."""
+    """Consecutive changes that are applied in the same way."""
 
     is_ddl: bool
     key: tuple[str, ...]
@@ -40,7 +40,7 @@ def has_ddl(changes: Sequence[Change]) -> bool:
 
 
 def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
-    """`one_by_one`: each change for itself, but for the two of a row that gets another key."""
+    """Split changes into runs. If `one_by_one`, each run is one change, or the two changes of a move."""
     if one_by_one:
         place = 0
         while place < len(changes):
@@ -61,7 +61,7 @@ def runs(changes: Sequence[Change], *, one_by_one: bool) -> Iterator[Run]:
 
 
 def parts(batch: Batch) -> Iterator[tuple[int, Batch]]:
-    """The batch where its changes are taken apart by their records' schemas: (place of its first, batch)."""
+    """Split the batch by its records' schemas. Yields (index of the first change, batch)."""
     place = 0
     changes = batch.changes
     for _, group in groupby(changes, lambda one: id(one.types) if isinstance(one.types, SchemaTypes) else 0):

@@ -1,4 +1,4 @@
-"""One handler's way through one batch: attempts, backoff, splitting until the failing change stands alone."""
+"""Run one handler on one batch: attempts, backoff, and splitting until the failing change is isolated."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
 _ALONE = 5.0
-"""Seconds until a table asks again for which alone the target is down."""
+"""Seconds between attempts of a table if the target is unavailable to that table only."""
 
 
 class _Fate(NamedTuple):
-    """Why a change is not given to the handler any more."""
+    """Why a change is no longer passed to the handler."""
 
     error: BaseException
     attempts: int
 
 
 class HandlerRun:
-    """How far one handler is with one batch.
+    """The progress of one handler in one batch.
 
-    The changes before `done` are through: applied, skipped or dead-lettered. `ends` is a stack: the piece
-    being tried ends at its top, and what was split off waits below.
+    The changes before `done` are applied, skipped or dead-lettered. `ends` is a stack. Its top is the end of
+    the piece that is tried next. The entries below are the ends of the pieces after it.
     """
 
     def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
@@ -41,26 +41,26 @@ class HandlerRun:
         self.ends = [total] if total else []
         self.attempt = 1
         self.splitting = False
-        """The attempts of this batch are used up."""
+        """Whether the attempts of this batch are exhausted."""
         self.delay = 0.0
         self.error: BaseException | None = None
         self.turn = 0
-        """The circuit's, when the call under way was admitted."""
+        """The circuit's turn in which it admitted the current call."""
         self.seconds: list[float] = []
-        """How long each call took, until the processor has counted them."""
+        """Durations of the calls that the processor has not counted yet."""
         self._condemned: dict[int, _Fate] = {}
-        """The changes that failed for good and are not settled yet, by their place."""
+        """Index -> fate of each change that failed permanently and is not settled yet."""
 
     @property
     def finished(self) -> bool:
         return not self.ends
 
     def bind(self, bound: BoundHandler, lane: int) -> None:
-        """Go on with the handler's object for this lane."""
+        """Continue with the handler's object for this lane."""
         self.handler, self.circuit = bound.of(lane), bound.circuit
 
     def begin_anew(self) -> None:
-        """The rule or the handler is another one: what is not through gets all its attempts again."""
+        """Reset the attempts of all unfinished changes, because the rule or the handler has changed."""
         self.attempt, self.splitting, self.delay, self.error = 1, False, 0.0, None
         self._condemned.clear()
 
@@ -71,9 +71,9 @@ class HandlerRun:
         random: Callable[[], float],
         raised: BaseException | None = None,
     ) -> Step:
-        """Go on until the batch is done, must wait, or cannot go on. Raises StopWorker only.
+        """Continue until the batch is done, must wait, or cannot continue. Raises only StopWorker.
 
-        `raised`: what the first call has raised, if it was made already (on `turn`)."""
+        `raised` is the error of the first call, if the caller has already made it (on `turn`)."""
         while self.ends:
             end = self.ends[-1]
             ordered = work.ordered(self.done)
@@ -99,7 +99,7 @@ class HandlerRun:
             if step is not None:
                 if ordered is None or self.error is None:
                     return step
-                # It was the record's last try: what of it is not done is set aside.
+                # That was the record's last attempt: condemn its changes that are not done.
                 for place in work.borders(self.done, end)[:-1]:
                     self._condemned[place] = _Fate(self.error, max(self.attempt - 1, 1))
         self.error = None
@@ -108,7 +108,7 @@ class HandlerRun:
     def _call(self, work: Work, end: int, watch: Watch[Work]) -> BaseException | None:
         try:
             watch.call(work, self, work.batch(self.done, end, self.attempt))
-        except BaseException as raised:  # whatever a handler raises, SystemExit too, is its batch's failure
+        except BaseException as raised:  # whatever a handler raises (even SystemExit) fails its batch
             return raised
         return None
 
@@ -126,7 +126,7 @@ class HandlerRun:
         watch: Watch[Work],
         random: Callable[[], float],
     ) -> Step | None:
-        """What follows from a call up to `end`. None: go on."""
+        """Decide what follows a call up to `end`. Return None to continue."""
         if isinstance(raised, AskAgain):
             return self._ask_again(raised, watch)
         error, known, began = raised, False, self.done
@@ -140,7 +140,7 @@ class HandlerRun:
         if isinstance(error, TargetUnavailable) and not error.others_go_on:
             if not isinstance(before, TargetUnavailable) or not self.circuit.closed:
                 return self._unavailable(work, error, watch, random)
-            # The target has answered others since: what it does not take is this table.
+            # The target has answered other tables since, so it is unavailable to this table only.
             wait = max(_ALONE, seconds_to_wait(error.retry_after))
             self.error = error = TargetUnavailable(text_of(error), retry_after=wait, others_go_on=True)
         down = self.circuit.answered(self.turn)
@@ -170,13 +170,13 @@ class HandlerRun:
         return Step.ASK_AGAIN
 
     def _advance(self, borders: list[int], raised: PartialFailure) -> bool:
-        """Count what a partial failure says is done, up to a border. False: it says what cannot be."""
+        """Advance `done` as a partial failure says, down to a border. Return False if it is impossible."""
         done = _index(raised.done)
         if done is None or done > borders[-1] - self.done:
             return False
         place = borders[bisect_right(borders, self.done + done) - 1]
         if place > self.done:
-            # Another change is the first one now: its attempts begin anew.
+            # Another change is the first one now, so reset the attempts.
             self.done, self.attempt, self.splitting = place, 1, False
         return True
 
@@ -191,8 +191,8 @@ class HandlerRun:
         return Step.BLOCKED
 
     def _single_out(self, borders: list[int], at: int | None, fate: _Fate) -> None:
-        """The change `at` from `done` on is not tried again, nor what stays with it; with none named, look
-        for it by halves."""
+        """Condemn the change at `done` + `at` and those inseparable from it. If `at` is None, halve the piece
+        to find the failing change."""
         place = self.done + (at or 0)
         if at is None or place >= borders[-1]:
             if len(borders) > 2:
@@ -219,11 +219,11 @@ class HandlerRun:
         return None
 
     def _settle(self, work: Work, watch: Watch[Work]) -> Step | None:
-        """The change at `done` failed for good: do as the table's rule says. None: it is through."""
+        """Apply the table's rule to the permanently failed change at `done`. Return None if it is settled."""
         place = self.done
         error, attempts = self._condemned[place]
         rule = work.rule
-        # Looking for the change by halves is no attempt of its own.
+        # Halving to find the change does not count as an attempt.
         attempts = min(attempts, rule.retry.max_attempts or attempts)
         ordered = work.ordered(place)
         action = rule.on_failure if ordered is None else ordered[1].action
@@ -238,14 +238,14 @@ class HandlerRun:
         except MustWait as fault:
             self.error, self.delay = fault, fault.wait
             return Step.BLOCKED
-        # A table that goes on after a halt has had its cause mended: the change is tried again.
+        # If a halted table continues, its cause was fixed: the change is tried again.
         del self._condemned[place]
         if halt is not None:
             self.error = halt
             return Step.HALT
         self._pass(work.borders(place, self.ends[-1])[1])
         if ordered is not None and self.done == ordered[0]:
-            self.attempt = 1  # another record is the first one now
+            self.attempt = 1  # the next record is the first one now
         return None
 
     def _pass(self, end: int) -> None:
@@ -255,14 +255,14 @@ class HandlerRun:
 
 
 def _index(found: object) -> int | None:
-    """A number of changes, or None for what cannot be one."""
+    """Return `found` if it can be a number of changes, else None."""
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
 def rebound(
     handlers: Sequence[BoundHandler], total: int, known: list[tuple[BoundHandler, HandlerRun]]
 ) -> list[HandlerRun]:
-    """One run for each of a table's handlers: where the same one, or one of its name, was, it goes on."""
+    """Return a run for each handler. Reuse the known run of the same handler, or of one with its name."""
     runs = []
     for bound in handlers:
         same = [pair for pair in known if pair[0].name == bound.name]

@@ -1,1 +1,1 @@
-"""The source's DDL, followed in the target's tables; what is a database's own has a module of its name."""
+"""Follow the source's DDL in the target's tables."""

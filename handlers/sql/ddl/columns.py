@@ -1,4 +1,4 @@
-"""Columns: added, dropped, renamed, retyped."""
+"""Add, drop, rename and retype columns."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def rename_column(target: Target, table: TargetTable, name: str, new: str) -> No
     if own is None or own == new:
         return
     if new in target.columns(table):
-        # A row that came before made it. Older rows keep their values under the old name.
+        # An earlier row created it. Older rows keep their values under the old name.
         log.warning("ddl_column_not_renamed", table=table.name, column=own, to=new, because="it exists")
         return
     target.alter(table, f"RENAME COLUMN {target.quote(own)} TO {target.quote(new)}")
 
 
 def add_column(target: Target, table: TargetTable, column: Column) -> None:
-    """Add it, and give the rows that are there what the source gave them."""
+    """Add the column. Existing rows get the values that the source gave them."""
     type_ = target.type_for(table, column.name, column.type)
     own = target.column(table, column.name)
     value = default_value(column, target.time_ms)
@@ -74,9 +74,9 @@ def _add(target: Target, table: TargetTable, name: str, type_: sa.types.TypeEngi
         if value is not None:
             target.set_all(table, column, value, type_)
         return
-    # As a default the rows get it at once, in the same statement; later rows bring values of their own.
+    # A default fills existing rows in the same statement. Later rows have their own values.
     literal = target.literal(value, type_)
-    # MySQL takes a default of a text or a blob only as an expression.
+    # MySQL accepts a default of a text or a blob only as an expression.
     is_long = target.family == "mysql" and isinstance(type_, sa.String | sa.types._Binary | sa.JSON)
     is_long = is_long and getattr(type_, "length", None) is None
     target.alter(
@@ -118,8 +118,8 @@ def _compute(target: Target, table: TargetTable, column: Column) -> None:
 
 
 def modify_column(target: Target, table: TargetTable, column: Column) -> None:
-    """Give it another type, and the rows that are there their values in it. A column but a key's may be NULL,
-    whatever the source says of it."""
+    """Change the column's type and convert the values of existing rows. Columns outside the key become
+    nullable, independently of the source."""
     own = target.column(table, column.name)
     if own is None:
         return
@@ -144,7 +144,7 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
 def _respell(
     target: Target, table: TargetTable, name: str, type_text: str, type_: sa.types.TypeEngine[Any]
 ) -> None:
-    """What the target's own type does not see to: the order of a set's labels, SQLite's decimal places."""
+    """Adjust what the target's type does not: the order of a set's labels, SQLite's decimal places."""
     source = read_type(type_text)
     respelled: Callable[[Any], Any]
     if source.name == "set" and isinstance(type_, postgresql.ARRAY):

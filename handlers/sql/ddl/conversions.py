@@ -1,4 +1,4 @@
-"""Values that are there when a column's type changes: written as MySQL would write them."""
+"""Convert existing values as MySQL would if a column's type changes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
 
 
 def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
-    """An expression of the new type (`new_sql`, as PostgreSQL spells it) over the quoted column.
+    """Return an expression over the quoted column with the new type (`new_sql` in PostgreSQL's syntax).
 
-    A text longer than its new type and a number outside of its own are errors, as they are in MySQL."""
+    A too long text and a number out of range are errors, as in MySQL."""
     from_, to = _kind(old), _kind(new)
     if from_ == to:
-        return column  # PostgreSQL's own assignment: rounds, and refuses what does not fit
+        return column  # PostgreSQL's own assignment rounds, and refuses values that do not fit
     by_kind = {
         **_BY_KIND,
         ("text", "labels"): "string_to_array({}, ',')",
@@ -47,7 +47,7 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
         ("text", "bytes"): "convert_to({}, 'UTF8')",
         ("number", "boolean"): "{} <> 0",
         ("boolean", "number"): "{}::integer",
-        # Not the type itself, which would cut the text off and refuse fractions of whole numbers.
+        # Not casts to the type itself: they would cut texts and refuse fractions for whole numbers.
         ("text", "number"): "{}::numeric",
     }
     other = "{}::text" if to == "text" else f"{{}}::text::{new_sql}"
@@ -55,8 +55,8 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
 
 
 def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
-    """An expression of the new type (`new_sql`, as DuckDB spells it) over the quoted column. A number
-    outside of its type is an error, as it is in MySQL; texts have no length."""
+    """Return an expression over the quoted column with the new type (`new_sql` in DuckDB's syntax). A number
+    out of range is an error, as in MySQL. Texts have no length."""
     by_kind = {
         **_BY_KIND,
         ("text", "labels"): "CASE WHEN {0} = '' THEN [] ELSE string_split({0}, ',') END",
@@ -67,11 +67,11 @@ def in_duckdb(column: str, old: Type, new: Type, new_sql: str) -> str:
 
 
 def in_sqlite(column: str, new: Type) -> str:
-    """An expression over the quoted column whose value suits the new type.
+    """Return an expression over the quoted column whose value fits the new type.
 
-    SQLite keeps numbers as numbers or, where they must be exact, as their digits; everything else as text."""
+    SQLite stores exact numbers as their digits, other numbers as numbers, and other values as text."""
     if isinstance(new, sa.Integer):
-        # Whole numbers as they are: beyond 2^53 a float would lose digits.
+        # Keep whole numbers: beyond 2^53 a float would lose digits.
         whole = f"CAST({column} AS INTEGER)"
         is_whole = f"CAST({whole} AS TEXT) = CAST({column} AS TEXT)"
         return f"CASE WHEN {is_whole} THEN {whole} ELSE CAST(ROUND({column}) AS INTEGER) END"

@@ -1,8 +1,8 @@
-"""DDL of the source, followed in the target.
+"""Follow DDL of the source in the target.
 
-MySQL and MariaDB end a transaction at each DDL statement, so after a crash a statement may come again of
-which some steps are done. There each step is written down before it begins; what comes again goes on from
-there, and a step looks first whether it is done already."""
+MySQL and MariaDB commit at each DDL statement, so after a crash a statement may be repeated although some of
+its steps are done. There each step is recorded before it begins. A repeated statement continues from that
+step, and a step first checks whether it is done already."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ log = get_logger("handlers.sql")
 @dataclass(frozen=True, slots=True)
 class DDLResult:
     targets: tuple[TargetTable, ...]
-    """(schema or None, table) of the target, of every table that the statement is about, under its old and
-    its new name: forget what was known of them."""
+    """(schema or None, table) of each target table that the statement names, under its old and its new name.
+    The caller drops them from its cache."""
     done: tuple[str, ...]
-    """The statements that were executed in the target."""
+    """The statements that ran in the target."""
 
 
 def apply(
@@ -46,11 +46,11 @@ def apply(
 ) -> DDLResult:
     """Do in the target what a change with op `ddl` or `truncate` did in the source.
 
-    Within the transaction of the connection of `kept`, where the target's DDL has transactions (PostgreSQL,
-    SQLite). What `rules` switch off, what was done before, and what is about tables beyond the handler's
-    reach is passed over. `own`: the table of the change's record; `replay_of`: as in its batch; `handles`: as
-    in HandlerContext. Raises Rejected for a statement that cannot be read or would change a table that the
-    handler needs for itself, and SQLAlchemy's errors."""
+    Uses the transaction of `kept`, if the target's DDL is transactional (not in MySQL and MariaDB). Skips
+    operations that `rules` switch off, that are done already, or that the handler may not apply. `own` is the
+    table of the change's record. `replay_of` is described at Batch and `handles` at HandlerContext. Raises
+    Rejected if the statement cannot be read or would change a table that the handler needs for itself.
+    Raises SQLAlchemy's errors."""
     operations = operations_of(change, own)
     target = Target(kept, naming, change.source_time_ms, done=[])
     statement = Statement.of(change, replay_of)
@@ -89,8 +89,8 @@ def apply(
 def _check(
     target: Target, operations: list[ddl.Operation], rules: DDLRules, reach: Reach, own: ddl.TableName
 ) -> None:
-    """Raises Rejected when the statement would change a table that the handler needs for itself, before
-    anything else of it is followed."""
+    """Raise Rejected if the statement would change a table that the handler needs for itself. This runs
+    before any of its operations."""
     for operation in operations:
         if rules.switch_off(operation):
             continue
@@ -110,10 +110,10 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
     match operation:
         case ddl.RenameTable(to=to):
             if table != target.table(to) and owners.are_one(operation.table, to):
-                is_moved = not why_not  # it is found by its new name already; not if that was told before
+                is_moved = not why_not  # its table has the new name already; False if that is recorded
             else:
                 is_moved = rename_table(target, table, target.table(to))
-            # Or a worker that did not come to its end has moved it; not a statement that comes twice.
+            # Or an interrupted worker has moved it. A repeated finished statement does not count.
             if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
                 target.kept.note_moved(operation.table, to)
                 owners.note_moved(operation.table, to)
@@ -133,7 +133,7 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
 def _follow_columns(target: Target, table: TargetTable, operation: ddl.Operation) -> None:
     match operation:
         case _ if not target.exists(table):
-            # Its first row makes it, as it is by then.
+            # Its first row creates it with its columns of that time.
             log.info("ddl_of_a_table_that_is_not_there", table=table.name)
         case ddl.AddColumn(column=column):
             add_column(target, table, column)

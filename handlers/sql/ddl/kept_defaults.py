@@ -1,6 +1,6 @@
-"""A column of MySQL, MariaDB or PostgreSQL gets another type, and keeps its default.
+"""Change a column's type in MySQL, MariaDB or PostgreSQL without losing its default.
 
-MODIFY in MySQL and MariaDB drops what its definition does not name."""
+MODIFY in MySQL and MariaDB drops a default that its definition does not repeat."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = get_logger("handlers.sql")
 
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 _NO_SUCH_DEFAULT = (1067, 1101, 1294)
-"""Invalid default value; a text or a blob has none; invalid ON UPDATE."""
+"""Invalid default; texts and blobs allow no default; invalid ON UPDATE."""
 
 
 def modify_in_mysql(target: Target, table: TargetTable, column: str, definition: str) -> None:
-    """Give the column another definition, and leave it its default, if its new type takes it."""
+    """Change the column's definition. Keep its default if the new type accepts it."""
     modify = f"MODIFY {target.quote(column)} {definition}"
     default = _default_in_mysql(target, table, column)
     if default:
@@ -34,7 +34,7 @@ def modify_in_mysql(target: Target, table: TargetTable, column: str, definition:
 
 
 def _default_in_mysql(target: Target, table: TargetTable, column: str) -> str:
-    """As a statement spells it; empty: none."""
+    """Return the default in SQL syntax; empty if the column has no default."""
     found = target.connection.execute(
         sa.text(
             "SELECT column_default, extra FROM information_schema.columns WHERE table_name = :name "
@@ -46,7 +46,7 @@ def _default_in_mysql(target: Target, table: TargetTable, column: str) -> str:
         return ""
     default, extra = str(found[0]), str(found[1])
     if getattr(target.connection.dialect, "is_mariadb", False):
-        return "" if default == "NULL" else default  # it is spelled already
+        return "" if default == "NULL" else default  # in SQL syntax already
     if "DEFAULT_GENERATED" in extra:
         return default if default.startswith("CURRENT_TIMESTAMP") else f"({default})"
     return default if default.startswith("b'") else target.literal(default, sa.String())
@@ -60,8 +60,8 @@ _DEFAULT = sa.text(
 
 
 def retype_in_postgresql(target: Target, table: TargetTable, column: str, clause: str, type_: str) -> None:
-    """`clause`: as it follows ALTER COLUMN; `type_`: the new type. The default stays, if it can be cast: that
-    PostgreSQL does by itself only where it needs no cast that is asked for."""
+    """Change the type with `clause` (after ALTER COLUMN) and keep the default if it can be cast to `type_`.
+    PostgreSQL itself keeps defaults only if an implicit or assignment cast exists."""
     own = f"ALTER COLUMN {target.quote(column)}"
     found = {"table": target.ref(table), "column": column}
     default = target.connection.scalar(_DEFAULT, found)
@@ -71,7 +71,7 @@ def retype_in_postgresql(target: Target, table: TargetTable, column: str, clause
     target.alter(table, f"{own} DROP DEFAULT", f"{own} {clause}")
     try:
         with target.connection.begin_nested():
-            # Cast once now: as a default it would fail with each insert only.
+            # Cast it once now. Otherwise it would fail only at each insert.
             target.run(f"SELECT CAST(({default}) AS {type_})", is_change=False)
             target.alter(table, f"{own} SET DEFAULT CAST(({default}) AS {type_})")
     except sa.exc.DBAPIError:

@@ -1,4 +1,4 @@
-"""Primary keys, and the numbers of an AUTO_INCREMENT column that a table gets."""
+"""Change primary keys, and number the rows of a new AUTO_INCREMENT column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = get_logger("handlers.sql")
 
 
 def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> None:
-    """Give the table this primary key; none, if there are no columns."""
+    """Set the table's primary key. Drop it if `columns` is empty."""
     found = [(name, target.column(table, name)) for name in columns]
     if any(name is None for _, name in found):
         lacks = [name for name, own in found if own is None]
@@ -34,9 +34,9 @@ def change_key(target: Target, table: TargetTable, columns: Iterable[str]) -> No
     else:
         _replace_key(target, table, old, () if lacking else key)
     if lacking:
-        # Rows can be found by it, and those whose key no record ever tells stay.
+        # A unique index still finds rows. Rows whose key no record ever contains stay.
         log.warning("ddl_key_is_unique_only", table=table.name, columns=key, because="rows lack its values")
-        # All tables of a schema have their indexes' names in common, in PostgreSQL.
+        # PostgreSQL's index names are unique in a schema.
         index = f"{sha256(table.name.encode()).hexdigest()[:40]}{KEY_INDEX}"
         there = sa.inspect(target.connection).get_indexes(table.name, table.schema)
         if not any((one["name"] or "").endswith(KEY_INDEX) for one in there):
@@ -61,7 +61,7 @@ def _replace_key(target: Target, table: TargetTable, old: tuple[str, ...], key: 
 
 
 def _make_indexable(target: Target, table: TargetTable, key: tuple[str, ...]) -> None:
-    """MySQL takes no text of any length into a key."""
+    """Give key columns a limited length: MySQL allows no unlimited text in a key."""
     types = target.columns(table)
     wanted = {name: key_type(types[name], len(key)) for name in key}
     for name, type_ in fitting_types(wanted, key).items():
@@ -89,11 +89,10 @@ _NUMBERING = {
 
 
 def number_rows(target: Target, table: TargetTable, column: str) -> None:
-    """Number the rows from 1 in the order of the primary key, as InnoDB numbers them in the source (and in
-    its own replicas), which tells the numbers to nobody.
+    """Number the rows from 1 in the order of the primary key.
 
-    Not where the key holds text, whose order depends on a collation that the target need not have, nor where
-    the table has no key: then the numbers stay NULL."""
+    InnoDB numbers them so in the source and its replicas, but records do not contain these numbers. They
+    stay NULL if the table has no key, or if the key contains text, whose order depends on a collation."""
     key = target.key(table)
     if column in key or not target.any_row(table, f"{target.quote(column)} IS NULL"):
         return

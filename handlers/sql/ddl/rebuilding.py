@@ -1,5 +1,5 @@
-"""SQLite and DuckDB change no key of a table, and not every type (https://www.sqlite.org/lang_altertable.html,
-https://duckdb.org/docs/stable/sql/statements/alter_table): a new table takes over the rows and the name."""
+"""Replace a table of SQLite or DuckDB, which cannot alter keys and some types, by a new one with its rows.
+https://www.sqlite.org/lang_altertable.html, https://duckdb.org/docs/stable/sql/statements/alter_table"""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _LOST = re.compile(r"\b(?:CHECK|REFERENCES|COLLATE|AUTOINCREMENT|CONFLICT)\b", r
 class _Column(NamedTuple):
     name: str
     declared: str
-    """Its type as the table's definition spells it."""
+    """Its type in the syntax of the table's definition."""
     default: str | None
-    """An expression."""
+    """An SQL expression."""
     is_required: bool
 
 
 class _Kept(NamedTuple):
-    """What a table has that the new table gets as well."""
+    """The parts of a table's definition that the new table must have."""
 
     columns: Sequence[_Column]
     uniques: Sequence[Sequence[str]]
     statements: Sequence[str]
-    """Of its indexes and triggers."""
+    """Statements that create its indexes and triggers."""
     lost: Sequence[str]
-    """What the new table does not get."""
+    """Parts that the new table would lose."""
 
 
 def declared_types(target: Target, table: TargetTable) -> dict[str, str]:
-    """Column -> its type as the table's definition spells it."""
+    """Return column -> type in the syntax of the table's definition."""
     return {one.name: one.declared for one in _kept(target, table).columns}
 
 
@@ -59,11 +59,11 @@ def rebuild(
     without: str | None = None,
     to: TargetTable | None = None,
 ) -> None:
-    """The table with other types (column -> declared type), values (column -> expression over the old row),
-    key, without a column, or under the name `to`. All else stays: defaults, NOT NULL, unique keys, in SQLite
-    indexes and triggers, unless they need a column that is gone.
+    """Rebuild the table with new types (column -> declared type), values (column -> expression over the old
+    row) or key, without a column, or as `to`. Defaults, NOT NULL, unique keys, and SQLite's indexes and
+    triggers stay, unless they need the dropped column.
 
-    Raises Rejected for a table that has what would be lost."""
+    Raises Rejected if the table has parts that would be lost."""
     kept = _kept(target, table)
     is_sqlite = target.family == "sqlite"
     if kept.lost:
@@ -89,7 +89,7 @@ def rebuild(
     target.run(f"INSERT INTO {target.ref(between)} ({names}) {rows}")
     target.run(f"DROP TABLE {target.ref(table)}")
     if is_sqlite:
-        # Else views and other tables' triggers that name the table would stop it, which is not there now.
+        # Otherwise views and triggers that name the table, which is missing now, make the rename fail.
         target.run("PRAGMA legacy_alter_table = ON", is_change=False)
     try:
         target.alter(between, f"RENAME TO {target.quote(new.name)}")
@@ -100,7 +100,7 @@ def rebuild(
         try:
             with target.connection.begin_nested():
                 target.run(statement)
-        except sa.exc.OperationalError as error:  # no such column
+        except sa.exc.OperationalError as error:  # such as a missing column
             target.done.pop()
             log.warning("ddl_index_dropped", table=table.name, sql=statement, because=str(error.orig))
 
@@ -146,7 +146,7 @@ def _in_sqlite(target: Target, table: TargetTable) -> _Kept:
     )
     lost = [word.upper() for word in _LOST.findall(text)]
     lost += ["computed columns"] if any(one.hidden for one in columns) else []
-    lost += filter(None, [text.rpartition(")")[2].strip()])  # the table's options
+    lost += filter(None, [text.rpartition(")")[2].strip()])  # the table's options, such as STRICT
     return _Kept(
         [_Column(one.name, one.type, one.dflt_value, bool(one.notnull and not one.pk)) for one in columns],
         uniques,
@@ -161,7 +161,7 @@ def _in_duckdb(target: Target, table: TargetTable) -> _Kept:
     lost = ["a constraint (CHECK)"] if inspector.get_check_constraints(*names) else []
     lost += ["a constraint (FOREIGN KEY)"] if inspector.get_foreign_keys(*names) else []
     indexes = [one["name"] or "" for one in inspector.get_indexes(*names)]
-    # An index of our own is made again where it is needed.
+    # The handler recreates its own index if it needs it.
     lost += [f"the index {name}" for name in indexes if not name.endswith(KEY_INDEX)]
     lost += ["computed columns"] if any("computed" in one for one in columns) else []
     required = {one["name"] for one in columns if not one["nullable"]}.difference(key)

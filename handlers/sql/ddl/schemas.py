@@ -1,8 +1,8 @@
-"""Columns that the source dropped or gave another type without a statement: its records' schemas tell.
+"""Drop and retype columns by the records' schemas, for sources whose topics contain no DDL statements.
 
-What they told last is kept in the table of marks. Records of an earlier schema may still come, from another
-partition or as a dead letter: by the time at which the source wrote them they change nothing. And a column
-that only the snapshot had is not dropped: so do generated columns look, which PostgreSQL logs no values of.
+The table of marks stores the last schema. Records of an earlier schema may still arrive, from another
+partition or as a dead letter. Their source time shows that they are older, so they change no columns. A
+column that only the snapshot had is kept: PostgreSQL does not log values of generated columns.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from handlers.sql.target.creating import fitting
 log = get_logger("handlers.sql")
 
 _WITHOUT_SIZE = (sa.Integer,)
-"""MariaDB tells a width of display."""
+"""MariaDB reports these types with a display width."""
 
 
 class SeenColumn(msgspec.Struct, frozen=True, array_like=True):
     to: str | None
-    """Its name in the target; None: it does not leave. Earlier releases noted such columns."""
+    """Its name in the target. None, noted only by earlier releases: it is not sent."""
     source: str
-    """Its type in the source, in full; empty: column rules give it another one, which no label shows."""
+    """Its full type in the source; empty if column rules change the type."""
     kept: str
-    """Its type under the column rules."""
+    """Its full type after column rules."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What records told of a table's columns last."""
+    """The last schema of a table's records."""
 
     columns: dict[str, SeenColumn]
     since_ms: int
-    """When the source wrote the first change that told them."""
+    """Source time of the first change with this schema."""
     topic: str
     partition: int
     offset: int
     streamed: list[str]
-    """Columns of the source that records of its log had, not only those of a snapshot."""
+    """Columns of the source that records of its log had, not only the snapshot."""
     dropped: list[str]
-    """Columns of the target that were dropped, and that earlier records still bring."""
+    """Dropped columns of the target that earlier records may still contain."""
 
 
 class SchemaChanged(Exception):
-    """The columns have to follow the schema of a change first, in a transaction of its own."""
+    """The columns must first follow the schema of a change, in a separate transaction."""
 
     def __init__(self, change: Change, types: SchemaTypes) -> None:
         super().__init__("the columns of the source have changed")
@@ -64,21 +64,21 @@ class SchemaChanged(Exception):
 
 
 class Schemas:
-    """Of one handler. Any thread."""
+    """The schemas that one handler follows. Safe for threads."""
 
     def __init__(self, naming: Naming, rules: DDLRules) -> None:
         self._naming = naming
         self._rules = rules
         # Threads share it without a lock: each access is one dict operation.
         self._followed: dict[TableName, SchemaTypes] = {}
-        """The last ones that nothing had to be done for: by identity, for sources share the mapping."""
+        """Last schemas without differences. Compared by identity, because sources share the mapping."""
 
     def as_seen(
         self, kept: Kept, own: TableName, changes: Sequence[Change], replay_of: tuple[str, int, int] | None
     ) -> Sequence[Change]:
-        """Changes of one schema, without columns that are gone by now; `replay_of`: as in their batch.
+        """Return changes of one schema without columns dropped since. `replay_of` is described at Batch.
 
-        Raises SchemaChanged for columns that have to follow first."""
+        Raises SchemaChanged if the columns must follow the schema first."""
         change, types = changes[0], changes[0].types
         if not isinstance(types, SchemaTypes) or self._followed.get(own) is types:
             return changes
@@ -86,7 +86,7 @@ class Schemas:
         if replay_of is not None:
             return changes if seen is None else _without_dropped(changes, seen)
         if _to_note(change, types, seen) is not None:
-            seen = _seen_of(kept, own, locked=True)  # another worker's may stand there by now
+            seen = _seen_of(kept, own, locked=True)  # another worker may have noted one meanwhile
             noted = _to_note(change, types, seen)
             if noted is not None:
                 _note(kept, own, noted, is_first=seen is None)
@@ -103,8 +103,8 @@ class Schemas:
         return changes
 
     def are_gone(self, kept: Kept, own: TableName, columns: Iterable[str]) -> bool:
-        """Whether one of these columns was dropped after changes that bring it were looked at, by another
-        worker perhaps: the next look at them is a new one. Until the transaction's end none is dropped."""
+        """Return whether one of these columns was dropped after its changes were checked, perhaps by another
+        worker. If so, the next check reads the notes. No column is dropped until the transaction ends."""
         seen = _seen_of(kept, own, locked=True)
         if seen is None or set(seen.dropped).isdisjoint(columns):
             return False
@@ -112,8 +112,8 @@ class Schemas:
         return True
 
     def follow(self, kept: Kept, own: TableName, changed: SchemaChanged) -> TargetTable:
-        """Drop and retype what the schema of the change tells, unless it was done meanwhile, in a transaction
-        of its own. (New columns come with their first row.) Returns the target's table.
+        """Drop and retype columns by the schema of the change, unless another worker has done so. Needs a
+        separate transaction. (New columns are added with their first row.) Returns the target's table.
 
         Raises Rejected, and SQLAlchemy's errors."""
         change, types = changed.change, changed.types
@@ -130,7 +130,7 @@ class Schemas:
         return table
 
     def _follow(self, target: Target, own: TableName, seen: Seen, types: SchemaTypes) -> list[str]:
-        """Returns the columns that are dropped by now."""
+        """Follow the schema. Returns the columns dropped now and before."""
         table = target.table(own)
         now, streamed = _columns_of(types), set(seen.streamed)
         shared = self._shared(target, own)
@@ -158,10 +158,10 @@ class Schemas:
         return dropped
 
     def _shared(self, target: Target, own: TableName) -> dict[str, str]:
-        """Columns, with a type in full, that other source tables have which share the target's table."""
+        """Return column -> full type of the other source tables that share the target's table."""
         found: dict[str, str] = {}
         for name, text in target.kept.seen_by_others(own).items():
-            # Which dot is the one between database and table is not told.
+            # Any dot may be the one between database and table.
             ends = (place for place, letter in enumerate(name) if letter == ".")
             if any(target.table(own) == self._naming.target(name[:end], name[end + 1 :]) for end in ends):
                 columns = msgspec.json.decode(text, type=Seen).columns
@@ -183,7 +183,7 @@ def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | Non
 
 
 def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:
-    """Those that leave."""
+    """Return the columns that are sent to the target."""
     leaving, found = in_full(types), {}
     for name, one in types.columns.items():
         if one.to is not None:
@@ -193,7 +193,7 @@ def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:
 
 
 def _is_newer(change: Change, seen: Seen) -> bool:
-    """Whether the source wrote the change after the first one that told what was seen."""
+    """Return whether the change is newer than the first one with the noted schema."""
     is_behind = (change.topic, change.partition) == (
         seen.topic,
         seen.partition,
@@ -202,7 +202,7 @@ def _is_newer(change: Change, seen: Seen) -> bool:
 
 
 def _without_dropped(changes: Sequence[Change], seen: Seen) -> Sequence[Change]:
-    """Changes of an earlier schema, without the columns that were dropped since."""
+    """Return changes of an earlier schema without the columns dropped since."""
     dropped = frozenset(seen.dropped)
 
     def left(row: Mapping[str, Any] | None) -> Row | None:
@@ -220,7 +220,7 @@ def _without_dropped(changes: Sequence[Change], seen: Seen) -> Sequence[Change]:
 
 
 def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
-    """Whether the target's column has the type that the handler gives it: another one is somebody's own."""
+    """Return whether the target's column has the handler's type. Somebody chose any other type."""
     own = target.column(table, column.to or "")
     if own is None:
         return False
@@ -233,7 +233,7 @@ def _is_as_made(target: Target, table: TargetTable, column: SeenColumn) -> bool:
 
 
 def _is_known(table: TargetTable, old: SeenColumn, new: SeenColumn) -> bool:
-    """Whether the column's texts tell the old values: of bytes they may be the hexadecimal digits."""
+    """Return whether texts can be converted: those of bytes may be hexadecimal digits."""
     if (old.kept, new.kept) != ("longtext", "longblob"):
         return True
     log.warning("column_not_retyped", table=table.name, column=old.to, type="text")
@@ -263,7 +263,7 @@ def _seen(
 
 
 def _to_note(change: Change, types: SchemaTypes, seen: Seen | None) -> Seen | None:
-    """What is to be written down of a change that no column has to follow; None: nothing new."""
+    """Return the new note for a change that needs no DDL, or None if nothing is new."""
     if seen is None:
         return _seen(change, types)
     if change.op == "snapshot" or seen.columns.keys() <= set(seen.streamed):

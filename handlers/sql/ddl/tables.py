@@ -1,4 +1,4 @@
-"""Whole tables: created, dropped, emptied, renamed."""
+"""Create, drop, truncate and rename tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = get_logger("handlers.sql")
 
 
 def create_table(target: Target, table: TargetTable, operation: CreateTable) -> None:
-    """All columns but the key's may be NULL: a source's zero dates are, and so may be what a row lacks."""
+    """Create the table. Columns outside the key are nullable for zero dates and missing values."""
     if target.exists(table):
         missing = {column.name for column in operation.columns} - set(target.columns(table))
         if missing:
@@ -26,7 +26,7 @@ def create_table(target: Target, table: TargetTable, operation: CreateTable) -> 
     making = partial(target.kept.making, operation.table, target.naming)
     if operation.like is not None:
         source = target.table(operation.like)
-        if target.exists(source):  # else its first row makes it
+        if target.exists(source):  # otherwise its first row creates the table
             make_schema(target.connection, table.schema)
             with making():
                 _create_like(target, table, source)
@@ -54,19 +54,19 @@ def drop_table(target: Target, table: TargetTable) -> None:
 
 
 def truncate_table(target: Target, table: TargetTable, change: Change) -> None:
-    """Remove all rows, or set in each what the change tells (see `Change`)."""
+    """Delete all rows, or set the values of the change's `after` in each (see `Change`)."""
     if not target.exists(table):
         return
     for name, value in (change.after or {}).items():
         _mark_all(target, table, name, value, (change.types or {})[name])
     if not change.after:
-        # SQLite has no TRUNCATE, and DuckDB's does the same.
+        # SQLite has no TRUNCATE. DuckDB's TRUNCATE equals DELETE.
         verb = "DELETE FROM" if target.is_file else "TRUNCATE TABLE"
         target.run(f"{verb} {target.ref(table)}")
 
 
 def _mark_all(target: Target, table: TargetTable, name: str, value: object, source_type: str) -> None:
-    """Set a column, which is made if it is not there, in the rows in which it is NULL."""
+    """Set a column in the rows in which it is NULL. Create it if it does not exist."""
     if target.column(table, name) is None:
         create(target.connection, ColumnsMissing(table, {name: source_type}), nullcontext)
     name = target.column(table, name) or name
@@ -75,11 +75,11 @@ def _mark_all(target: Target, table: TargetTable, name: str, value: object, sour
 
 
 def rename_table(target: Target, table: TargetTable, new: TargetTable) -> bool:
-    """Whether it was renamed: not where it was already, or was never there."""
+    """Rename the table. Return False if it has the name already, does not exist, or `new` exists."""
     if table == new or not target.exists(table):
         return False
     if target.exists(new):
-        # The second time that the statement comes, or a table that the target had by itself.
+        # The statement is repeated, or the target had that table already.
         log.warning("ddl_table_not_renamed", table=target.ref(table), to=target.ref(new), because="it exists")
         return False
     make_schema(target.connection, new.schema)

@@ -1,4 +1,4 @@
-"""The tables of the target, as DDL sees and changes them."""
+"""Read and change the target's tables for DDL."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.values import encode, kind_of
 
 KEY_INDEX = "_binlane_key"
-"""What the name of an index ends with that finds rows by a primary key which some of them lack."""
+"""Suffix of the unique index that replaces a primary key if rows lack its values."""
 
 
 class TargetTable(NamedTuple):
     schema: str | None
-    """None: the connection's own."""
+    """None for the connection's default schema."""
     name: str
 
 
 @dataclass(slots=True)
 class Target:
-    """One connection's view. Nothing is remembered: what DDL asks for was changed by DDL a moment ago."""
+    """The target as one connection sees it. Nothing is cached, because DDL changes it at each step."""
 
     kept: Kept
     naming: Naming
     time_ms: int
-    """When the source ran the statement, milliseconds since 1970 in UTC."""
+    """Source time of the statement in milliseconds since 1970, UTC."""
     done: list[str]
-    """Every statement that was executed."""
+    """All statements that ran."""
     is_again: bool = False
-    """The operation was begun before, by a worker that did not come to its end."""
+    """Whether an interrupted worker has begun the operation before."""
 
     @property
     def connection(self) -> sa.Connection:
@@ -46,20 +46,20 @@ class Target:
 
     @property
     def family(self) -> str:
-        """`postgresql`, `mysql` (MariaDB, too), `sqlite` or `duckdb`."""
+        """`postgresql`, `mysql` (MariaDB as well), `sqlite` or `duckdb`."""
         name = self.connection.dialect.name
         return "mysql" if name == "mariadb" else name
 
     @property
     def is_file(self) -> bool:
-        """SQLite or DuckDB, which alter little of a table."""
+        """Whether it is SQLite or DuckDB, whose ALTER TABLE is limited."""
         return self.family in ("sqlite", "duckdb")
 
     # ---- names
 
     def table(self, name: TableName) -> TargetTable:
-        """The target's table for a source table, whether it is there or not. Raises Rejected for one that
-        the handler needs for itself, or of a name that the target does not take."""
+        """Return the target's table for a source table; it need not exist. Raises Rejected if the handler
+        needs that table for itself, or if the target does not accept the name."""
         table = TargetTable(*self.naming.target(name.database, name.table))
         try:
             check_names((table.schema or None, table.name), self.family)
@@ -71,9 +71,9 @@ class Target:
         return table
 
     def named(self, name: TableName, own: TableName) -> TableName:
-        """The source table that a statement means: in ANY_DATABASE, the one that the handler keeps and that
-        is there, if any. `own`: that of the statement's record. Raises Rejected where several could be
-        meant."""
+        """Return the source table that a statement means. In ANY_DATABASE it is the kept table that exists in
+        the target, if any. `own` is the table of the statement's record. Raises Rejected if several tables
+        match."""
         if name.database != ANY_DATABASE:
             return name
         databases = set(self.kept.databases_of(name.table))
@@ -89,8 +89,8 @@ class Target:
     # ---- spelling
 
     def quote(self, name: str) -> str:
-        """Raises Rejected for a name that the target would cut, or that cannot be read back from it."""
-        # Not SQLAlchemy's, which doubles a percent sign for statements with parameters.
+        """Quote a name. Raises Rejected if the target would cut it or not return it unchanged."""
+        # SQLAlchemy's quoting doubles a percent sign for statements with parameters.
         mark = "`" if self.family == "mysql" else '"'
         try:
             check_name(name, self.family)
@@ -99,10 +99,10 @@ class Target:
         return mark + name.replace(mark, mark * 2) + mark
 
     def ref(self, table: TargetTable) -> str:
-        """Its name in a statement."""
+        """Return its qualified and quoted name."""
         parts = [self.quote(part) for part in table if part is not None]
         if self.family == "duckdb" and table.schema is not None:
-            # Else a file of the schema's name would be meant as well.
+            # Without the catalog, the schema's name could also mean a file (catalog).
             parts.insert(0, self.quote(getattr(self.connection.dialect, "catalog", "")))
         return ".".join(parts)
 
@@ -110,11 +110,11 @@ class Target:
         return type_.compile(dialect=self.connection.dialect)
 
     def stored(self, value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
-        """A value of a change as the target's driver takes it for a column of this type."""
+        """Encode a change's value for the driver and a column of this type."""
         return encode([value], kind_of(type_), self.connection.dialect.name)[0]
 
     def literal(self, value: Any, type_: sa.types.TypeEngine[Any]) -> str:
-        """A value of a change in a statement, where no parameter can stand. For PostgreSQL and MySQL."""
+        """Return a change's value as an SQL literal, for PostgreSQL and MySQL."""
         found = self.stored(value, type_)
         if self.family == "postgresql":
             return "'" + str(found).replace("'", "''") + "'"
@@ -123,21 +123,21 @@ class Target:
         driver: Any = self.connection.connection.driver_connection
         return str(driver.escape(found, driver.encoders))
 
-    # ---- what there is
+    # ---- reading
 
     def exists(self, table: TargetTable) -> bool:
-        # ANY_DATABASE where no database has such a table: '' is the name of none.
+        # ANY_DATABASE is '' if no database has such a table. No schema has that name.
         return table.schema != "" and sa.inspect(self.connection).has_table(table.name, schema=table.schema)
 
     def columns(self, table: TargetTable) -> dict[str, sa.types.TypeEngine[Any]]:
-        """Column -> its type; none where there is no table."""
+        """Return column -> type; empty if the table does not exist."""
         if not self.exists(table):
             return {}
         found = sa.inspect(self.connection).get_columns(table.name, schema=table.schema)
         return {self._name(column["name"]): column["type"] for column in found}
 
     def column(self, table: TargetTable, name: str) -> str | None:
-        """The column in the target's spelling (MySQL's names know no case); None: there is none."""
+        """Return the column in the target's spelling (MySQL's names ignore case), or None."""
         names = list(self.columns(table))
         if name in names:
             return name
@@ -148,8 +148,8 @@ class Target:
         return tuple(map(self._name, found["constrained_columns"]))
 
     def type_for(self, table: TargetTable, name: str, text: str) -> sa.types.TypeEngine[Any]:
-        """The type that a column of the table gets for a type of the source, beside the columns that are
-        there."""
+        """Return the target type of a column for its source type. In MySQL it also depends on the other
+        columns."""
         key = self.key(table)
         type_ = sql_type(text, self.connection.dialect.name, key_parts=len(key) if name in key else 0)
         if self.family != "mysql":
@@ -160,13 +160,13 @@ class Target:
         return own_name(reflected, self.connection.dialect.name)
 
     def key_name(self, table: TargetTable) -> str:
-        """Of the constraint; '' where it has none."""
+        """Return the name of the primary key's constraint, or ''."""
         return sa.inspect(self.connection).get_pk_constraint(table.name, schema=table.schema)["name"] or ""
 
-    # ---- changing it
+    # ---- changing
 
     def run(self, sql: str, *, is_change: bool = True) -> sa.CursorResult[Any]:
-        """Execute a statement as it stands: no parameters, `%` and `:` are themselves."""
+        """Run a statement unchanged and without parameters: `%` and `:` have no special meaning."""
         if is_change:
             self.done.append(sql)
         return self.connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
@@ -182,7 +182,7 @@ class Target:
         type_: sa.types.TypeEngine[Any],
         where: str = "",
     ) -> None:
-        """Give a column, quoted, this value in all rows. `where`: with a space before it."""
+        """Set a quoted column in all rows, or in those of `where` (with a leading space)."""
         verb = f"UPDATE {self.ref(table)} SET {column}"
         if self.is_file:
             given = "?" if self.family == "sqlite" else f"CAST(? AS {self.spell(type_)})"
@@ -192,7 +192,7 @@ class Target:
             self.run(f"{sets}{where}")
 
     def unchanged(self, table: TargetTable) -> list[str]:
-        """Assignments that leave columns as they are which an UPDATE would set to the current time."""
+        """Return assignments that keep columns which an UPDATE would set to the current time."""
         return [f"{one} = {one}" for one in map(self.quote, self.renewed(table))]
 
     def renewed(self, table: TargetTable) -> list[str]:

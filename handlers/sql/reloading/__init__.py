@@ -1,1 +1,1 @@
-"""One table of the target built again beside the one that is there, and then put into it at one go."""
+"""Reload one table of the target: build it beside the present one, then swap the rows in one transaction."""

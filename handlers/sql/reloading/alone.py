@@ -1,4 +1,4 @@
-"""One reload of a table at a time: held by the session that will put the new rows in."""
+"""Lock a table for one reload at a time. The session that will replace the rows has the lock."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pathlib import Path
 import sqlalchemy as sa
 
 Still = Callable[[], bool]
-"""Whether no other could have had it since. Within a transaction it is asked in that, and true until its
-commit: a session that ends meanwhile commits nothing."""
+"""Returns whether the lock was never lost. It runs in the open transaction, if any, and then stays true until
+the commit, because a session that ends earlier commits nothing."""
 
 
 class Busy(Exception):
-    """Another session has it."""
+    """Another session has the lock."""
 
 
 @contextlib.contextmanager
 def alone(connection: sa.Connection, what: str) -> Iterator[Still]:
-    """Within it no other has `what`, as long as the connection's session lasts; SQLAlchemy begins another one
-    without a word. The session is not ended for being idle. Raises Busy."""
+    """Lock `what` as long as the connection's session lasts. SQLAlchemy may silently open a new session, so
+    check with `Still`. The server does not end the session for being idle. Raises Busy."""
     digest = sha256(what.encode())
     dialect = connection.dialect.name
     if dialect not in ("postgresql", "mysql", "mariadb"):
-        # Beside the file itself, by whatever link it is reached.
+        # Put the lock beside the real file, even if a link leads to it.
         file = Path(str(connection.engine.url.database)).resolve()
         with _file_lock(file.with_name(f"{file.name}.{digest.hexdigest()[:16]}.reload")) as still:
             yield still
@@ -43,7 +43,7 @@ def alone(connection: sa.Connection, what: str) -> Iterator[Still]:
         yield still
 
 
-# To take it, to leave it, and whether this very session has it.
+# Take the lock, release it, and check whether this session has it.
 _POSTGRESQL = (
     "SELECT pg_try_advisory_lock(:it)",
     "SELECT pg_advisory_unlock(:it)",
@@ -58,13 +58,13 @@ _MYSQL = (
     "SELECT IS_USED_LOCK(:it) = CONNECTION_ID()",
 )
 _IDLE_SECONDS = 8 * 3600
-"""MySQL's own default. Not for ever: of a machine that is gone the lock has to end, too."""
+"""MySQL's default. It is limited because the lock of a dead machine must end as well."""
 
 
 def _unhurried(connection: sa.Connection) -> list[str]:
-    """It is idle while the topic is read, and in a transaction while it catches up."""
+    """Return statements that lift idle limits: reading idles, and catching up idles in a transaction."""
     if connection.dialect.name == "postgresql":
-        # By what the server knows: idle_session_timeout since 14, transaction_timeout since 17.
+        # Set only existing ones: idle_session_timeout since 14, transaction_timeout since 17.
         names = "'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout'"
         return [f"SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ({names})"]
     statements = [f"SET SESSION wait_timeout = {_IDLE_SECONDS}"]
@@ -93,11 +93,11 @@ def _session_lock(
 
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[Still]:
-    # The file stays: who removed it could remove one that another has just locked.
+    # The file stays: removing it could remove one that another process has just locked.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def still() -> bool:
-        """Somebody may have removed it for all that, and another have locked a new one."""
+        """Check that nobody has removed the file, because another process could then lock a new one."""
         try:
             return os.path.samestat(os.fstat(descriptor), path.stat())
         except FileNotFoundError:

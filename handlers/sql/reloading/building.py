@@ -1,7 +1,7 @@
-"""Where a reload builds: a table and marks that no other one has, and what dead ones have left of theirs.
+"""Name the table and marks in which a reload builds, and remove those that dead reloads have left.
 
-Their names end alike, with digits drawn anew each time. A reload that has lost its lock without knowing may
-go on beside the next one: in the same table each would pass over what the other had begun."""
+Both names end with the same digits, which are random for each reload. A reload that has lost its lock
+unnoticed may run beside the next one. In one table each would skip changes that the other had applied."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _OWN = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """The new table of a reload, and under which handler's name its marks are."""
+    """The new table of a reload, and the handler's name of its marks."""
 
     table: TableName
     handler: str
 
     @classmethod
     def of(cls, target: TableName, handler: str, own: str | None = None) -> Building:
-        """`own`: what it is told apart by; None: digits of its own."""
+        """`own` are the digits that identify the reload; None draws random ones."""
         own = own or secrets.token_hex(_DIGITS // 2)
         schema, table = target
         return cls((schema, _table_beginning(table) + own), _handler_beginning(handler) + own)
 
     def remove(self, connection: sa.Connection, marks: TableMarks) -> None:
-        """The table, and then the marks, by which it is found until it is gone."""
+        """Drop the table first and then the marks, by which a later reload finds the table."""
         schema, name = self.table
         with connection.begin():
             table = sa.Table(exact(name), sa.MetaData(), schema=None if schema is None else exact(schema))
@@ -47,8 +47,8 @@ class Building:
 
 
 def remove_left(connection: sa.Connection, marks: TableMarks, target: TableName, handler: str) -> None:
-    """All that reloads of the target's table have left, by their marks: a table that only has such a name is
-    none of theirs. To be called while no other reload goes on."""
+    """Remove the tables and marks that reloads of the target's table have left. Their marks identify them: a
+    table with only such a name stays. Call it while no other reload runs."""
     beginning = _handler_beginning(handler)
     with connection.begin():
         handlers = marks.handlers(connection, beginning)
@@ -58,7 +58,7 @@ def remove_left(connection: sa.Connection, marks: TableMarks, target: TableName,
 
 
 def _table_beginning(table: str) -> str:
-    """One for each, and none that a database would cut."""
+    """Return a prefix that is unique for the table and that no database would cut."""
     size = _LONGEST_TABLE - len(_OF_TABLE) - _DIGITS
     if len(table.encode()) > size:
         digest = sha256(table.encode()).hexdigest()[:8]
@@ -67,7 +67,7 @@ def _table_beginning(table: str) -> str:
 
 
 def _handler_beginning(handler: str) -> str:
-    """As the marks have room for."""
+    """Return a prefix that is short enough for the column of the marks."""
     size = _LONGEST_HANDLER - len(_OF_HANDLER) - _DIGITS
     if len(handler) > size:
         digest = sha256(handler.encode()).hexdigest()[:8]

@@ -1,9 +1,9 @@
-"""A table of the target, built again beside the one that is there.
+"""Reload a table of the target: build a new one beside it and replace the rows.
 
-The new rows are applied by a handler as any other, into a table of their own with marks of their own. Then,
-in one transaction: the marks of the table are locked, so that no worker applies anything to it; its rows are
-replaced by the new ones; its marks are moved to where the new rows stand. What a worker brings afterwards up
-to there was applied already, and is passed over. Whatever ends before the commit leaves the table as it is.
+An ordinary handler applies the new rows to a separate table with separate marks. Then one transaction locks
+the table's marks, so no worker can apply anything to it. It replaces the rows and moves the marks to the
+position of the new rows. Workers skip later batches up to that position, because these are applied already.
+If anything fails before the commit, the table stays unchanged.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import insert_into
 
 _STATEMENT_SECONDS = 24 * 3600.0
-"""All rows are replaced by two statements."""
+"""Timeout of a statement: two statements replace all rows."""
 _PING_SECONDS = 10.0
-"""What lies between may forget a connection of which nothing is heard."""
+"""Interval of checks that keep the connection alive: network devices drop silent connections."""
 
 
 class SqlReload:
-    """One table, between `begin` and `end` (see TableReload). One thread."""
+    """The reload of one table, between `begin` and `end` (see TableReload). For one thread."""
 
     at_once: ClassVar[int] = 1_000
 
     def __init__(self, options: Mapping[str, Any], context: HandlerContext, database: str, name: str) -> None:
-        """`options`, `context`: of the handler that keeps the table `database.name` of the source."""
+        """`options` and `context` are those of the handler that keeps the source table `database.name`."""
         self._options = SqlOptions.model_validate(dict(options))
         self._url = check_url(self._options.url)
         self._dialect = self._url.get_backend_name()
@@ -75,7 +75,7 @@ class SqlReload:
             self._options.topic_again,
         )
         self._own_marks = TableMarks(self._marks.table, context.worker, self._table)
-        self._still: Still | None = None  # only then there may be something of ours
+        self._still: Still | None = None  # set once this reload may have created something
         self._pinged = 0.0
         self._applied: dict[Partition, Place] = {}  # the last change of each partition
 
@@ -102,7 +102,7 @@ class SqlReload:
         try:
             self.handler.close()
             if self._still is not None:
-                # Ours alone, also where the lock is lost: none but us could be in it.
+                # No other reload uses this table, even if the lock is lost.
                 self._building.remove(self._connected, self._own_marks)
         except DATABASE_ERRORS as error:
             return (
@@ -128,14 +128,14 @@ class SqlReload:
         try:
             self.handler.handle(batch)
         except TargetUnavailable:
-            # Nothing may have been applied for so long that its sessions were ended: the next is a new one.
+            # The server may have ended idle sessions. The next attempt opens a new one.
             self.handler.handle(batch)
         for change in batch.changes:
             self._applied[change.topic, change.partition] = change.offset, change.index
 
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
-        """No worker moves the marks while `catch_up` is called (which it is not in SQLite, which has one
-        writer at a time)."""
+        """Replace the rows. No worker moves the marks while `catch_up` runs. SQLite has one writer at a time,
+        so there `catch_up` is not called."""
         connection = self._connected
         try:
             with self._alone_in_transaction(), self._marks.kept(connection).alone(self._own):
@@ -148,7 +148,7 @@ class SqlReload:
                 self._lock_table(connection)
                 self._move_marks(connection, read)
                 taken = self._replace(connection)
-                # Of a topic that the table had no marks of, none was locked: its rows are gone now.
+                # A topic without marks was not locked. Its rows would be lost now.
                 if is_behind(read, places(self._read(self._context.handler))):
                     raise Behind
                 return taken
@@ -170,7 +170,7 @@ class SqlReload:
             yield
 
     def _refuse_lost(self) -> None:
-        """The next reload may have begun then, and removed what ours has built."""
+        """Raise Refused if the lock is lost: the next reload may have removed the new table."""
         self._pinged, why = time.monotonic(), ""
         try:
             is_held = self._still is not None and self._still()
@@ -183,8 +183,8 @@ class SqlReload:
             )
 
     def _lock_table(self, connection: sa.Connection) -> None:
-        """A replayed dead letter, whose marks are its own, is applied before or after. PostgreSQL's DELETE
-        would pass over rows that are not committed; others wait for them."""
+        """Keep replayed dead letters out: they have separate marks. PostgreSQL's DELETE would skip their
+        uncommitted rows; other databases wait for them."""
         if self._dialect == "postgresql":
             shown = connection.dialect.identifier_preparer.format_table(exact_table(*self._target))
             if KnownTables().get(connection, self._target) is not None:
@@ -228,7 +228,7 @@ class SqlReload:
         after = connection.scalar(sa.select(sa.func.count()).select_from(rows)) or 0
         columns = tuple(one for one in old.columns.values() if not one.is_generated)
         shown_columns = ", ".join(one.quoted for one in columns)
-        # As the worker writes into it, also where the table numbers its rows itself.
+        # insert_into as workers use it, which also handles identity columns.
         connection.exec_driver_sql(f"{insert_into(old, columns)} SELECT {shown_columns} FROM {new.quoted}")
         return Taken(before, after)
 
@@ -273,7 +273,7 @@ class SqlReload:
 
 
 def _columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
-    """Column -> type."""
+    """Return column -> type."""
     types = {one.name: one.sql_type for one in table.columns.values()}
     return {
         name: "?" if isinstance(type_, sa.types.NullType) else type_.compile(connection.dialect)
@@ -282,5 +282,5 @@ def _columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
 
 
 def _literal(name: str) -> str:
-    """As a template that gives this name."""
+    """Escape the name as a template."""
     return name.replace("{", "{{").replace("}", "}}")

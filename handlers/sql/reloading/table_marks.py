@@ -1,4 +1,4 @@
-"""The marks of one source table, which a reload compares and moves (see `handlers.sql.marks`)."""
+"""Read and move the marks of one source table for a reload (see `handlers.sql.marks`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Partition, Place
 
 _REPLAYED = "@"
-"""In the topic of a replayed dead letter's marks, and in no name of Kafka's: its record stands in the table's
-own topic."""
+"""Part of the topic in a replayed dead letter's marks. Kafka's names never contain it. The original record is
+in the table's own topic."""
 
 
 class Mark(NamedTuple):
@@ -26,15 +26,15 @@ def places(marks: Mapping[Partition, Mark]) -> dict[Partition, Place]:
 
 @dataclass(frozen=True, slots=True)
 class TableMarks:
-    """Within the caller's transaction. `handler`: under which name they stand."""
+    """All methods use the caller's transaction. `handler` is the name in the marks."""
 
     marks: sa.Table
     worker: str
     source: str
-    """database.table"""
+    """As `database.table`."""
 
     def read(self, connection: sa.Connection, handler: str) -> dict[Partition, Mark]:
-        """The last of each partition."""
+        """Return the furthest mark of each partition."""
         columns = self.marks.c
         found: dict[Partition, Mark] = {}
         rows = connection.execute(
@@ -59,13 +59,13 @@ class TableMarks:
         there: Mapping[Partition, Mark],
         new: Mapping[Partition, Mark],
     ) -> None:
-        """To where `new` stands, from `there`; a mark that is beyond that stays."""
+        """Move the marks from `there` to `new`. A mark that is further than `new` stays."""
         table = self.marks
         for each, mark in new.items():
             known = there.get(each, Mark(BEFORE_ALL, None))
             here = self._of(handler)
             here &= (table.c.topic == each[0]) & (table.c.kafka_partition == each[1])
-            # The whole table's mark stands for its shards, too.
+            # The mark of the whole table covers its shards as well.
             connection.execute(table.delete().where(here, table.c.shard > WHOLE))
             offset, index = max(known.place, mark.place)
             moved = {
@@ -79,7 +79,7 @@ class TableMarks:
         connection.execute(self.marks.delete().where(self._of(handler)))
 
     def handlers(self, connection: sa.Connection, beginning: str) -> list[str]:
-        """All whose name begins so."""
+        """Return all handlers of this table's marks whose name begins with `beginning`."""
         columns = self.marks.c
         mine = (columns.worker == self.worker) & (columns.source_table == self.source)
         named = columns.handler.startswith(beginning, autoescape=True)

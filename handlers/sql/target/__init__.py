@@ -1,1 +1,1 @@
-"""The database written to: connections, its tables as they are, new ones, and what its errors mean."""
+"""The target database: connections, reflected tables, new tables and the meaning of errors."""

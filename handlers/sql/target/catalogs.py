@@ -1,4 +1,4 @@
-"""What SQLAlchemy does not read of the databases' catalogs."""
+"""Facts from the databases' catalogs that SQLAlchemy does not read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from handlers.sql.types.values import Kind, kind_of
 
 
 class Unsafe(NamedTuple):
-    """Why rows of a table are not safe; empty: they are."""
+    """The reason why rows of a table are not safe; empty if they are."""
 
     because: str = ""
     waits: Literal["none", "keyless", "all"] = "none"
-    """Which tables wait until it is mended: none, one without a key, each."""
+    """Which tables wait until the cause is fixed: none, tables without a key, or all."""
 
 
-# Each column, the type that PostgreSQL names in a cast (without length, of an array's element too: -1 makes
-# bpchar, not char(1)), whether it is an array, and the innermost type of its domains and arrays, with sizes.
+# Per column: its type for a cast, whether it is an array, and the innermost type of its domains and arrays,
+# with sizes. The type for a cast has no length, also for an array's element: -1 gives bpchar, not char(1).
 _PG_TYPES = """
     WITH RECURSIVE within AS (
         SELECT a.attname, a.attcollation, format_type(a.atttypid, -1) AS own, false AS is_array,
@@ -41,7 +41,7 @@ _PG_TYPES = """
 """
 
 
-# Those that ON CONFLICT takes, and that find a row by its very values.
+# Unique keys that ON CONFLICT accepts and that compare values exactly.
 _PG_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
@@ -68,8 +68,8 @@ _MY_TRIGGER = sa.text(
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
 _FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
-# Rows are found by SELECT, UPDATE and DELETE. A policy that is true for all rows lets each be found, if no
-# restrictive one takes that back.
+# SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
+# all, and no restrictive policy limits them.
 _PG_UNSAFE = sa.text("""
     WITH ours AS (
         SELECT polcmd::text AS cmd, polpermissive AS permits,
@@ -100,10 +100,10 @@ _COLLATES = {
 
 
 def unique_keys(inspector: sa.Inspector, schema: str | None, table: str) -> list[Any]:
-    """The columns of each unique key but the primary one."""
+    """Return the columns of each unique key except the primary key."""
     constraints = inspector.get_unique_constraints(table, schema=schema)
     indexes = inspector.get_indexes(table, schema=schema)
-    # One of expressions, or of some rows, is none.
+    # An index of expressions or of some rows only is not a key.
     return [one["column_names"] for one in constraints] + [
         one["column_names"]
         for one in indexes
@@ -117,14 +117,14 @@ def unique_keys(inspector: sa.Inspector, schema: str | None, table: str) -> list
 def of_postgresql(
     connection: sa.Connection, name: Mapping[str, str], found: Sequence[Any]
 ) -> tuple[dict[str, tuple[str, str]], set[str], list[list[str]]]:
-    """Of each column the array that carries its values, and what becomes of its elements; those columns whose
-    `=` takes values for one; the columns of each unique key. A domain in `found` becomes what it is a domain
-    of."""
+    """Return three facts. For each column: the array type that carries its values, and its elements' cast.
+    The columns whose `=` treats different values as equal. The columns of each unique key. Replaces each
+    domain in `found` by its base type."""
     types, alike = {}, set()
     columns = {one["name"]: one for one in found}
     for column, type_, is_array, innermost, is_alike in connection.execute(sa.text(_PG_TYPES), name):
-        # Arrays of arrays would be taken apart to their last elements.
-        # And what PostgreSQL reads as money goes by the server's locale.
+        # unnest would split arrays of arrays into their innermost elements, so arrays travel as text.
+        # PostgreSQL reads money from text by the server's locale, so money travels as numeric.
         is_money = innermost == "money"
         carried = "text[]" if is_array else "numeric[]" if is_money else f"{type_}[]"
         cast = f"::{type_}" if is_array or is_money else ""
@@ -136,8 +136,8 @@ def of_postgresql(
 
 
 def declared_types(connection: sa.Connection, table: str) -> dict[str, str]:
-    """Of SQLite: column -> its type, in the table's own words. A STRICT table has ANY for one without a name,
-    as others do."""
+    """Return column -> declared type of a SQLite table. ANY in a STRICT table becomes an empty text, as for a
+    column without a type elsewhere."""
     is_strict = _STRICT.search(connection.scalar(_LITE_SQL, {"table": table}) or "") is not None
     found = connection.execute(_LITE_TYPES, {"table": table})
     return {name: "" if is_strict and type_.upper() == "ANY" else type_ for name, type_ in found}
@@ -146,7 +146,7 @@ def declared_types(connection: sa.Connection, table: str) -> dict[str, str]:
 def alike_columns(
     connection: sa.Connection, schema: str | None, table: str, found: Sequence[Any]
 ) -> set[str]:
-    """Columns whose `=` takes texts for one that differ; of SQLite and DuckDB all texts, if it may be one."""
+    """Return columns whose `=` may treat different texts as equal: all of SQLite or DuckDB with COLLATE."""
     names, dialect = {"table": table, "schema": schema}, connection.dialect.name
     if dialect not in _COLLATES:
         return set(connection.scalars(_MY_ALIKE, names))
@@ -156,9 +156,9 @@ def alike_columns(
 
 
 def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> Unsafe:
-    """Why rows of the table may be lost, hidden, or written twice, while the marks are kept."""
+    """Return why rows of the table may be lost, hidden or written twice although their marks are kept."""
     if connection.dialect.name == "postgresql":
-        # `%%` is the driver's escape, which no parameter takes.
+        # `%%` is the driver's escape, which must not be in a parameter.
         name = quoted.replace("%%", "%")
         hides, is_unlogged, fires = connection.execute(_PG_UNSAFE, {"name": name}).one()
         if hides:
@@ -176,7 +176,7 @@ def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: st
 
 
 def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -> set[str]:
-    """Columns that an UPDATE of MySQL or MariaDB sets to the current time if it does not set them."""
+    """Return columns of MySQL and MariaDB that an UPDATE sets to the current time unless it sets them."""
     if connection.dialect.name not in ("mysql", "mariadb"):
         return set()
     return set(connection.scalars(_MY_RENEWED, {"table": table, "schema": schema}))

@@ -1,4 +1,4 @@
-"""What the target lacks and the source's changes tell: schemas, tables, columns."""
+"""Create schemas, tables and columns that the target lacks, from the source's changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HAS_TYPE = sa.text("SELECT to_regtype(:name)")
 
 
 class TableMissing(Exception):
-    """The table has to be made first."""
+    """The table must be created first."""
 
     def __init__(self, name: TableName, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
         super().__init__(f"there is no table {name[1]}")
@@ -38,7 +38,7 @@ class TableMissing(Exception):
 
 
 class ColumnsMissing(Exception):
-    """Columns have to be added first."""
+    """Columns must be added first."""
 
     def __init__(self, name: TableName, columns: Mapping[str, str]) -> None:
         super().__init__(f"the table {name[1]} lacks {', '.join(columns)}")
@@ -47,7 +47,7 @@ class ColumnsMissing(Exception):
 
 
 def wanted_columns(changes: Iterable[Change]) -> dict[str, str]:
-    """Column -> type text, as the changes tell it; by their values where they do not."""
+    """Return column -> type text. It is inferred from values if the changes have no type for the column."""
     wanted: dict[str, str] = {}
     told: set[int] = set()
     without: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def create(
     missing: TableMissing | ColumnsMissing,
     making: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    """Make what is missing; a table within `making`. Raises NameUnfit."""
+    """Create what is missing. A table is created within `making`. Raises NameUnfit."""
     schema, table = missing.name
     check_names((schema, table, *missing.columns), connection.dialect.name)
     if isinstance(missing, TableMissing):
@@ -77,11 +77,11 @@ def create(
 
 
 def make_schema(connection: sa.Connection, schema: str | None) -> None:
-    """Make the schema (MySQL's database) if it is not there. None: the connection's own."""
+    """Create the schema (in MySQL: database) if it does not exist. None is the connection's own schema."""
     if schema is None or sa.inspect(connection).has_schema(schema):
         return
     if connection.dialect.name == "postgresql":
-        # IF NOT EXISTS fails when another session is making the same.
+        # IF NOT EXISTS fails if another session is creating the same schema.
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('binlane schemas'))")
     connection.execute(sa.schema.CreateSchema(exact(schema), if_not_exists=True))
 
@@ -105,7 +105,7 @@ def _create_table(
         exact(name),
         sa.MetaData(),
         *(
-            # Not its NOT NULL: a date that no calendar has is None, and a change may carry some columns only.
+            # NOT NULL is not copied: invalid dates become None, and a change may lack columns.
             sa.Column(exact(column), type_, nullable=column not in missing.key, autoincrement=False)
             for column, type_ in types.items()
         ),
@@ -139,12 +139,12 @@ def _add_columns(connection: sa.Connection, missing: ColumnsMissing) -> None:
 
 
 def fitting(connection: sa.Connection, column: str, text: str) -> str:
-    """A column's type text, in full, without what the target has no type for."""
+    """Return the type text, or MySQL's name for it if the target lacks the type's extension."""
     extension = extension_of(text) if connection.dialect.name == "postgresql" else None
     if extension is None or connection.scalar(_HAS_TYPE, {"name": extension}) is not None:
         return text
     log.warning("type_not_in_target", column=column, type=extension)
-    return str(text)  # what MySQL calls it: json, or a text
+    return str(text)  # MySQL's name for it: json, or a text
 
 
 def _type(connection: sa.Connection, name: str, text: str, key_parts: int = 0) -> sa.types.TypeEngine[Any]:
@@ -156,8 +156,8 @@ def _is_mysql(connection: sa.Connection) -> bool:
 
 
 def _collation(dialect: Any) -> str:
-    """Texts differ when a character differs, at the end also by spaces: keys that the source holds to be two
-    are two here as well."""
+    """Return a collation in which texts differ if any character differs, including spaces at the end. Keys
+    that differ in the source must differ here as well."""
     if dialect.is_mariadb if hasattr(dialect, "is_mariadb") else False:
         return "utf8mb4_nopad_bin"
     version = getattr(dialect, "server_version_info", None) or ()
@@ -165,7 +165,7 @@ def _collation(dialect: Any) -> str:
 
 
 def inferred_type(value: Any) -> str:
-    """A type text, as a source would tell it, that holds values such as this one; for None: a text."""
+    """Return a type text, as in a source, of a column for such values. None gives a text."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):

@@ -1,7 +1,7 @@
-"""DuckDB for SQLAlchemy: PostgreSQL's spelling, with what is DuckDB's own; no package of its own is needed.
+"""SQLAlchemy dialect of DuckDB: PostgreSQL's syntax and DuckDB's differences, without another package.
 
-https://duckdb.org/docs/stable/sql/introduction. A file is one catalog, named after the file; a schema of the
-same name would be ambiguous, so names of schemas are spelled with their catalog."""
+https://duckdb.org/docs/stable/sql/introduction. A file is one catalog, named after the file. A schema with
+the same name would be ambiguous, so schema names are qualified with the catalog."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
 def declared_type(text: str) -> TypeEngine[Any]:
-    """A column's type, as DuckDB names it."""
-    if text.endswith("]"):  # of as many dimensions, and of as many items, as it may be
+    """Return SQLAlchemy's type for a type name of DuckDB."""
+    if text.endswith("]"):  # of any number of dimensions and items
         return postgresql.ARRAY(declared_type(_DIMENSIONS.sub("", text)))
     if found := _DECIMAL.fullmatch(text):
         return sa.NUMERIC(int(found[1]), int(found[2]))
@@ -93,7 +93,7 @@ class DuckDBDialect(DefaultDialect):
     type_compiler_cls = _TypeCompiler
     preparer = _Preparer
     catalog = ""
-    """Of the file, once it is open."""
+    """The catalog of the file; empty until it is opened."""
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
@@ -109,10 +109,10 @@ class DuckDBDialect(DefaultDialect):
         self.default_isolation_level = None
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        # After an error of the disk, every statement fails until the file is opened anew.
+        # After a disk error every statement fails until the file is reopened.
         return type(e).__name__ in ("FatalException", "ConnectionException")
 
-    # ---- what there is; names know no case
+    # ---- reflection; names are not case-sensitive
 
     def has_schema(self, connection: sa.Connection, schema_name: str, **_: Any) -> bool:
         return schema_name.lower() in {one.lower() for one in self.get_schema_names(connection)}
@@ -136,7 +136,7 @@ class DuckDBDialect(DefaultDialect):
     def get_columns(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        """Each has also its type as DuckDB names it, as `declared`."""
+        """Also return the type name of DuckDB, as `declared`."""
         wanted = "column_name, data_type, is_nullable, column_default, is_generated"
         found = self._rows(connection, wanted, "columns", table_name, schema)
         if not found:
@@ -177,7 +177,7 @@ class DuckDBDialect(DefaultDialect):
     def get_indexes(
         self, connection: sa.Connection, table_name: str, schema: str | None = None, **_: Any
     ) -> Any:
-        """Their expressions are text: no column of theirs is told, and rows are not found by them."""
+        """Return indexes without columns: DuckDB shows expressions as text. They never serve as keys."""
         found = self._rows(connection, "index_name, is_unique", "indexes", table_name, schema)
         return [{"name": name, "unique": unique, "column_names": [None]} for name, unique in found]
 

@@ -1,6 +1,6 @@
-"""DuckDB's driver as SQLAlchemy wants one (PEP 249).
+"""Adapter that makes DuckDB's driver follow PEP 249, as SQLAlchemy needs it.
 
-DuckDB's own cursors are connections, each with its own transaction. These cursors share one connection, and
+DuckDB's own cursors are connections, each with its own transaction. These cursors share one connection and
 read all rows of a statement at once."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Cursor:
         is_query = _QUERY.match(sql) is not None
         self._rows = iter(found if is_query else ())
         self.description = result.description if is_query else None
-        # Other statements answer the number of rows that they changed.
+        # Other statements return the number of changed rows.
         is_counted = not is_query and found and isinstance(found[0][0], int)
         self.rowcount = found[0][0] if is_counted else -1
 
@@ -60,7 +60,7 @@ class Cursor:
 
 
 class Connection:
-    """One connection; used by one thread at a time."""
+    """A connection for one thread at a time."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -71,10 +71,10 @@ class Connection:
         return Cursor(self._connection)
 
     def rollback(self) -> None:
-        with suppress(duckdb.TransactionException):  # there is no transaction
+        with suppress(duckdb.TransactionException):  # no transaction is open
             self._connection.rollback()
 
 
 def connect(file: str) -> Connection:
-    """Raises duckdb.Error."""
+    """Open the file. Raises duckdb.Error."""
     return Connection(duckdb.connect(file))

@@ -1,4 +1,4 @@
-"""Connections to the target, with sessions that keep values as they are: UTC, strict, Unicode."""
+"""Connections to the target. Their sessions preserve values: UTC, strict mode, Unicode."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _DRIVERS = {
 }
 _ALLOWED = "postgresql://, mysql://, mariadb://, sqlite:// or duckdb://"
 _FILES = {"sqlite": "SQLite", "duckdb": "DuckDB"}
-"""Databases that are a file."""
+"""Databases stored in one file."""
 _CONNECT_SECONDS = 10
 _LOCK_SHARE = 0.9
-"""Of a statement's time it may wait for a lock so long."""
+"""The share of a statement's timeout that it may wait for a lock."""
 _LONGEST_IDLE_SECONDS = 1800
-"""Servers and firewalls cut connections that idle; MySQL after 8 hours, most firewalls after one."""
+"""Servers and firewalls close idle connections: MySQL after 8 hours, most firewalls after one."""
 
 _POSTGRESQL_BYTES = (1 << 30) - 100_000
-"""The parameters of one statement; a message ends below 1 GiB."""
+"""Limit of the parameters of one statement: a message is smaller than 1 GiB."""
 _MYSQL_TOO_LARGE = 1153
-"""The code with which a server refuses a packet, if the client comes to read the answer."""
+"""The server's code for a too large packet. A client may fail before it can read that answer."""
 
 
 class PostgreSQLCursor(psycopg.Cursor[Any]):
-    """Sends no statement for which the server would cut the connection, as if it were down."""
+    """Refuses statements so large that the server would close the connection as if it were down."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> PostgreSQLCursor:
-        """Raises psycopg's errors."""
+        """Execute the statement. Raises psycopg's errors, and DataError if it is too large."""
         texts = [one for one in params if isinstance(one, str)] if isinstance(params, Sequence) else ()
         if sum(map(len, texts)) >= _POSTGRESQL_BYTES // 4:  # characters, of at most four bytes
             size = sum(len(one.encode()) for one in texts)
@@ -53,11 +53,11 @@ class PostgreSQLCursor(psycopg.Cursor[Any]):
 
 
 class MySQLConnection(pymysql.Connection):
-    """As PostgreSQLCursor."""
+    """Refuses too large statements, as PostgreSQLCursor does."""
 
     _limit = 1 << 30
     is_outgrown = False
-    """It has met a statement that is too large. A session keeps its limit when the server's is raised."""
+    """Whether a statement was too large. A session keeps its limit even if the server's is raised."""
 
     def connect(self, sock: socket | None = None) -> None:
         super().connect(sock)
@@ -66,9 +66,9 @@ class MySQLConnection(pymysql.Connection):
             [self._limit] = cursor.fetchone() or [self._limit]
 
     def query(self, sql: str | bytes, unbuffered: bool = False) -> int:
-        """Raises pymysql's errors."""
+        """Run the statement. Raises pymysql's errors, and DataError if it is too large."""
         encoded = sql.encode(self.encoding) if isinstance(sql, str) else sql
-        size = len(encoded) + 1  # the command's own byte
+        size = len(encoded) + 1  # one byte for the command
         if size >= self._limit:
             self.is_outgrown = True
             raise pymysql.err.DataError(
@@ -80,9 +80,9 @@ class MySQLConnection(pymysql.Connection):
 
 
 def check_url(text: str) -> sa.URL:
-    """The URL with binlane's driver for its database.
+    """Return the URL with binlane's driver for its database.
 
-    Raises ValueError, whose text holds nothing of the URL: it may hold a password."""
+    Raises ValueError. Its text contains no part of the URL, which may contain a password."""
     try:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):
@@ -105,18 +105,18 @@ def check_url(text: str) -> sa.URL:
 
 
 def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) -> sa.Engine:
-    """An engine that has not connected yet.
+    """Return an engine that has not connected yet.
 
-    `folder`: where a relative SQLite file starts. `timeout`: seconds that one statement may take."""
+    `folder` is the base of a relative SQLite or DuckDB file. `timeout` is the seconds for one statement."""
     dialect = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": pool_size, "pool_timeout": timeout}
     if dialect == "sqlite":
         url = url.set(database=str(folder / str(url.database)))
-        # SQLite has one writer at a time; threads wait for the connection in their turn.
+        # SQLite has one writer at a time: threads wait for the one connection in turn.
         options.update(pool_size=1, connect_args={"timeout": 30.0})
     elif dialect == "duckdb":
         url = url.set(database=str(folder / str(url.database)))
-        # Batches go one by one: so none sees half of another, and none meets one that changes the same row.
+        # Batches run one after the other: none sees part of another or conflicts with it.
         options.update(pool_size=1)
     elif dialect == "postgresql":
         options["connect_args"] = {
@@ -135,10 +135,10 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
             "write_timeout": int(timeout) or 1,
         }
     if dialect not in _FILES:
-        # What is read after a lock has to be what was committed while it was waited for, whatever the server
-        # has for a default. The gap locks of MySQL's own would make tables' batches wait for each other, too.
+        # A read after a lock must see what others committed during the wait, whatever the default is.
+        # MySQL's default also takes gap locks, with which batches of different tables would block each other.
         options["isolation_level"] = "READ COMMITTED"
-    # hide_parameters: rows stay out of errors and logs.
+    # hide_parameters keeps rows out of errors and logs.
     engine = sa.create_engine(
         url, max_overflow=0, pool_recycle=_LONGEST_IDLE_SECONDS, hide_parameters=True, **options
     )
@@ -148,18 +148,18 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
     return engine
 
 
-# Their drivers begin none. IMMEDIATE: what is read after it stays true until the commit.
+# Their drivers begin no transaction. After IMMEDIATE no one else can change what was read until the commit.
 _BEGINNINGS = {"sqlite": "BEGIN IMMEDIATE", "duckdb": "BEGIN TRANSACTION"}
 
 
 def _set_sessions_up(engine: sa.Engine, timeout: float) -> None:
     dialect = engine.dialect.name
 
-    # First: SQLAlchemy asks the first session once how names and texts are to be spelled in all of them.
+    # insert=True: run before SQLAlchemy asks the first session for the quoting rules of all sessions.
     @sa.event.listens_for(engine, "connect", insert=True)
     def _connected(connection: Any, _: Any) -> None:
         if dialect == "sqlite":
-            # The driver's own transactions begin too late and leave DDL out.
+            # The driver's own transactions begin too late and exclude DDL.
             connection.isolation_level = None
         cursor = connection.cursor()
         for statement in _session_statements(dialect, timeout):
@@ -195,31 +195,31 @@ def _session_statements(dialect: str, timeout: float) -> list[str]:
         return [
             "SET timezone = 'UTC'",
             "SET datestyle = 'ISO'",
-            # How values are read, and written where one becomes a text; what the server, the database or the
-            # account says would make a text of a NULL, turn signs, or cut digits off.
+            # Formats in which values are read and written as text. Settings of the server, database or
+            # account could turn NULL into a text, change signs or cut digits.
             "SET intervalstyle = 'postgres'",
             "SET array_nulls = on",
             "SET standard_conforming_strings = on",
             "SET extra_float_digits = 1",
-            # Else a crash of the server takes its last commits, with the marks. What else it says, as of
-            # standbys, is kept.
+            # With `off`, a crash of the server loses its last commits together with the marks. Other values,
+            # for example for standbys, are kept.
             "SELECT set_config('synchronous_commit', 'local', false) "
             "WHERE current_setting('synchronous_commit') = 'off'",
             "SET client_min_messages = 'warning'",
             f"SET statement_timeout = {int(timeout * 1000)}",
-            # Ahead of it, so that the error tells a lock from a statement that is too slow.
+            # Shorter, so that a lock and a slow statement give different errors.
             f"SET lock_timeout = {int(timeout * 1000 * _LOCK_SHARE)}",
         ]
     seconds = max(1, int(timeout * _LOCK_SHARE))
     return [
         "SET time_zone = '+00:00'",
-        # Strict: a value that does not fit is an error, never cut. An explicit 0 is no "next number".
+        # Strict: a value that does not fit is an error and never cut. An explicit 0 stays 0.
         "SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
-        # As servers have them that nobody has told to guard people from their own statements.
-        # SQLAlchemy reads quoted names.
+        # The defaults, because servers may be set to protect people from their own statements.
+        # SQLAlchemy needs quoted names.
         "SET sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_quote_show_create = 1",
-        # Ahead of the driver's own, which ends the session while the server works on. MySQL has no such time
-        # for statements that change rows.
+        # Shorter than the driver's timeout, which ends the session while the server continues. MySQL has no
+        # time limit for statements that change rows (MariaDB has max_statement_time).
         f"SET innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {seconds}), "
         f"lock_wait_timeout = LEAST(@@lock_wait_timeout, {seconds}) "
         f"/*M!100101 , max_statement_time = {timeout * 0.95:.3f} */",

@@ -1,4 +1,4 @@
-"""What an error of the database means for the batch."""
+"""Classify errors of the database by what they mean for the batch."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import psycopg
 import sqlalchemy as sa
 
 DATABASE_ERRORS = (sa.exc.SQLAlchemyError, psycopg.Error)
-"""Batches go to psycopg directly, so its errors come bare."""
+"""The PostgreSQL writer calls psycopg directly, so SQLAlchemy does not wrap those errors."""
 
 
 class Fault(Enum):
     UNAVAILABLE = "unavailable"
-    """The database lets nobody in, or is gone, restarting, read-only, full or busy: its tables wait."""
+    """The database refuses logins or is down, restarting, read-only, full or busy. All its tables wait."""
     TABLE = "table"
-    """The account may not do that to the table, or the table is damaged: it waits, others go on."""
+    """The account lacks a right on the table, or the table is damaged. It waits, others continue."""
     LOCKED = "locked"
-    """Somebody's lock lasted longer than a statement may wait: the table waits, others go on."""
+    """Another session's lock lasted longer than the timeout. The table waits, others continue."""
     CONFLICT = "conflict"
-    """Another transaction was in the way; the same again may do."""
+    """Another transaction conflicted. A retry may succeed."""
     STALE = "stale"
-    """A table or a column is not, or no longer, what it was taken for."""
+    """A table or a column differs from the cached one."""
     DATA = "data"
     """The database refuses a value or a row."""
     UNIQUE = "unique"
     """Another row has the value of a unique key."""
     REFERENCE = "reference"
-    """The row of a foreign key is not there yet, or rows that refer to it are there still."""
+    """The row that a foreign key refers to is missing, or rows still refer to a deleted one."""
     OTHER = "other"
-    """Tried again as the table's `retry` says."""
+    """Any other error. The table's `retry` rule applies."""
 
 
 ROWS = (Fault.DATA, Fault.UNIQUE, Fault.REFERENCE)
-"""Faults of single rows."""
+"""Faults that single rows cause."""
 
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: classes, then single codes
 _POSTGRESQL = {
     **dict.fromkeys(("08", "28", "3D", "53", "57P", "58", "F0"), Fault.UNAVAILABLE),
     "25006": Fault.UNAVAILABLE,  # read-only: a standby
-    "25P03": Fault.UNAVAILABLE,  # the session idled within a transaction: this process stood still
-    # No right, no replica identity for what it publishes; its file is missing, it or its index is damaged.
+    "25P03": Fault.UNAVAILABLE,  # the session idled in a transaction because this process stood still
+    # No right, no replica identity for a published table; its file is missing, it or its index is damaged.
     **dict.fromkeys(("42501", "55000", "58P01", "XX001", "XX002"), Fault.TABLE),
     "55P03": Fault.LOCKED,
-    **dict.fromkeys(("57014", "25P04"), Fault.OTHER),  # too slow, or cancelled: a statement, a transaction
+    **dict.fromkeys(("57014", "25P04"), Fault.OTHER),  # a statement, a transaction: slow or cancelled
     "40": Fault.CONFLICT,
-    # Another worker has just made the table, the schema, the column.
+    # Another worker has just created the table, the schema or the column.
     **dict.fromkeys(("42P07", "42P06", "42701"), Fault.CONFLICT),
     # Another type; no such table, column, unique key, schema; a prepared statement whose table has changed.
     **dict.fromkeys(("42804", "42P01", "42703", "42P10", "3F000", "0A000"), Fault.STALE),
-    **dict.fromkeys(("22", "23", "44"), Fault.DATA),  # 44: a view's WITH CHECK OPTION
-    "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that are equal to the database only
+    **dict.fromkeys(("22", "23", "44"), Fault.DATA),  # 44: WITH CHECK OPTION of a view
+    "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that only the database treats as equal
     "54000": Fault.DATA,  # an index row is too large
     "23505": Fault.UNIQUE,
     **dict.fromkeys(("23001", "23503"), Fault.REFERENCE),
@@ -64,12 +64,12 @@ _POSTGRESQL = {
 _MYSQL = {
     # Disk, memory, connections, locks.
     **dict.fromkeys((1021, 1026, 1037, 1040, 1041, 1114, 1129, 1180, 1203, 1226, 1297), Fault.UNAVAILABLE),
-    # Starting, stopping, read-only, its log takes none, not the primary, not in the cluster; a session ended.
+    # Starting, stopping, read-only, log not writable, not primary, not in the cluster; session ended.
     **dict.fromkeys((1047, 1053, 1077, 1206, 1290, 1665, 1792, 1836, 1874, 1927), Fault.UNAVAILABLE),
     **dict.fromkeys((1158, 1159, 1160, 1161, 3032, 3100, 3169, 4031, 9001), Fault.UNAVAILABLE),
     # The account: unknown, its password changed or expired, locked, from another host.
     **dict.fromkeys((1045, 1130, 1698, 1820, 1862, 3118, 3955, 4151), Fault.UNAVAILABLE),
-    # No right, a definer that is gone, a table without a key where the server wants one.
+    # No right, a missing definer, a table without a key on a server that requires one.
     **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449, 1785, 3098, 3750), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
     **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
@@ -78,13 +78,13 @@ _MYSQL = {
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
     **dict.fromkeys((1416, 1441, 1525, 1690, 3037, 3140, 3141, 3156, 3616, 3617), Fault.DATA),
-    **dict.fromkeys((3643, 3773, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: of a shape
+    **dict.fromkeys((3643, 3773, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: spatial values
     **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
     **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }
 _MYSQL_ENGINE = {5: Fault.UNAVAILABLE, 28: Fault.UNAVAILABLE, 30: Fault.UNAVAILABLE, 139: Fault.DATA}
-"""Of 1030, "Got error N from storage engine": the disk fails, is full or read-only; a row is too large."""
-# https://www.sqlite.org/rescode.html: the first beginning of the extended code's name
+"""N of error 1030, "Got error N from storage engine": disk failed, full or read-only; a row too large."""
+# https://www.sqlite.org/rescode.html: the first prefix of the extended code's name that matches
 _SQLITE = {
     "SQLITE_CONSTRAINT_UNIQUE": Fault.UNIQUE,
     "SQLITE_CONSTRAINT_PRIMARYKEY": Fault.UNIQUE,
@@ -99,7 +99,7 @@ _SQLITE = {
     **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_READONLY"), Fault.UNAVAILABLE),
     **dict.fromkeys(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_PROTOCOL"), Fault.UNAVAILABLE),
 }
-# https://duckdb.org/docs/stable/clients/python/reference/: the first class of the error's own that is here
+# https://duckdb.org/docs/stable/clients/python/reference/: the first base class of the error that is listed
 _DUCKDB = {
     "IOException": Fault.UNAVAILABLE,
     "FatalException": Fault.UNAVAILABLE,
@@ -110,25 +110,25 @@ _DUCKDB = {
     "CatalogException": Fault.STALE,
     "BinderException": Fault.STALE,
     "ConstraintException": Fault.DATA,
-    "DataError": Fault.DATA,  # a conversion, or out of range
+    "DataError": Fault.DATA,  # a failed conversion, or a value out of range
     "InvalidInputException": Fault.DATA,
 }
 _DUCKDB_CONSTRAINTS = {
     "Constraint Error: Duplicate key ": Fault.UNIQUE,
     "Constraint Error: Violates foreign key constraint ": Fault.REFERENCE,
 }
-"""Both are of one class with all other constraints."""
+"""All constraints have one error class, so the text decides."""
 
 
 def fault_of(error: BaseException) -> Fault:
-    """What kind of fault a SQLAlchemy or psycopg error tells of, once there is a connection.
+    """Classify a SQLAlchemy or psycopg error of an open connection.
 
-    Before that, whatever it is: UNAVAILABLE."""
+    Callers treat every error while connecting as UNAVAILABLE."""
     if isinstance(error, sa.exc.TimeoutError):
         return Fault.UNAVAILABLE
     origin: Any = getattr(error, "orig", None) or error
     if isinstance(origin, psycopg.errors.PipelineAborted):
-        return Fault.DATA  # the statement before it failed, and is met again row by row
+        return Fault.DATA  # an earlier statement failed, and fails again row by row
     judge = _BY_DRIVER.get(type(origin).__module__.partition(".")[0])
     fault = None if judge is None else judge(origin)
     if fault is None:
@@ -137,7 +137,7 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def told(error: BaseException) -> str:
-    """The database's own words in one line, without the statement and its rows."""
+    """Return the database's message as one line, without the statement and its rows."""
     origin: Any = getattr(error, "orig", None) or error
     if isinstance(origin, psycopg.Error) and origin.diag.message_primary:
         parts = [origin.diag.message_primary]
@@ -152,13 +152,13 @@ def told(error: BaseException) -> str:
 def _of_postgresql(error: Any) -> Fault | None:
     state = error.sqlstate
     if state is None:
-        # What failed without a code: connecting, or a connection that broke; values that cannot be sent.
+        # Errors without a code: a failed or broken connection, or values that cannot be sent.
         is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Fault.UNAVAILABLE if is_lost else Fault.DATA
     if state == "42501" and error.diag.source_function == "ExecWithCheckOptions":
-        return Fault.DATA  # row-level security does not take this row
+        return Fault.DATA  # row-level security refuses this row
     if state == "54000" and error.diag.source_file in ("varsup.c", "multixact.c"):
-        return Fault.UNAVAILABLE  # it has no more transactions before a VACUUM
+        return Fault.UNAVAILABLE  # its transaction ids are exhausted until a VACUUM
     known = next((_POSTGRESQL[state[:length]] for length in (5, 3, 2) if state[:length] in _POSTGRESQL), None)
     if state in ("0A000", "55000") and error.diag.source_file not in _OF_TABLES:
         known = None
@@ -169,13 +169,13 @@ def _of_postgresql(error: Any) -> Fault | None:
 def _of_mysql(error: Any) -> Fault | None:
     code, text = error.args if len(error.args) == 2 else (0, "")
     if not isinstance(code, int) or code == 0:
-        # InterfaceError(0, ''): the connection was closed. Others: values that pymysql cannot write.
+        # InterfaceError(0, '') is a closed connection. Others are values that pymysql cannot write.
         return Fault.UNAVAILABLE if type(error).__name__ == "InterfaceError" else Fault.DATA
     if code == 1030:
         found = re.search(r"error (\d+)", str(text))
         return _MYSQL_ENGINE.get(int(found[1]) if found else 0, Fault.TABLE)
-    if 2000 <= code < 3000:  # the client's own
-        # A statement that is too slow. If the server hangs, connecting fails the next time.
+    if 2000 <= code < 3000:  # the client's own codes
+        # A timeout is a slow statement. If the server hangs, the next connect fails.
         return Fault.OTHER if "(timed out)" in str(text) else Fault.UNAVAILABLE
     return _MYSQL.get(code)
 
@@ -193,7 +193,7 @@ def _of_sqlite(error: Any) -> Fault | None:
 
 
 def _of_duckdb(error: Any) -> Fault | None:
-    # Only how the text begins is DuckDB's own: behind that it may hold values.
+    # Only the beginning of the text is fixed. The rest may contain values.
     for beginning, fault in _DUCKDB_CONSTRAINTS.items():
         if str(error).startswith(beginning):
             return fault
@@ -202,9 +202,9 @@ def _of_duckdb(error: Any) -> Fault | None:
 
 
 _OF_TABLES = ("plancache.c", "rewriteHandler.c", "execReplication.c")
-"""Elsewhere PostgreSQL, an extension or a trigger refuses one row so: that of a compressed partition."""
+"""From other files these codes refuse one row, such as one in a compressed partition."""
 _OF_PARAMETER = re.compile(r"\$\d+ = .*\Z")
-"""The context of an error about a value ends so, in all languages. Its code may be any (hstore, ltree)."""
+"""The end of an error's context if it is about a value, in all languages. Its code varies (hstore, ltree)."""
 _BY_DRIVER: Mapping[str, Callable[[Any], Fault | None]] = {
     "psycopg": _of_postgresql,
     "pymysql": _of_mysql,

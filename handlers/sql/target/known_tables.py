@@ -1,4 +1,4 @@
-"""What is known of a table of the target: its columns and keys."""
+"""Cached facts about a table of the target: its columns and keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TableName = tuple[str | None, str]
 
 
 class UnfitColumn(ValueError):
-    """A value that its column cannot take."""
+    """A value that its column cannot store."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
@@ -26,9 +26,9 @@ class UnfitColumn(ValueError):
 
 
 def row_id(columns: Iterable[str], dialect: str) -> str:
-    """What SQLite or DuckDB tells rows apart by in a table with these columns, which may hide its usual name.
+    """Return the name of SQLite's or DuckDB's row id in a table with these columns.
 
-    Raises UnfitColumn."""
+    A column may hide a name of the row id. Raises UnfitColumn if all names are hidden."""
     taken = {name.lower() for name in columns}
     for name in ("rowid", "_rowid_", "oid") if dialect == "sqlite" else ("rowid",):
         if name not in taken:
@@ -48,37 +48,37 @@ class KnownColumn:
     dialect: str
     sql_type: sa.types.TypeEngine[Any]
     is_required: bool
-    """NOT NULL and without a default."""
+    """Whether it is NOT NULL and has no default."""
     is_generated: bool
-    """Its values come from other columns; none can be written."""
+    """Whether the database computes it from other columns. It cannot be written."""
     default: str = ""
-    """What an UPDATE sets it to its default by; "" for a column that is generated, or numbers its rows."""
+    """The expression with which an UPDATE sets its default; empty if it is generated or numbers its rows."""
     is_numbered: bool = False
-    """GENERATED ALWAYS AS IDENTITY: no UPDATE sets it."""
+    """Whether it is GENERATED ALWAYS AS IDENTITY, which no UPDATE may set."""
     array_type: str = ""
-    """Of PostgreSQL and DuckDB: the array that carries its values; of SQLite: its declared type."""
+    """PostgreSQL and DuckDB: the array type that carries its values. SQLite: its declared type."""
     cast: str = ""
-    """Of PostgreSQL: what becomes of the array's elements, for a column that is an array itself."""
+    """PostgreSQL: the cast of each element of that array, for columns of arrays and of money."""
     null_becomes: str = ""
-    """What the database would write for NULL; empty: NULL, or nothing and an error."""
+    """What the database would store for NULL; empty if it stores NULL or raises an error."""
     is_renewed: bool = False
-    """ON UPDATE CURRENT_TIMESTAMP: an UPDATE that does not set it changes it."""
+    """Whether it is ON UPDATE CURRENT_TIMESTAMP: an UPDATE that does not set it changes it."""
     exactly: str = ""
-    """An expression over a value, {}, that tells values apart which are one to `=`; empty: it does."""
+    """An expression over a value, {}, that separates values which `=` treats as equal; else empty."""
     own: Callable[[Any], Any] | None = None
-    """What its type makes of a value before the driver gets it. Raises UnfitValue."""
+    """Converts a value for its type before the driver encodes it. Raises UnfitValue."""
     losses: Losses | None = None
 
     def given(self, placeholder: str) -> str:
-        """A value of it in a statement. DuckDB compares no text with anything else; what PostgreSQL reads as
-        money goes by the server's locale."""
+        """Return the placeholder with a cast if needed. DuckDB compares text only with text. PostgreSQL reads
+        money by the server's locale."""
         if isinstance(self.sql_type, postgresql.MONEY):
             return f"CAST({placeholder} AS numeric)::money"
         return f"CAST({placeholder} AS {self.array_type[:-2]})" if self.dialect == "duckdb" else placeholder
 
     def same(self, placeholder: str, operator: str = "=", owner: str = "") -> str:
-        """A condition on the column, of `owner` (with its dot) or of the one table; `placeholder`: a value,
-        which the condition has twice where `exactly` is set."""
+        """Return a condition on the column of `owner` (with its dot) or of the only table. `placeholder` is
+        the value. If `exactly` is set, the condition contains it twice."""
         column = f"{owner}{self.quoted}"
         is_same = f"{column} {operator} {placeholder}"
         if not self.exactly:
@@ -87,7 +87,7 @@ class KnownColumn:
         return f"{is_same} AND {pair[0]} {operator} {pair[1]}"
 
     def encode(self, values: Sequence[Any], types: set[type] | None = None) -> Sequence[Any]:
-        """The values as the driver takes them; `types`: theirs, if known. Raises UnfitColumn."""
+        """Encode the values for the driver. `types` are their types, if known. Raises UnfitColumn."""
         known = set(map(type, values)) if types is None else types
         self.refuse_loss(values, known)
         try:
@@ -99,7 +99,7 @@ class KnownColumn:
             raise UnfitColumn(self.name, str(error)) from error
 
     def refuse_loss(self, values: Sequence[Any], types: set[type]) -> None:
-        """Raises UnfitColumn for what the database would change without a word; `types`: of the values."""
+        """Raise UnfitColumn for values that the database would change silently. `types` are their types."""
         if self.null_becomes and type(None) in types:
             why = f"it is NULL, of which the database would make {self.null_becomes}"
             raise UnfitColumn(self.name, f"{why}; make it a column of the target that may be NULL")
@@ -112,21 +112,21 @@ class KnownColumn:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownTable:
-    """A table of the target as it was when it was last looked at."""
+    """A table of the target as it was last reflected."""
 
     name: TableName
     quoted: str
     columns: Mapping[str, KnownColumn]
     primary_key: tuple[str, ...]
     uniques: frozenset[frozenset[str]]
-    """The columns of every unique key by which ON CONFLICT finds rows, the primary key too."""
+    """The columns of each unique key that ON CONFLICT can use, including the primary key."""
     alike: Sequence[str]
-    """Columns of keys, ON CONFLICT's or not, in which values that differ are one to the database."""
+    """Columns of any unique key in which the database treats different values as equal."""
     unsafe: Unsafe
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
-        """The column for a source column: of the same name, or of one that differs in case only."""
+        """Return the column for a source column: of the same name, or of one that differs only in case."""
         try:
             return self._found[name]
         except KeyError:
@@ -138,9 +138,9 @@ class KnownTable:
             return column
 
     def columns_for(self, names: tuple[str, ...]) -> tuple[KnownColumn | None, ...]:
-        """The columns for those of one row; None: there is none. Of two names that differ in case only, one
-        may have none, while the other finds the column of its own name. Raises UnfitColumn if both would find
-        the same in a database whose columns know no case."""
+        """Return the columns for those of one row, or None for a missing one. If two names find one column,
+        only the name with its exact spelling gets it (PostgreSQL). Other databases ignore case, so for them
+        this raises UnfitColumn."""
         found = tuple(map(self.column, names))
         given = [column for column in found if column is not None]
         twice = {column for column in given if given.count(column) > 1}
@@ -154,12 +154,12 @@ class KnownTable:
 
     @property
     def row_id(self) -> str:
-        """See `row_id`. Raises UnfitColumn."""
+        """Return the row id's name (see `row_id`). Raises UnfitColumn."""
         return row_id(self.columns, next(iter(self.columns.values())).dialect)
 
     @property
     def shown(self) -> str:
-        """Its name for people."""
+        """Its readable name."""
         return ".".join(filter(None, self.name))
 
     def is_covered_by(self, row: Mapping[str, Any]) -> bool:

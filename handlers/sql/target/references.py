@@ -1,4 +1,4 @@
-"""Foreign keys that do something to other rows when a row is deleted, or gets another key."""
+"""Foreign keys that change other rows if a row is deleted or its key changes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ AND NOT (delete_rule IN ('RESTRICT', 'NO ACTION') AND update_rule IN ('RESTRICT'
 
 class Reference(NamedTuple):
     table: str
-    """Its name, for people."""
+    """Its readable name."""
     is_own: bool
-    """The table refers to itself."""
+    """Whether the table refers to itself."""
     heeds_deletes: bool
-    """Its rows change when a row is deleted; if not, they do when a row gets another key."""
+    """Whether a delete changes its rows. If not, only a changed key does."""
 
 
 def references_to(connection: sa.Connection, table: TableName) -> Sequence[Reference]:
-    """Those that change rows. SQLite's foreign keys are off, and DuckDB's change none."""
+    """Return those that change rows. SQLite's foreign keys are off, and DuckDB's change no rows."""
     schema, name = table
     match connection.dialect.name:
         case "postgresql":

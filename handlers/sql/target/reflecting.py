@@ -1,4 +1,4 @@
-"""The target's tables, looked at once."""
+"""Reflect the target's tables once and cache them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ log = get_logger("handlers.sql")
 
 
 class KnownTables:
-    """All tables that were asked for, until something is heard that changes them."""
+    """The cache of reflected tables. An entry stays until `forget`. Safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()  # guards all of them
+        self._lock = Lock()  # guards the attributes below
         self._tables: dict[TableName, KnownTable] = {}
         self._told: set[TableName] = set()
         self._owners: dict[TableName, object] = {}
-        """By the name that all names of a table have in common."""
+        """Common (folded) name of a table -> its source table."""
 
     def get(self, connection: sa.Connection, name: TableName) -> KnownTable | None:
-        """None: there is no such table. Raises NameUnfit."""
+        """Return the table, or None if it does not exist. Raises NameUnfit."""
         with self._lock:
             known = self._tables.get(name)
         if known is not None:
@@ -60,12 +60,12 @@ class KnownTables:
         return table
 
     def is_owned(self, name: TableName, owner: object) -> bool:
-        """Whether `own` was told so last."""
+        """Whether `own` last recorded this owner."""
         with self._lock:
             return self._owners.get(name) == owner
 
     def own(self, name: TableName, owner: object) -> None:
-        """The table is known to be that of `owner`, a source table."""
+        """Record that the table belongs to `owner`, a source table."""
         with self._lock:
             self._owners[name] = owner
 
@@ -78,7 +78,7 @@ class KnownTables:
 
 
 def own_name(reflected: str, dialect: str) -> str:
-    """A column's name. SQLAlchemy gives MySQL's as SHOW CREATE TABLE escapes them."""
+    """Return a column's name. SQLAlchemy returns MySQL's as SHOW CREATE TABLE escapes them."""
     return reflected.replace("``", "`") if dialect in ("mysql", "mariadb") else reflected
 
 
@@ -92,7 +92,7 @@ _EXACTLY = {
 _LITE_NAME = sa.text(
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name = :name COLLATE NOCASE"
 )
-"""SQLAlchemy does not find a table whose name differs in case, as SQLite itself does."""
+"""SQLite finds a table whose name differs in case. SQLAlchemy does not."""
 
 
 def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
@@ -105,7 +105,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     try:
         with warnings.catch_warnings():
-            # "Did not recognize type": such a column takes what is given, as text.
+            # "Did not recognize type": such a column gets its values as text.
             warnings.simplefilter("ignore", sa.exc.SAWarning)
             found: list[Any] = list(inspector.get_columns(table, schema=schema))
             primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
@@ -123,7 +123,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     if dialect.name == "duckdb":
         arrays = {one["name"]: (f"{one['declared']}[]", "") for one in found}
     elif dialect.name == "postgresql":
-        plain = {"name": quoted.replace("%%", "%")}  # the driver's own escape, which no parameter takes
+        plain = {"name": quoted.replace("%%", "%")}  # undo the driver's escape for a parameter
         arrays, alike, uniques = of_postgresql(connection, plain, found)
     elif dialect.name == "sqlite":
         arrays = {name: (declared, "") for name, declared in declared_types(connection, table).items()}
@@ -131,7 +131,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         alike = alike_columns(connection, schema, table, found)
     keys = {name for columns in (primary_key, *uniques) for name in columns}
     renewed = renewed_columns(connection, schema, table)
-    if dialect.name != "mysql":  # whose writer looks itself
+    if dialect.name != "mysql":  # whose writer checks the found row itself
         uniques = [columns for columns in uniques if alike.isdisjoint(columns)]
     return KnownTable(
         name,
@@ -217,5 +217,5 @@ def _own(type_: sa.types.TypeEngine[Any], array_type: str, dialect: str) -> Call
 
 
 def _kind(type_: sa.types.TypeEngine[Any]) -> Kind:
-    # Of MySQL, BOOL is a number from -128 to 127.
+    # BOOL is a number from -128 to 127 in MySQL.
     return Kind.INTEGER if isinstance(type_, mysql.TINYINT) else kind_of(type_)

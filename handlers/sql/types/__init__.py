@@ -1,1 +1,1 @@
-"""The target's column types: for a type that the source told, for values alone, and how values fit them."""
+"""Column types of the target: from source types or from values alone, and how values are fitted to them."""

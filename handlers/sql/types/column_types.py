@@ -1,7 +1,7 @@
-"""Source column types as each database keeps them: a MySQL type text -> a SQLAlchemy type.
+"""Map a source column type (a MySQL type text) to each database's SQLAlchemy type.
 
-docs/handlers/sql.md has the whole table. No type loses a value: where the target has no such type, the next
-one that holds every value is taken, and text where nothing else is left."""
+docs/handlers/sql.md contains the whole table. No type loses a value. If the target lacks a type, it gets the
+next type that can store every value, or text if no other type can."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from handlers.sql.types.mysql_sizes import key_type
 from handlers.sql.types.postgresql_types import native_type
 
 _LONG_VARCHAR = 4000
-"""Longer columns become texts: InnoDB's rows end at 65,535 bytes, texts not counted."""
+"""Longer columns become texts: InnoDB limits rows to 65,535 bytes, without texts."""
 
 Type = TypeEngine[Any]
 Maker = Callable[[MySQLType], Type]
 
 
 class Unsigned64(UserDefinedType[int]):
-    """SQLite's integers end at 2^63 - 1; beyond, the digits are kept as text.
+    """An unsigned 64-bit integer in SQLite. Values above 2^63 - 1 are stored as text.
 
-    A column whose type name holds BLOB (and not INT) keeps each value as it is given
-    (https://www.sqlite.org/datatype3.html#determination_of_column_affinity), where any other would make a
-    rounded float of such digits."""
+    A column whose type name contains BLOB (and not INT) stores each value unchanged
+    (https://www.sqlite.org/datatype3.html#determination_of_column_affinity). Any other would convert such
+    digits to a rounded float."""
 
     cache_ok = True
 
@@ -38,7 +38,7 @@ class Unsigned64(UserDefinedType[int]):
 
 
 class UBigInt(sa.BigInteger):
-    """Of DuckDB: a whole number from 0 to 2^64 - 1."""
+    """DuckDB's integer from 0 to 2^64 - 1."""
 
     __visit_name__ = "UBIGINT"
 
@@ -48,10 +48,10 @@ _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob", "vector", *SHAPES)
 
 
 def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
-    """The column type in `dialect` (postgresql, mysql, mariadb, sqlite, duckdb) for a source type text.
+    """Return the type in `dialect` (postgresql, mysql, mariadb, sqlite, duckdb) for a source type text.
 
-    `type_text` is MySQL's spelling (`decimal(10,2) unsigned`), also `boolean` and `uuid`. `key_parts`: how
-    many columns its primary key has, for a column of one; MySQL bounds the length of keys."""
+    `type_text` has MySQL's syntax (`decimal(10,2) unsigned`), or is `boolean` or `uuid`. `key_parts` is the
+    number of the primary key's columns if the column is one: MySQL limits the length of keys."""
     if dialect == "postgresql":
         native = native_type(type_text)
         if native is not None:
@@ -62,7 +62,7 @@ def sql_type(type_text: str, dialect: str, *, key_parts: int = 0) -> Type:
 @lru_cache(maxsize=10_000)
 def _sql_type(type_text: str, dialect: str, key_parts: int) -> Type:
     read = read_type(type_text)
-    # `double precision` and the like, which read_type takes for a name and an attribute.
+    # read_type reads `double precision` and the like as a name and an attribute.
     name = " ".join(type_text.lower().split()[:2]) if type_text.lower().startswith("double ") else read.name
     read = read._replace(name=_ALIASES.get(name, name))
     made = _MAKERS[dialect].get(read.name)
@@ -79,7 +79,7 @@ def _scale(read: MySQLType) -> int:
 
 
 def _is_double(read: MySQLType) -> bool:
-    # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
+    # FLOAT(25) to FLOAT(53) are doubles. FLOAT(7,4) is not: its numbers are digits and scale.
     return len(read.sizes) == 1 and read.sizes[0] > 24
 
 
@@ -102,7 +102,7 @@ def _pg_decimal(read: MySQLType) -> Type:
 
 
 def _pg_varchar(read: MySQLType) -> Type:
-    # Not CHAR(n): PostgreSQL pads it with spaces, which MySQL takes off.
+    # Not CHAR(n): PostgreSQL pads it with spaces, which MySQL removes.
     size = _size(read, 1 if read.name == "char" else None)
     return sa.VARCHAR(size) if size else sa.TEXT()
 
@@ -120,14 +120,14 @@ _POSTGRESQL: dict[str, Maker] = {
     "float": lambda read: sa.DOUBLE_PRECISION() if _is_double(read) else sa.REAL(),
     "double": lambda _: sa.DOUBLE_PRECISION(),
     "date": lambda _: sa.DATE(),
-    # All six digits, whatever the source says: PostgreSQL would round without a word.
+    # Always six digits: with fewer PostgreSQL would round silently.
     "datetime": lambda _: postgresql.TIMESTAMP(timezone=False),
     "timestamp": lambda _: postgresql.TIMESTAMP(timezone=True),
-    # MySQL's TIME runs from -838:59:59 to 838:59:59.
+    # MySQL's TIME ranges from -838:59:59 to 838:59:59.
     **dict.fromkeys(("time", "interval"), lambda _: postgresql.INTERVAL()),
     "char": _pg_varchar,
     "varchar": _pg_varchar,
-    # Keeps the text as it is; jsonb would respell numbers, drop repeated keys and refuse \u0000.
+    # json keeps the text; jsonb would rewrite numbers, drop repeated keys and refuse \u0000.
     "json": lambda _: postgresql.JSON(),
     "set": lambda _: postgresql.ARRAY(sa.TEXT()),
     "boolean": lambda _: sa.BOOLEAN(),
@@ -141,7 +141,7 @@ _DUCKDB_DIGITS = 38
 
 
 def _duck_decimal(read: MySQLType) -> Type:
-    # Without sizes DuckDB would take (18, 3), and round.
+    # Without sizes DuckDB uses (18, 3) and rounds.
     if not read.sizes or read.sizes[0] > _DUCKDB_DIGITS:
         return sa.TEXT()
     return sa.NUMERIC(read.sizes[0], _scale(read))
@@ -153,7 +153,7 @@ _DUCKDB: dict[str, Maker] = {
     "serial": lambda _: UBigInt(),
     "bit": lambda read: UBigInt() if _bits(read) == 64 else sa.BIGINT(),
     "decimal": _duck_decimal,
-    **dict.fromkeys(("char", "varchar"), lambda _: sa.TEXT()),  # texts have no length there
+    **dict.fromkeys(("char", "varchar"), lambda _: sa.TEXT()),  # DuckDB's texts have no length
 }
 
 # ---- MySQL and MariaDB: https://dev.mysql.com/doc/refman/8.0/en/data-types.html
@@ -209,11 +209,11 @@ _MYSQL: dict[str, Maker] = {
     "time": lambda read: mysql.TIME(fsp=_size(read)),
     "char": _my_char,
     "varchar": _my_varchar,
-    # One size up: the target's utf8mb4 takes more bytes than the source's own character set may.
+    # One size up: utf8mb4 of the target may need more bytes than the source's character set.
     "tinytext": lambda _: mysql.TEXT(),
     "text": lambda _: mysql.MEDIUMTEXT(),
     "json": lambda _: mysql.JSON(),
-    # Not ENUM and SET: a label that the source gets later would be refused, where no DDL tells of it.
+    # Not ENUM and SET: without DDL they would refuse labels that the source adds later.
     "enum": lambda _: mysql.VARCHAR(255),
     "set": lambda _: mysql.TEXT(),
     "boolean": lambda _: mysql.TINYINT(1),
@@ -243,7 +243,7 @@ _SQLITE: dict[str, Maker] = {
     "serial": lambda _: Unsigned64(),
     "bit": lambda read: Unsigned64() if _bits(read) == 64 else sa.BIGINT(),
     **dict.fromkeys(("float", "double"), lambda _: sa.REAL()),
-    # Not DECIMAL: SQLite would make a float of the digits. Nor JSON: it would make a number of '5'.
+    # Not DECIMAL: SQLite would convert the digits to a float. Not JSON: '5' would become a number.
     **dict.fromkeys(("decimal", "json", "time"), lambda _: sa.TEXT()),
     "date": lambda _: sa.DATE(),
     "datetime": lambda _: sa.DATETIME(),

@@ -1,4 +1,4 @@
-"""Python values as text, and as each driver takes them."""
+"""Convert Python values to text and to the form that each driver needs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from handlers.decimals import digits
 
 
 class UnfitValue(ValueError):
-    """A value that the column cannot take; says why, without the column's name."""
+    """A value that the column cannot store. The text gives the reason without the column's name."""
 
 
 def text_of(value: Any) -> str:
-    """A value as text: what a text column holds of it. Raises UnfitValue for bytes."""
+    """Return the value as a text column stores it. Raises UnfitValue for bytes."""
     for kind, text in _TEXTS.items():
         if isinstance(value, kind):
             return text(value)
@@ -30,7 +30,7 @@ def text_of(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
+    """Encode as `handlers.change_json` does: NaN and infinities as text, bytes as {"base64": ...}."""
     return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 
@@ -38,7 +38,7 @@ def _no_text(_: Any) -> str:
     raise UnfitValue("bytes do not go into a column of text; make it one of bytes")
 
 
-# The first that fits: a bool is an int, a datetime a date.
+# The first match counts: a bool is an int, and a datetime is a date.
 _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     str: str,
     bool: lambda value: "true" if value else "false",
@@ -48,7 +48,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     (datetime, date, time, UUID, BeyondCalendar): str,
     timedelta: duration_text,
     (bytes, bytearray, memoryview): _no_text,
-    # A set's labels: none of them holds a comma. A list comes from JSON.
+    # A tuple contains a set's labels, which contain no comma. A list comes from JSON.
     tuple: lambda value: ",".join(map(text_of, value)),
     (list, dict): json_text,
 }
@@ -78,7 +78,7 @@ def _exact(value: Decimal) -> str:
 _JSON: _Drivers = {list: json_text, dict: json_text}
 _PLAIN: _Drivers = {date: str, time: str, timedelta: duration_text, UUID: str, BeyondCalendar: str}
 
-# What PostgreSQL reads from text, whatever the column's type; every value goes to it as text.
+# PostgreSQL gets every value as text and reads it by the column's type.
 _POSTGRESQL: _Drivers = {
     **_JSON,
     **_PLAIN,
@@ -100,7 +100,7 @@ def _beyond_mysql(value: BeyondCalendar) -> str:
     )
 
 
-# pymysql writes a negative timedelta wrong; a Decimal of any size and a datetime it writes well.
+# pymysql writes negative timedeltas wrong. Decimals of any size and datetimes need no conversion.
 _MYSQL: _Drivers = {
     **_JSON,
     timedelta: duration_text,
@@ -111,7 +111,7 @@ _MYSQL: _Drivers = {
 
 
 def _lite_float(value: float) -> float | str:
-    """SQLite makes NULL of NaN: there it is text, which a REAL column takes as it is."""
+    """SQLite converts NaN to NULL, so NaN is text, which a REAL column stores unchanged."""
     return "NaN" if math.isnan(value) else value
 
 
@@ -122,7 +122,7 @@ _SQLITE: _Drivers = {
     float: _lite_float,
     bool: int,
     Decimal: _exact,
-    # As SQLite's own functions read it, and always as long: texts compare as the times do.
+    # The format of SQLite's own functions. A fixed length makes texts sort like times.
     datetime: lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
     tuple: text_of,
 }
@@ -133,12 +133,12 @@ def _texts(value: Sequence[Any]) -> list[str | None]:
 
 
 def _beyond_duckdb(value: BeyondCalendar) -> str:
-    """DuckDB writes the era behind the date."""
-    date_, clock, era = re.fullmatch(r"(\S+)( \S+)??( BC)?", str(value)).groups("")  # type: ignore[union-attr] # it is one
+    """Put the era after the date, as DuckDB does."""
+    date_, clock, era = re.fullmatch(r"(\S+)( \S+)??( BC)?", str(value)).groups("")  # type: ignore[union-attr] # it always matches
     return f"{date_}{era and ' (BC)'}{clock}"
 
 
-# Text, which the statement casts to the column's type; bytes as they are, and lists of texts.
+# Text that the statement casts to the column's type, unchanged bytes, and lists of texts.
 _DUCKDB: _Drivers = {
     **_JSON,
     **_PLAIN,

@@ -1,4 +1,4 @@
-"""Intervals of PostgreSQL and DuckDB as texts."""
+"""Texts of intervals in PostgreSQL and DuckDB."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = {"hour": 3600, "minute": 60}
 
 
 def refuse_below(values: Sequence[Any], *, lowest: str, others: Callable[[Sequence[Any]], None]) -> None:
-    """Raise UnfitValue for what an `interval` whose last field is `lowest` would cut; first as `others`."""
+    """Call `others`, then raise UnfitValue for parts that an `interval` down to `lowest` would cut."""
     others(values)
     if lowest == "second":
         return
@@ -36,7 +36,7 @@ def refuse_below(values: Sequence[Any], *, lowest: str, others: Callable[[Sequen
 
 
 def interval_text(value: Any) -> Any:
-    """An interval in ISO 8601 as DuckDB reads it; anything else as it is.
+    """Convert an interval in ISO 8601 to DuckDB's syntax. Return any other value unchanged.
 
     >>> interval_text("P1Y2M3DT0H0M-1.5S")
     '1 years 2 months 3 days 0 hours 0 minutes -1.5 seconds'

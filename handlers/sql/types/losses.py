@@ -1,4 +1,4 @@
-"""Values that a column would change, and that the database does not refuse: rounded, cut, without a zone."""
+"""Find values that the database would change silently: round, cut, or store without their zone."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from handlers.sql.types.values import Kind, kind_of
 
 class Losses(NamedTuple):
     of: frozenset[type]
-    """Types of values that have to be looked at."""
+    """Types of values to check."""
     refuse: Callable[[Sequence[Any]], None]
-    """Raises UnfitValue. It passes over values of other types."""
+    """Raises UnfitValue. Ignores values of other types."""
 
 
 _TEXTS = frozenset((str,))
@@ -43,7 +43,7 @@ _MOST_DIGITS = 6
 _EXACT_INTEGERS = 2**53
 _MOST_SINGLE = Decimal("3.4028235e38")
 _COMPACT = {Kind.DATE: (8,), Kind.DATETIME: (8, 14)}
-"""How many digits a date or time without separators has."""
+"""Lengths of dates and times without separators, in digits."""
 _TEXT_BYTES = ((mysql.TINYTEXT, 2**8 - 1), (mysql.MEDIUMTEXT, 2**24 - 1), (mysql.TEXT, 2**16 - 1))
 _DATE = re.compile(r"\d+-\d+-\d+[ T]+(?=\d+:)")
 _SOME_DATE = re.compile(r"\d+-\d+-\d+")
@@ -55,7 +55,7 @@ _CLOCK = re.compile(
     r"(?:\s*[AaPp][Mm]\b)?\s*(?:(?:GMT|UTC)(?=[-+]))?"
     r"(?P<zone>[-+]\d\d(?::?\d\d)?|[-+]\d\b(?!\s*[a-z])|\w+/\w+|(?!(?:GMT|UTC)\b)[A-Z]{3,5}(?![a-z]))?"
 )
-"""A time of day, also without colons, and its zone."""
+"""A time of day, with or without colons, and its zone."""
 _FRACTION = re.compile(r"[.,](\d+)")
 _LITE_NUMBERS = re.compile(
     r"(?:DEC|DECIMAL|NUMERIC|NUMBER|MONEY|FIXED|BOOL|BOOLEAN|BIT|YEAR)\b", re.IGNORECASE
@@ -64,8 +64,8 @@ _LITE_TEXTS = ("CHAR", "CLOB", "TEXT", "BLOB")
 
 
 def losses_of(type_: sa.types.TypeEngine[Any], dialect: str, declared: str = "") -> Losses | None:
-    """`declared`: of SQLite, the type in the table's own words. None: the database refuses what such a column
-    cannot hold."""
+    """Return the checks of a column. `declared` is the declared type in SQLite. None: the database itself
+    refuses values that the column cannot store."""
     kind = kind_of(type_)
     if dialect == "sqlite":
         return _of_sqlite(kind, declared.upper())
@@ -84,13 +84,13 @@ def losses_of(type_: sa.types.TypeEngine[Any], dialect: str, declared: str = "")
 
 def _of_arrays(type_: sa.types.TypeEngine[Any], dialect: str) -> Losses | None:
     item = losses_of(type_, dialect)
-    if dialect == "duckdb" and kind_of(type_) is Kind.INTEGER:  # of texts it makes integers
+    if dialect == "duckdb" and kind_of(type_) is Kind.INTEGER:  # DuckDB converts texts to integers
         item = Losses(_NUMBERS, partial(_refuse_digits, scale=0))
     return None if item is None else Losses(_LISTS | _TEXTS, partial(_refuse_items, item=item))
 
 
 def _of_sqlite(kind: Kind, declared: str) -> Losses | None:
-    """It keeps a value as it is, but for numbers, also those that are texts
+    """SQLite stores values unchanged except numbers, including numbers in texts
     (https://www.sqlite.org/datatype3.html#determination_of_column_affinity)."""
     if kind is Kind.FLOAT:
         return _of_floats("sqlite", is_single=False)
@@ -104,14 +104,14 @@ def _of_sqlite(kind: Kind, declared: str) -> Losses | None:
 
 
 def _of_floats(dialect: str, *, is_single: bool) -> Losses | None:
-    """A single is rounded. The others refuse what is beyond it, of which DuckDB makes an infinity."""
+    """A single may be rounded. Values beyond it become infinite in DuckDB; others refuse them."""
     if is_single:
         return Losses(_NUMBERS | {int}, _refuse_infinite) if dialect == "duckdb" else None
     return Losses(frozenset((int, Decimal, str)), _refuse_rounded_double)
 
 
 def _of_times(type_: sa.types.TypeEngine[Any], kind: Kind, dialect: str) -> Losses:
-    # MySQL and MariaDB refuse a zone, or heed it.
+    # MySQL and MariaDB refuse a zone or apply it.
     has_zone = dialect in ("mysql", "mariadb") or getattr(type_, "timezone", False)
     digits = _digits(type_)
     refuse: Callable[[Sequence[Any]], None] = partial(
@@ -139,7 +139,7 @@ def _of_texts(type_: sa.types.TypeEngine[Any]) -> Losses | None:
 
 
 def _digits(type_: sa.types.TypeEngine[Any]) -> int:
-    """Of a second's fraction."""
+    """Return the number of digits after the second."""
     if isinstance(type_, mysql.DATETIME | mysql.TIMESTAMP | mysql.TIME):
         return type_.fsp or 0
     precision = getattr(type_, "precision", None)
@@ -147,8 +147,8 @@ def _digits(type_: sa.types.TypeEngine[Any]) -> int:
 
 
 def _number(value: Any, *, is_python: bool = False) -> Decimal | None:
-    """None: it is none, which the database says. Raises UnfitValue for a text that is one to Python alone,
-    unless `is_python`."""
+    """Return the number, or None if it is not one (the database refuses it). Raises UnfitValue for a text
+    that only Python reads as a number, unless `is_python`."""
     try:
         number = Decimal(str(value))
     except ArithmeticError:
@@ -159,12 +159,13 @@ def _number(value: Any, *, is_python: bool = False) -> Decimal | None:
 
 
 def _refuse_rounded(values: Sequence[Any], kind: Kind) -> None:
-    """SQLite's integers have 64 bits, and what else is a number becomes a double; so does a text that looks
-    like one, also where SQLite does not know the column's type (`kind`: TEXT)."""
+    """SQLite's integers have 64 bits. Other numbers become doubles, and so do texts that look like numbers.
+    This also applies to columns whose declared type SQLite does not know (`kind`: TEXT)."""
     for value in values:
         if type(value) not in _NUMBERS and (type(value) is not int or -(2**63) <= value < 2**63):
             continue
-        number = _number(value, is_python=True)  # another text stays, or the column's kind refuses it
+        # Another text stays unchanged, or the column's kind refuses it.
+        number = _number(value, is_python=True)
         if number is None or not number.is_finite():
             continue
         is_whole = -(2**63) <= number < 2**63 and number == number.to_integral_value()
@@ -185,7 +186,7 @@ def _refuse_rounded_double(values: Sequence[Any]) -> None:
 
 
 def is_double(number: Decimal) -> bool:
-    """Whether a double, in one of its spellings, is this very number."""
+    """Whether a double, in one of its notations, equals this number exactly."""
     double = float(number)
     return number in (Decimal(repr(double)), Decimal(f"{double:.17g}"), Decimal(double))
 
@@ -199,7 +200,7 @@ def _refuse_infinite(values: Sequence[Any]) -> None:
 
 def _refuse_items(values: Sequence[Any], item: Losses) -> None:
     for value in values:
-        if type(value) is str:  # labels
+        if type(value) is str:  # the labels of a set
             item.refuse(value.split(","))
         elif type(value) in _LISTS:
             item.refuse([one for one in value if type(one) not in _LISTS])
@@ -214,7 +215,7 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
         if type(value) not in _NUMBERS and (scale >= 0 or type(value) is not int):
             continue
         number = _number(value)
-        if number is None:  # the database says so
+        if number is None:  # the database refuses it
             continue
         _, digits, exponent = number.as_tuple()
         if isinstance(exponent, int) and any(digits[max(0, len(digits) + exponent + scale) :]):
@@ -247,7 +248,7 @@ def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: b
         if type(value) is str:
             _refuse_text(value, kind, digits, has_zone=has_zone)
         elif kind is Kind.DATE and type(value) is int and len(str(value)) in _COMPACT[kind] and value > 0:
-            continue  # 20250101, which the databases read so
+            continue  # such as 20250101, which the databases read as a date
         elif type(value) not in _OF_TIMES[kind]:
             raise UnfitValue(f"a value of {type(value).__name__} is no {kind.name.lower()}")
         elif type(value) in _WITH_FRACTION:
@@ -259,7 +260,7 @@ def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: b
 
 
 def _refuse_text(value: str, kind: Kind, digits: int, *, has_zone: bool) -> None:
-    """A text that is no time at all is left to the database."""
+    """Check one text. The database itself refuses a text that is not a time."""
     date_, clock, number = _DATE.search(value), _CLOCK.search(value), _DIGITS.fullmatch(value)
     if _SERVERS_CLOCK.search(value):
         raise UnfitValue(f"of {value} the database would make a time by its own clock")
@@ -285,7 +286,7 @@ def _refuse_text(value: str, kind: Kind, digits: int, *, has_zone: bool) -> None
 
 
 def _refuse_long(values: Sequence[Any], length: int, *, is_padded: bool) -> None:
-    """The databases cut spaces off; a text that its source has padded is as long as the column."""
+    """The databases cut spaces at the end. A text that its source has padded is as long as the column."""
     for value in (one for one in values if type(one) is str):
         if len(value) > length:
             raise UnfitValue(f"it has {len(value)} characters, and the column takes {length}")

@@ -1,4 +1,4 @@
-"""Types of columns that fit together: InnoDB bounds rows and keys.
+"""Choose column types that fit InnoDB's limits of rows and keys.
 
 https://dev.mysql.com/doc/refman/8.0/en/column-count-limit.html, .../innodb-limits.html"""
 
@@ -13,9 +13,9 @@ from sqlalchemy.types import TypeEngine
 
 _KEY_BYTES = 3072
 _ROW_BYTES = 65_535
-_CHARACTER = 4  # bytes of one in utf8mb4
+_CHARACTER = 4  # bytes of one character in utf8mb4
 _LENGTH = 2  # bytes before a value of VARCHAR or VARBINARY
-_OTHER = 12  # a text's length and where it is
+_OTHER = 12  # a text's length and pointer
 _SIZES: Mapping[type, int] = {
     mysql.TINYINT: 1,
     mysql.SMALLINT: 2,
@@ -25,13 +25,13 @@ _SIZES: Mapping[type, int] = {
     sa.Float: 8,
     sa.Numeric: 30,  # DECIMAL(65, 30)
 }
-"""Bytes at most; the first that fits."""
+"""Maximal bytes. The first match counts."""
 
 Type = TypeEngine[Any]
 
 
 def key_type(type_: Type, parts: int) -> Type:
-    """The type of a column of a key of so many columns, which takes no text of any length."""
+    """Return the type of a column in a key of `parts` columns. A key accepts no unlimited text or blob."""
     most = _KEY_BYTES // parts
     if isinstance(type_, sa.String) and getattr(type_, "length", None) is None:
         return mysql.VARCHAR(most // _CHARACTER)
@@ -43,15 +43,15 @@ def key_type(type_: Type, parts: int) -> Type:
 def fitting_types(
     types: Mapping[str, Type], key: Collection[str], only: Collection[str] | None = None
 ) -> dict[str, Type]:
-    """The types of a table's columns, of which the longest become texts, and shorter in the key, until a row
-    and the key fit. `only`: those that may; None: all."""
+    """Return types of a table's columns with which a row and the key fit. Key columns become shorter. The
+    longest other columns become texts or blobs. Only columns in `only` may change; None allows all."""
     found = dict(types)
     free = found.keys() if only is None else set(only)
     most = _most([_bytes(found[name]) for name in key])
     for name in free & set(key):
         if _bytes(found[name]) > most:
             found[name] = _shorter(found[name], most)
-    # A bit for each NULL. The longest first.
+    # NULL flags take a bit for each column. The longest columns go first.
     room = _ROW_BYTES - len(found) // 8 - 1 - sum(map(_in_row, found.values()))
     for name in sorted(free - set(key), key=lambda name: -_in_row(found[name])):
         if room >= 0 or not _is_sized(found[name]):
@@ -62,7 +62,7 @@ def fitting_types(
 
 
 def _most(sizes: list[int]) -> int:
-    """How many bytes each part of a key may have: what the shorter ones leave goes to the others."""
+    """Return the most bytes for one part of a key. Shorter parts leave their share to the others."""
     room = _KEY_BYTES
     for place, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - place)

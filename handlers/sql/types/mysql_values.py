@@ -1,4 +1,4 @@
-"""Values of MySQL and MariaDB as a column gives them back: its row is not found by any other."""
+"""Convert values to what a column of MySQL or MariaDB returns. Only those values find its row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from handlers.sql.types.losses import is_double
 _CENTURY = 100
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
-_LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")  # of JSON, also within a text: a double may round it
-_JSON_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?\d[-+.\deE]*)', re.DOTALL)  # or a text
+_LONG_NUMBER = re.compile(r"\d[\d.]{15}|\d[eE]")  # in JSON, perhaps within a text: a double may round it
+_JSON_NUMBER = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?\d[-+.\deE]*)', re.DOTALL)  # group 1; else a text
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
 def as_kept(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """What makes of a value what a column of the type keeps; it raises UnfitValue. None: it is the same."""
+    """Return the converter of values for a column, or None if it needs none. It raises UnfitValue."""
     make = next((make for of, make in _MAKERS if isinstance(type_, of)), None)
     return None if make is None else make(type_)
 
 
 def _single(value: Any, scale: int | None) -> Any:
-    """A column of FLOAT is compared as a double with what a text says."""
+    """The server compares FLOAT with a text as doubles, so round to a single first."""
     if "_" in str(value):
         raise UnfitValue(f"{value} is no number")
     try:
@@ -41,10 +41,10 @@ def _single(value: Any, scale: int | None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """A text, or a float, would be compared with a number of many digits as a double."""
+    """The server would compare a text or a float with a long number as doubles, so use a Decimal."""
     if not isinstance(value, str | float):
         return value
-    if "_" in str(value):  # of 1_1 Python would make a number
+    if "_" in str(value):  # Python would read 1_1 as a number
         raise UnfitValue(f"{value} is no number")
     try:
         number = Decimal(str(value))
@@ -54,12 +54,12 @@ def _exact(value: Any) -> Any:
 
 
 def _number_of_bits(value: Any) -> Any:
-    """The server would take the digits for bytes."""
+    """Convert bits to a number: the server would read digits as bytes."""
     if isinstance(value, bytes):
         return int.from_bytes(value)
     if isinstance(value, str) and value and not value.strip("01"):
         return int(value, 2)
-    if not isinstance(value, int | float | Decimal) or value < 0 or value % 1:  # the server would round it
+    if not isinstance(value, int | float | Decimal) or value < 0 or value % 1:  # it would round
         raise UnfitValue(f"a value of {type(value).__name__} is no bit string")
     return int(value)
 
@@ -83,18 +83,18 @@ def _padded(value: Any, length: int) -> Any:
 
 
 def _places(told: Sequence[str]) -> Mapping[str, int]:
-    """Label, as `_shown` has it -> its place. `told`: as SHOW CREATE TABLE writes them."""
+    """Return label (in the form of `_shown`) -> index. `told` are the labels from SHOW CREATE TABLE."""
     labels = (_ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), label) for label in told)
     return {label: place for place, label in enumerate(labels)}
 
 
 def _shown(label: str) -> str:
-    """SHOW CREATE TABLE has a question mark for each character beyond 16 bits."""
+    """SHOW CREATE TABLE writes a question mark for each character beyond 16 bits."""
     return _BEYOND.sub("?", label)
 
 
 def _label(value: Any, places: Mapping[str, int]) -> str:
-    """The server takes the text of a number for the number of a label, and another case for the label's."""
+    """Refuse other labels: the server reads a number as a label's index and ignores case."""
     text = text_of(value)
     if _shown(text) not in places:
         raise UnfitValue(f"{text} is none of the column's labels")
@@ -102,7 +102,7 @@ def _label(value: Any, places: Mapping[str, int]) -> str:
 
 
 def _labels(value: Any, places: Mapping[str, int]) -> str:
-    """In the order of the column's type. Raises UnfitValue for a label that it does not have."""
+    """Return the labels in the order of the column's type. Raises UnfitValue for an unknown label."""
     text = text_of(value)
     given = dict.fromkeys(text.split(",") if text else ())
     if not places.keys() >= set(map(_shown, given)):
@@ -111,7 +111,7 @@ def _labels(value: Any, places: Mapping[str, int]) -> str:
 
 
 def _json(value: Any) -> str:
-    """MySQL makes a double of what is no integer of 64 bits. (MariaDB's JSON is a text.)"""
+    """MySQL stores numbers as doubles unless they are 64-bit integers. (MariaDB's JSON is text.)"""
     text = value if isinstance(value, str) else json_text(value)
     for found in _JSON_NUMBER.finditer(text) if _LONG_NUMBER.search(text) else ():
         number = found[1]
@@ -123,7 +123,7 @@ def _json(value: Any) -> str:
 def _is_kept(number: str) -> bool:
     try:
         exact = Decimal(number)
-    except InvalidOperation:  # its exponent is beyond any bound
+    except InvalidOperation:  # its exponent is out of range
         return False
     return is_double(exact) or (number.lstrip("-").isdigit() and -(2**63) <= exact < 2**64)
 
@@ -132,7 +132,7 @@ def _without_padding(value: Any) -> Any:
     return value.rstrip(" ") if isinstance(value, str) else value
 
 
-# The first that fits: a Float is a Numeric, an Enum a String.
+# The first match counts: a Float is a Numeric, and an Enum is a String.
 _MAKERS: Sequence[tuple[type, Callable[[Any], Callable[[Any], Any] | None]]] = (
     (mysql.FLOAT, lambda type_: partial(_single, scale=type_.scale)),
     (sa.Float, lambda _: None),

@@ -1,4 +1,4 @@
-"""Columns of PostgreSQL's own types, for a source and a target that are both PostgreSQL, and their values."""
+"""PostgreSQL's own column types and their values, if source and target are both PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.native_types import NativeType
 from handlers.sql.types.driver_values import UnfitValue
 
 _EXTENSIONS = ("hstore", "citext", "ltree")
-"""Types that a database has only with the extension of that name."""
+"""Types that only the extension of the same name provides."""
 _TEXT = re.compile(r"([a-z0-9 ]+?)(?:\((\d+)(?:,(-?\d+))?\))?((?:\[\])*)")
 _SIZES = re.compile(r"\((\d+)(?:,(-?\d+))?\)")
 _FIELDS = re.compile(r"interval ([a-z ]+)")
@@ -26,7 +26,7 @@ _POINT = struct.Struct("<BIdd")
 
 
 class _Named(UserDefinedType[Any]):
-    """A type that SQLAlchemy has no class for."""
+    """A type for which SQLAlchemy has no class."""
 
     cache_ok = True
 
@@ -38,10 +38,10 @@ class _Named(UserDefinedType[Any]):
 
 
 class ShortText(_Named):
-    """PostgreSQL cuts a longer text."""
+    """A type of texts. PostgreSQL cuts longer ones."""
 
     def __init__(self, name: str, size: int) -> None:
-        """`size`: bytes."""
+        """`size` is in bytes."""
         super().__init__(name)
         self.size = size
 
@@ -61,7 +61,7 @@ _PLAIN: Mapping[str, Callable[[], TypeEngine[Any]]] = {
     "varchar": sa.TEXT,
     "bytea": postgresql.BYTEA,
     "date": sa.DATE,
-    # All six digits, whatever the source says: PostgreSQL would round without a word.
+    # Always six digits: with fewer PostgreSQL would round silently.
     "timestamp": lambda: postgresql.TIMESTAMP(timezone=False),
     "timestamptz": lambda: postgresql.TIMESTAMP(timezone=True),
     "time": lambda: postgresql.TIME(timezone=False),
@@ -70,7 +70,7 @@ _PLAIN: Mapping[str, Callable[[], TypeEngine[Any]]] = {
     "uuid": lambda: postgresql.UUID(as_uuid=False),
     "json": postgresql.JSON,
     "jsonb": postgresql.JSONB,
-    # Not money: Debezium's snapshot rounds it, to amounts that money does not hold.
+    # Not money: Debezium's snapshot rounds it to amounts that money cannot store.
     "money": sa.NUMERIC,
     "inet": postgresql.INET,
     "cidr": postgresql.CIDR,
@@ -91,7 +91,7 @@ _PLAIN: Mapping[str, Callable[[], TypeEngine[Any]]] = {
 
 
 def native_type(type_text: str) -> TypeEngine[Any] | None:
-    """The type that the source's column has; None: its type text tells no type of PostgreSQL's own."""
+    """Return the type of the source's column, or None if its type text is not PostgreSQL's."""
     if not isinstance(type_text, NativeType):
         return None
     found = _TEXT.fullmatch(type_text.native)
@@ -102,7 +102,7 @@ def native_type(type_text: str) -> TypeEngine[Any] | None:
     if item is None:
         made = _PLAIN.get(name)
         item = postgresql.BIT(1) if name == "bit" else None if made is None else made()
-    # As many dimensions as a value has: PostgreSQL's arrays have no fixed number.
+    # PostgreSQL's arrays have no fixed number of dimensions.
     return item if item is None or not brackets else postgresql.ARRAY(item)
 
 
@@ -120,7 +120,7 @@ def _sized(name: str, size: int, scale: int) -> TypeEngine[Any] | None:
 
 
 def extension_of(type_text: str) -> str | None:
-    """The extension without which a database has no such type."""
+    """Return the extension that provides the type, or None if it needs none."""
     name = type_text.native.partition("[")[0] if isinstance(type_text, NativeType) else None
     return name if name in _EXTENSIONS else None
 
@@ -129,8 +129,8 @@ def extension_of(type_text: str) -> str | None:
 
 
 def bit_text(value: Any, length: int | None, *, is_varying: bool) -> str:
-    """The digits of a bit string: of a number, or of bytes with the last bits first (as the connector sends
-    long ones). Their zeros in front are not sent: a fixed length tells them.
+    """Return the digits of a bit string from a number, or from bytes with the last bits first (the connector
+    sends long ones so). Leading zeros are not sent; a fixed length restores them.
 
     >>> bit_text(5, 8, is_varying=False), bit_text(b"\\x05\\x01", None, is_varying=True)
     ('00000101', '100000101')
@@ -148,7 +148,7 @@ def bit_text(value: Any, length: int | None, *, is_varying: bool) -> str:
 
 
 def hstore_text(value: Any) -> str:
-    """As hstore reads it: of an object, or of the JSON of one; any other text as it is.
+    """Convert an object, or its JSON, to hstore's syntax. Return any other text unchanged.
 
     >>> hstore_text('{"a":"1","b":null}')
     '"a"=>"1","b"=>NULL'
@@ -170,7 +170,7 @@ def _quoted(value: Any) -> str:
 
 
 def point_text(value: Any) -> Any:
-    """`(1.5,-2.0)` of an SRID and a WKB; anything else as it is."""
+    """Convert an SRID and a WKB to `(1.5,-2.0)`. Return any other value unchanged."""
     if not isinstance(value, bytes) or len(value) != _SRID + _POINT.size:
         return value
     order, kind, x, y = _POINT.unpack(value[_SRID:])
@@ -178,13 +178,13 @@ def point_text(value: Any) -> Any:
 
 
 def other_text(value: Any) -> Any:
-    """Of a type that is not known: bytes are its text (`include.unknown.datatypes` sends it so)."""
+    """Decode bytes of an unknown type: they are its text (from `include.unknown.datatypes`)."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def innermost_type(type_: TypeEngine[Any], text: str, *, is_array: bool) -> TypeEngine[Any]:
-    """The type that values have within domains, and that an array's items have. SQLAlchemy leaves out the
-    sizes of a domain's type, and the zone behind them. `text`: that type, as PostgreSQL writes it."""
+    """Return the type of the values of a domain or of an array's items. `text` is that type in PostgreSQL's
+    syntax. SQLAlchemy omits the sizes of a domain's type and the zone after them."""
     own, is_domain = type_, False
     while isinstance(own, postgresql.DOMAIN | sa.ARRAY):
         is_domain = is_domain or isinstance(own, postgresql.DOMAIN)

@@ -1,4 +1,4 @@
-"""Python values as the drivers take them, by what kind of column they go into."""
+"""Convert Python values for the drivers, by the kind of their column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 40
 
 
 class Kind(Enum):
-    """What a column of the target holds."""
+    """The kind of values in a column of the target."""
 
     INTEGER = auto()
     DECIMAL = auto()
@@ -30,7 +30,7 @@ class Kind(Enum):
     BYTES = auto()
     DATE = auto()
     DATETIME = auto()
-    """Also with a zone: values are in UTC, and so is every session."""
+    """With or without a zone: values and sessions are in UTC."""
     TIME = auto()
     JSON = auto()
     ARRAY = auto()
@@ -38,7 +38,7 @@ class Kind(Enum):
     OTHER = auto()
 
 
-# The first that fits: a Float is a Numeric, an Enum a String.
+# The first match counts: a Float is a Numeric, and an Enum is a String.
 _KINDS: Sequence[tuple[tuple[type, ...], Kind]] = (
     ((sa.Boolean,), Kind.BOOLEAN),
     ((sa.Integer, mysql.YEAR), Kind.INTEGER),
@@ -57,7 +57,7 @@ _KINDS: Sequence[tuple[tuple[type, ...], Kind]] = (
 
 
 def kind_of(type_: sa.types.TypeEngine[Any]) -> Kind:
-    """The kind of a reflected column type; OTHER for what is not known."""
+    """Return the kind of a reflected column type; OTHER if it is unknown."""
     return next((kind for types, kind in _KINDS if isinstance(type_, types)), Kind.OTHER)
 
 
@@ -69,7 +69,7 @@ def _whole(value: Any) -> Any:
             number = int(value)
         except ValueError:
             number = None
-        if str(number) != value:  # 007 is another text, perhaps of another row's key
+        if str(number) != value:  # 007 is a different text and perhaps another row's key
             shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "..."
             raise UnfitValue(
                 f"{shown!r} is no whole number; if the source's column has another type by now, change it in "
@@ -113,7 +113,7 @@ def _labels(value: Any) -> Any:
 
 _NUMBERS = frozenset((int, float, Decimal, str))
 
-# Kind -> types that need nothing done, and what is done to the others.
+# Kind -> types that need no conversion, and the conversion of the others.
 _COMMON: Mapping[Kind, tuple[frozenset[type], Callable[[Any], Any]]] = {
     Kind.INTEGER: (frozenset((int,)), lambda value: value if type(value) is int else _whole(value)),
     Kind.DECIMAL: (_NUMBERS, lambda value: int(value) if isinstance(value, bool) else value),
@@ -135,13 +135,13 @@ _NO_TIMES = frozenset((Kind.DECIMAL, Kind.FLOAT, Kind.TIME, Kind.BITS))
 
 
 def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | None = None) -> Sequence[Any]:
-    """The values of one column as the driver takes them; of PostgreSQL: as text.
+    """Encode the values of one column for the driver: as text for PostgreSQL.
 
-    `types`: of the values, None's too, if they are known. Raises UnfitValue."""
+    `types` are the values' types (including None's), if known. Raises UnfitValue."""
     types = set(map(type, values)) if types is None else types
     native, convert = _COMMON[kind]
     if BeyondCalendar in types and kind in _NO_TIMES:
-        raise UnfitValue("it is a time")  # a column of numbers has an infinity of its own
+        raise UnfitValue("it is a time")  # else a column of numbers would store its own infinity
     if not types - _NONES <= native and kind is not Kind.OTHER:
         values = [None if value is None else convert(value) for value in values]
         types = set(map(type, values))

@@ -1,1 +1,1 @@
-"""Rows into tables, in each database's own statements (`writer` is what they share)."""
+"""Write rows with each database's own statements. `writer` contains the common part."""

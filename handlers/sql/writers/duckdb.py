@@ -1,6 +1,6 @@
-"""Rows into DuckDB: lists of each column's values, taken apart by the database.
+"""Write rows to DuckDB as one list per column. The database unnests them.
 
-A statement a row would take some hundred times as long: DuckDB works on columns."""
+One statement per row would take some hundred times as long, because DuckDB works on columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handlers.sql.writers.writer import Columns, Rows, Writer, insert_into, on_c
 
 
 class DuckDBWriter(Writer):
-    """Values come as text but for bytes, and are cast to their column's type."""
+    """Values except bytes are sent as text and cast to their column's type."""
 
     placeholder: ClassVar[str] = "?"
 

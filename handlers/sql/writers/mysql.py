@@ -1,4 +1,4 @@
-"""Rows into MySQL and MariaDB: one statement with many rows, as pymysql writes it (at most 1 MB each)."""
+"""Write rows to MySQL and MariaDB. pymysql builds statements of many rows (at most 1 MB each)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from handlers.sql.target.known_tables import KnownColumn, KnownTable
 from handlers.sql.writers.writer import Columns, Rows, Writer, names, unchanged
 
 _KEYS = 1000
-"""In one DELETE."""
+"""Most keys in one DELETE."""
 
 
 class MySQLWriter(Writer):
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         if rows.count == 1:
-            # The server names the index by which another row is in the way.
+            # Its UPDATE and INSERT make the server name the index of a conflicting row.
             self.merge(connection, rows, key)
         else:
             super().upsert(connection, rows, key)
@@ -40,14 +40,14 @@ class MySQLWriter(Writer):
 
 
 def _same(column: KnownColumn) -> str:
-    # MySQL's JSON equals no text; MariaDB's is one.
+    # In MySQL, JSON never equals text. In MariaDB, JSON is text.
     given = "CAST(%s AS JSON)" if isinstance(column.sql_type, mysql.JSON) else "%s"
     return column.same(given, "<=>")
 
 
 @lru_cache(maxsize=1000)
 def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns, renewed: Columns) -> str:
-    # VALUES(): MySQL prefers an alias for the row, which MariaDB does not know.
+    # VALUES(): MySQL prefers an alias for the row, but MariaDB has none.
     rest = tuple(one for one in columns if one not in key)
     sets = [f"{one.quoted} = VALUES({one.quoted})" for one in rest]
     sets += [f"{one.quoted} = DEFAULT({one.quoted})" for one in untold]
@@ -60,9 +60,9 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns, 
 def _own_row(key: Columns) -> str:
     """Assign a key column to itself, and fail unless the row has the given key.
 
-    ON DUPLICATE KEY takes the row that any unique index finds: one that was made a moment ago, one of a
-    prefix or an expression, one whose collation knows no case. The failure is an overflow (error 1690),
-    which no sql_mode turns into a warning. It depends on a value, so that no server computes it beforehand.
+    ON DUPLICATE KEY uses the row that any unique index finds. That index may be new, of a prefix or of an
+    expression, or ignore case. The failure is an overflow (error 1690), which no sql_mode turns into a
+    warning. It depends on a value, so no server computes it beforehand.
     """
     pairs = [(_bytes(one, one.quoted), _bytes(one, f"VALUES({one.quoted})")) for one in key]
     is_own = " AND ".join(f"{own} <=> {given}" for own, given in pairs)

@@ -1,8 +1,8 @@
-"""Rows into PostgreSQL: arrays of each column's values, taken apart by the server.
+"""Write rows to PostgreSQL as one array per column. The server unnests them.
 
-Nearly as fast as COPY into a staging table (benchmarks/sql.py), and no tables come and go in the catalog.
-Pieces of a batch go one after the other without waiting (the pipeline of the protocol): the server works on
-one while the next is written."""
+This is nearly as fast as COPY into a staging table (benchmarks/sql.py) and adds no tables to the catalog.
+The pieces of a batch are sent without waiting (the protocol's pipeline). The server processes one piece while
+the next is written."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from handlers.sql.types.values import Kind
 from handlers.sql.writers.writer import Columns, Rows, Writer, insert_into, names, on_conflict
 
 _PIECE = 500
-"""Rows of one statement."""
+"""Most rows in one statement."""
 
 _NONES = frozenset((type(None),))
 _NUMBERS = frozenset((int, float, Decimal)) | _NONES
-# What JSON spells so that PostgreSQL reads the same from it, and without any escape.
+# Types whose JSON needs no escapes and means the same to PostgreSQL.
 _AS_JSON: Mapping[Kind, frozenset[type]] = {
     Kind.INTEGER: frozenset((int,)) | _NONES,
     Kind.DECIMAL: _NUMBERS,
@@ -39,7 +39,7 @@ _NEXT, _NONE = "\0,", "\0N"
 
 
 class PostgreSQLWriter(Writer):
-    """Every value comes as text: the server reads it by the column's type."""
+    """Every value is sent as text. The server reads it by the column's type."""
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
         self._number(connection, rows, key)
@@ -70,7 +70,7 @@ class PostgreSQLWriter(Writer):
         return self._make_anew(connection, old, new, found.replace("(tableoid, ctid)", _PLACE, 1))
 
     def _number(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        """Give rows that are there the numbers that no UPDATE sets, if they are others."""
+        """Replace existing rows whose identity numbers differ: no UPDATE may set those."""
         numbered = [one for one in rows.columns if one.is_numbered and one not in key]
         if numbered:
             found = " AND ".join(one.same(f"given.{one.quoted}", owner="target.") for one in key)
@@ -81,12 +81,12 @@ class PostgreSQLWriter(Writer):
             self._in_pieces(connection, sql, rows)
 
     def _make_anew(self, connection: sa.Connection, old: Rows, new: Rows, found: str) -> bool:
-        """Put the one row of `new` in place of that of `old`; columns that it does not set stay."""
+        """Replace the row of `old` with the row of `new`. Columns that `new` does not set stay."""
         given = tuple(map(_array, new.columns, new.values)) + old.compared()[0]
         return connection.exec_driver_sql(_anew(new.table, new.columns, found), given).rowcount > 0
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        # A row's place is its name where there is no key; the table's, too, for one with partitions.
+        # Without a key, ctid identifies a row. tableoid adds the partition of a partitioned table.
         same = " AND ".join(map(_same, columns))
         place = f"SELECT tableoid, ctid FROM {table.quoted} WHERE {same} LIMIT 1"
         return f"{verb} WHERE (tableoid, ctid) = ({place})"
@@ -100,19 +100,19 @@ class PostgreSQLWriter(Writer):
 
 
 def _array(column: KnownColumn, values: Sequence[Any]) -> str:
-    """An array as PostgreSQL reads it: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+    """Encode an array literal: https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
 
     Raises UnfitColumn."""
     types = set(map(type, values))
     if types <= _AS_JSON.get(column.kind, frozenset()):
-        # One call for all values: many times as quick as making a text of each.
+        # One call for all values is many times faster than one text for each.
         encoded = _json(values)
-        if encoded.count(b"null") == (values.count(None) if types & _NONES else 0):  # it makes null of NaN
+        if encoded.count(b"null") == (values.count(None) if types & _NONES else 0):  # NaN became null
             column.refuse_loss(values, types)
             return "{" + encoded[1:-1].decode() + "}"
     texts = column.encode(values, types)
     has_none = type(None) in types
-    # No value has a NUL in it, so what begins with one is our own.
+    # No value contains NUL, so NUL marks our own separators.
     text = _NEXT.join([_NONE if one is None else one for one in texts] if has_none else texts)
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace(_NEXT, '","')
     if has_none:
@@ -121,7 +121,7 @@ def _array(column: KnownColumn, values: Sequence[Any]) -> str:
 
 
 def _same(column: KnownColumn) -> str:
-    """json, xml and point have no equality; their texts have, as the type spells them."""
+    """json, xml and point have no equality, so compare their normalized texts."""
     item, operator = getattr(column.sql_type, "item_type", column.sql_type), "IS NOT DISTINCT FROM"
     given = f"%s{_escaped(column.cast or '::' + column.array_type.removesuffix('[]'))}"
     if isinstance(item, sa.JSON | sa.types.NullType):
@@ -133,7 +133,7 @@ _PLACE = "(target.tableoid, target.ctid)"
 
 
 def _anew(table: KnownTable, columns: Columns, found: str) -> str:
-    """DELETE and INSERT of the rows that `found` names, over target and given; other columns stay."""
+    """DELETE and INSERT the rows that `found` (over target and given) selects. Other columns stay."""
     given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)} AS {one.quoted}" for one in columns]
     written = tuple(one for one in table.columns.values() if not one.is_generated)
     kept = [f"{'given' if one in columns else 'target'}.{one.quoted}" for one in written]
@@ -150,7 +150,7 @@ def _escaped(type_name: str) -> str:
 
 @lru_cache(maxsize=1000)
 def _insert(table: KnownTable, columns: Columns) -> str:
-    # Side by side in SELECT they are taken apart row by row; in FROM each would be written down whole first.
+    # In SELECT they are unnested row by row. In FROM each would be materialized first.
     given = [f"unnest(%s::{_escaped(one.array_type)}){_escaped(one.cast)}" for one in columns]
     return f"{insert_into(table, columns)} SELECT {', '.join(given)}"
 

@@ -1,4 +1,4 @@
-"""How rows are written: what every database can do, and the order of the steps."""
+"""Write rows: the statements that all databases share, and the order of the steps."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ class Rows:
     table: KnownTable
     columns: Columns
     values: Sequence[Sequence[Any]]
-    """Of each column, those of all rows, as they came."""
+    """For each column the values of all rows, not encoded."""
     count: int
     untold: Columns = ()
-    """Columns that get their default where a row is there already."""
+    """Columns that get their default if the row exists already."""
     renewed: Columns = ()
-    """Columns of the source that an UPDATE changes if it does not set them."""
+    """Columns of the source that an UPDATE changes unless it sets them."""
 
     def by_row(self) -> list[tuple[Any, ...]]:
-        """All rows as the driver takes them. Raises UnfitColumn."""
+        """Return all rows, encoded for the driver. Raises UnfitColumn."""
         return list(zip(*map(KnownColumn.encode, self.columns, self.values), strict=True))
 
     def compared(self) -> list[tuple[Any, ...]]:
-        """All rows as conditions on the columns take them (see KnownColumn.same). Raises UnfitColumn."""
+        """Return all rows as parameters of conditions (see KnownColumn.same). Raises UnfitColumn."""
         given = []
         for column, values in zip(self.columns, self.values, strict=True):
             given += [column.encode(values)] * (2 if column.exactly else 1)
         return list(zip(*given, strict=True))
 
     def only(self, columns: Columns) -> Rows:
-        """The same rows with these of their columns, in this order."""
+        """Return the same rows with only these columns, in this order."""
         found = dict(zip(self.columns, self.values, strict=True))
         return Rows(self.table, columns, [found[column] for column in columns], self.count)
 
 
 class Writer:
-    """The statements of one database. `key` is a unique key of the table, whose columns the rows set.
+    """The statements of one database. `key` is a unique key of the table; the rows set its columns.
 
-    Every method raises SQLAlchemy's errors or the driver's, and UnfitColumn."""
+    All methods raise SQLAlchemy's errors or the driver's, and UnfitColumn."""
 
     placeholder: ClassVar[str] = "%s"
     equal: ClassVar[str] = "IS NOT DISTINCT FROM"
-    """Of NULL, too."""
+    """The operator that also compares NULL."""
 
     def upsert(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        """Insert the rows, or set their columns where the key is there."""
+        """Insert the rows. If a key exists, set the row's columns."""
         connection.exec_driver_sql(self.upsert_sql(rows, key), rows.by_row())
 
     def upsert_sql(self, rows: Rows, key: Columns) -> str:
@@ -64,7 +64,7 @@ class Writer:
         return f"{insert} {on_conflict(rows.columns + rows.untold, key)}"
 
     def merge(self, connection: sa.Connection, rows: Rows, key: Columns) -> None:
-        """Set the columns of each row that is there, one by one; insert the others."""
+        """Update each existing row, one by one. Insert the other rows."""
         rest = settable(rows.columns, key)
         update = _update(rows.table, rest, key, self.placeholder, rows.untold, renewed=rows.renewed)
         exists = _exists(rows.table, key, self.placeholder)
@@ -97,43 +97,43 @@ class Writer:
                     raise UnfitColumn(computed[0].name, why)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
-        """Insert the rows as new ones."""
+        """Insert the rows."""
         connection.exec_driver_sql(_insert(rows.table, rows.columns, self.placeholder), rows.by_row())
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:
-        """Delete the rows with these keys, as far as they are there."""
+        """Delete the rows with these keys, if they exist."""
         connection.exec_driver_sql(_delete(keys.table, keys.columns, self.placeholder), keys.compared())
 
     def exists(self, connection: sa.Connection, key: Rows) -> bool:
-        """Whether there is a row with the one key of `key`."""
+        """Return whether a row with the one key of `key` exists."""
         sql = _exists(key.table, key.columns, self.placeholder)
         return connection.exec_driver_sql(sql, key.compared()[0]).first() is not None
 
     def move(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
-        """Give the row with the one key of `old` that of `new`."""
+        """Set the columns of `new` in the row with the one key of `old`."""
         sql = _update(old.table, new.columns, old.columns, self.placeholder, renewed=new.renewed)
         connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0])
 
     def copy(self, connection: sa.Connection, old: Rows, new: Rows) -> None:
-        """Insert the one row of `new`; columns that it does not set are those of the row with the one key of
+        """Insert the one row of `new`. Copy the columns that it does not set from the row with the one key of
         `old`."""
         sql = _copy(old.table, new.columns, old.columns, self.placeholder)
         connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0])
 
     def delete_one(self, connection: sa.Connection, old: Rows) -> bool:
-        """Delete one row that equals the one row of `old`; False: there is none."""
+        """Delete one row that equals the row of `old`. Return False if none exists."""
         sql = self.one_sql(old.table, f"DELETE FROM {old.table.quoted}", old.columns)
         return connection.exec_driver_sql(sql, old.compared()[0]).rowcount > 0
 
     def update_one(self, connection: sa.Connection, old: Rows, new: Rows) -> bool:
-        """Set the columns of one row that equals the one row of `old`; False: there is none."""
+        """Update one row that equals the row of `old`. Return False if none exists."""
         sets = [f"{column.quoted} = {column.given(self.placeholder)}" for column in new.columns]
         sets += unchanged(new.renewed, new.columns)
         sql = self.one_sql(old.table, f"UPDATE {old.table.quoted} SET {', '.join(sets)}", old.columns)
         return connection.exec_driver_sql(sql, new.by_row()[0] + old.compared()[0]).rowcount > 0
 
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
-        """`verb` for one row that equals the parameters. As SQLite and DuckDB write it."""
+        """Return `verb` for one row that equals the parameters, for SQLite and DuckDB."""
         same = " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
         return (
             f"{verb} WHERE {table.row_id} = (SELECT {table.row_id} FROM {table.quoted} WHERE {same} LIMIT 1)"
@@ -141,7 +141,7 @@ class Writer:
 
 
 class SQLiteWriter(Writer):
-    """A statement a row, which costs nothing without a network."""
+    """Runs one statement per row, which is cheap without a network."""
 
     placeholder: ClassVar[str] = "?"
     equal: ClassVar[str] = "IS"
@@ -171,13 +171,13 @@ def _copy(table: KnownTable, columns: Columns, key: Columns, placeholder: str) -
 
 
 def settable(columns: Columns, key: Columns) -> Columns:
-    """Those that an UPDATE by the key may set."""
+    """Return the columns that an UPDATE by the key may set."""
     return tuple(one for one in columns if one not in key and not one.is_numbered)
 
 
 @lru_cache(maxsize=1000)
 def on_conflict(columns: Columns, key: Columns) -> str:
-    """As PostgreSQL, SQLite and DuckDB write it. `excluded` has the defaults of what is not inserted, too."""
+    """For PostgreSQL, SQLite and DuckDB. `excluded` also has the defaults of columns not inserted."""
     sets = ", ".join(f"{one.quoted} = excluded.{one.quoted}" for one in settable(columns, key))
     return f"ON CONFLICT ({names(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"
 
@@ -199,7 +199,7 @@ def _update(
 
 
 def unchanged(renewed: Columns, others: Columns) -> list[str]:
-    """Assignments that leave the columns as they are, but for those among `others`, which are set."""
+    """Return assignments that keep the columns unchanged, except those in `others`, which are set."""
     return [f"{one.quoted} = {one.quoted}" for one in renewed if one not in others]
 
 
