@@ -142,7 +142,7 @@ def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
 
 
 def in_utc(beyond: Beyond) -> Callable[[str], Any]:
-    """Make a reader of zoned timestamps as text. It raises ValueError, also for a finer fraction than microseconds."""
+    """Make a reader of zoned timestamps as text. It raises ValueError, also for nanoseconds."""
 
     def far(value: datetime) -> datetime | BeyondCalendar:
         repeats = 1 if value.year == MAXYEAR else -1
