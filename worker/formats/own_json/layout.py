@@ -127,7 +127,7 @@ class JsonLayout(Section):
     database: JsonSource
     """The database's name: a path, =constant, $topic, $topic.1, $key.name or $header.name."""
     table: JsonSource
-    """The table's name, likewise."""
+    """The table's name, in the same form."""
     operation: JsonSource | None = None
     """The operation, translated by `operations`. Without it, before and after decide: a record with only
     after is an insert."""

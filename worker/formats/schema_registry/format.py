@@ -160,7 +160,7 @@ class DebeziumWithRegistry(Debezium):
     def learn(self, record: Record) -> None:
         try:
             super().learn(self._whole(record))
-        except UndecodableRecord:  # likewise
+        except UndecodableRecord:  # its router reports the error
             return
 
     # ---- changes

@@ -59,7 +59,7 @@ def as_told(far: Callable[[Any], Any], value: Any) -> Any:
 
 def as_none(far: Callable[[Any], Any], value: Any) -> Any:
     with suppress(NoTime):
-        found = far(value)  # raises ValueError for what is no time at all
+        found = far(value)  # raises ValueError if the value is no time at all
         return None if type(found) is BeyondCalendar else found
     return None
 
