@@ -54,7 +54,7 @@ class DebeziumSettings(Section):
     """Patterns of PostgreSQL tables whose infinities, BC dates and years beyond 9999 become NULL."""
     ordered: bool = False
     """Whether each topic of PostgreSQL tables has one partition. Then the delete and the insert of a changed
-    key arrive in the order of the source's log, and the row keeps its unchanged large values."""
+    key arrive in the order of the source's log. The row keeps its unchanged large values."""
     fields_prefix: Name = "__"
     """The add.fields.prefix of ExtractNewRecordState."""
 
