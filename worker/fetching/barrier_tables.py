@@ -1,4 +1,4 @@
-"""Statements about several tables: which these are, and the places that they get in all of them."""
+"""Statements about several tables: find these tables, and add the statement to each one's queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = get_logger("router")
 
 
 def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[Unit, ...]) -> None:
-    """Add the statement to the delivery, and its places in the other tables."""
+    """Add the statement to the delivery, and a barrier chunk for each of the other tables."""
     statement.barrier = barrier = Barrier(home, others)
     delivery.add(home, statement)
     for other in others:
@@ -34,16 +34,16 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 
 
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
-    """The other tables that a DDL record is about, without those that no rule matches."""
+    """The other tables that a DDL record is about, except those that no rule matches."""
     changes: list[Change] = []
     named = [(own.table.database, own.table.name)]
     _tell_capitals(assignment, record, named[0], book)
-    # What cannot be decoded is left to its own table's processor.
+    # If the record cannot be decoded, the processor of its own table reports that.
     with suppress(Exception):
         assignment.format.decode(record, changes)
         for change in changes:
             named += tables_of(change.sql or "", own.table.database)
-    # Servers that do not tell case apart log a statement as it was spelled, and rows in lower case.
+    # Servers that ignore case log a statement as it was spelled, but rows under names in lower case.
     spelled = (spelling for name in named for spelling in (name, tuple(map(str.lower, name))))
     found = dict.fromkeys(unit for name in spelled for unit in _units(book, *name))
     found.pop(own, None)
@@ -51,7 +51,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
-    """Tell a statement that may be one about another table, whose rows come under the name in lower case."""
+    """Log a statement that may be about another table: the one that has this name in lower case."""
     unit = book.units.get(name[0].lower(), {}).get(name[1].lower())
     if unit is None or unit.table.label == ".".join(name):
         return
@@ -66,8 +66,8 @@ def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str]
 
 
 def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
-    """The table's unit; of a table whose database is not known, those of all databases. Of a name that no
-    table can have, none: there are no records to wait for."""
+    """Yield the table's unit; if its database is unknown, the units of this table in all databases. Yield
+    nothing for a name that no table can have, because it has no records to wait for."""
     if not (fits(database) and fits(table)):
         return
     if database:
@@ -84,8 +84,8 @@ def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
 def refusing_unit(
     assignment: Assignment, record: Record, route: Route | None, book: TableBook
 ) -> Unit | None:
-    """The table whose rules refuse a statement about a name that no rule matches. That is the name of a copy
-    that will take its place, or its own name in capitals. None: no rules refuse it."""
+    """The table whose rules refuse a statement about a name that no rule matches. The name is that of a copy
+    that will replace the table, or the table's own name in capitals. None if no rules refuse it."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record) if route is not None and route.alone else None
         if isinstance(own, PlainRoute):
@@ -98,9 +98,9 @@ def refusing_unit(
 def refusing(
     format_: Format, record: Record, configuration: Configuration, database: str, table: str
 ) -> tuple[str, str] | None:
-    """The (database, table) whose rules refuse the statement: rows behind it could show what they hide.
+    """The (database, table) whose rules refuse the statement, because later rows could show hidden values.
 
-    It is the named table, one whose place that may take, or either in lower case. None: no rules do."""
+    It is the named table, one that the named table may replace, or either in lower case. None: no rules."""
     label = f"{database}.{table}"
     names = (name for one in (label, label.lower()) for name in (one, *replaced_by(one)))
     for name in dict.fromkeys(names):
@@ -113,12 +113,12 @@ def refusing(
             except ShownBehind:
                 return own
             except Exception:
-                continue  # nothing that any table waits for
+                continue  # no table waits for this statement
     return None
 
 
 def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, book: TableBook) -> str:
-    """A sentence on what rows behind a statement of an untold database could show; empty: nothing."""
+    """A sentence for a statement of unknown database, if later rows could show hidden values. Else empty."""
     if not isinstance(fault, UntoldDatabase):
         return ""
     told = (database_of(rule.match) or "" for rule in book.configuration.tables)

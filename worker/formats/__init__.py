@@ -1,2 +1,2 @@
-"""Formats of change records, a folder each: from bytes to a route (cheap, all that the fetcher needs) and
-to changes (full, by the processors). `interface` is the contract, `registry` has the names."""
+"""Formats of change records, one folder for each. The fetcher gets a route from the bytes (cheap), and the
+processors decode them to changes. `interface` is the contract, and `registry` has the names."""

@@ -1,4 +1,4 @@
-"""The boundary around formats: whatever one raises, or would need, is that record's fault alone."""
+"""The boundary around formats: an exception, or too large a size, affects only its record."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from worker.formats.times import has_calendar
 log = get_logger("decoding")
 
 SMALL = 64 << 20
-"""Bytes that a record may take when it is decoded, however small `lanes.max_bytes` is."""
+"""Bytes that a decoded record may always take, even if `lanes.max_bytes` is smaller."""
 
-# What a JSON text becomes in Python: an object is a dict and maybe a change, each comma another value.
+# Bytes in Python of the parts of a JSON text: an object is a dict and maybe a change, a comma a value more.
 _OBJECT, _VALUE = 300, 100
-# A packet of Canal has a tag before the name of each column, whose row may have no other.
+# A packet of Canal has a tag before each column's name. A row may have just one column.
 _COLUMN, _NAME_TAG, _PACKET = 350, b"\x1a", (b"\x08", b"\x10", b"\x18")
 _MOST_GROWTH = (_OBJECT + _VALUE) // len("{},") + 1
 LARGE = SMALL // _MOST_GROWTH
-"""Bytes of a record from which it is worth a look."""
+"""Smallest record, in bytes, whose decoded size is worth a check."""
 
 
 def fault_of(error: Exception, record: Record) -> UndecodableRecord:
-    """What a format raised for the record, as that record's fault; its `from` is yours to add."""
+    """Turn a format's exception into an UndecodableRecord of this record. The caller adds the `from`."""
     if isinstance(error, UndecodableRecord):
         return error
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
@@ -42,7 +42,7 @@ def fault_of(error: Exception, record: Record) -> UndecodableRecord:
 
 
 def explained(format_: Format, record: Record) -> Route | Skip | Apart:
-    """`format_.explain`, total: raises UndecodableRecord and nothing else."""
+    """Call `format_.explain`. Raises no exception other than UndecodableRecord."""
     try:
         return format_.explain(record)
     except Exception as error:
@@ -50,7 +50,7 @@ def explained(format_: Format, record: Record) -> Route | Skip | Apart:
 
 
 def decoded(format_: Format, record: Record, into: list[Change]) -> None:
-    """`format_.decode`, total as `explained` is."""
+    """Call `format_.decode`. Raises no exception other than UndecodableRecord."""
     try:
         format_.decode(record, into)
     except Exception as error:
@@ -58,16 +58,16 @@ def decoded(format_: Format, record: Record, into: list[Change]) -> None:
 
 
 def source_time(format_: Format, record: Record) -> int | None:
-    """`format_.source_time_ms`, total: None where it raises, or where no calendar has the time."""
+    """Call `format_.source_time_ms`. None if it raises, or if the time is outside the years 1 to 9999."""
     try:
         time_ms = format_.source_time_ms(record)
-    except Exception:  # the record's processor tells what is wrong with it
+    except Exception:  # the record's processor reports the error
         return None
     return time_ms if time_ms is not None and has_calendar(time_ms) else None
 
 
 def log_position_of(format_: SeparateDDL, record: Record) -> LogPosition | None:
-    """`format_.log_position`, total: None where it raises."""
+    """Call `format_.log_position`. If it raises, log the error and return None."""
     try:
         return format_.log_position(record)
     except Exception as error:
@@ -76,7 +76,7 @@ def log_position_of(format_: SeparateDDL, record: Record) -> LogPosition | None:
 
 
 def learn(format_: SeparateDDL, record: Record) -> None:
-    """`format_.learn`, total: a record from which nothing is learned is told."""
+    """Call `format_.learn`. If it raises, log the error."""
     try:
         format_.learn(record)
     except Exception as error:
@@ -84,7 +84,7 @@ def learn(format_: SeparateDDL, record: Record) -> None:
 
 
 def many_of(format_: Format) -> DecodesMany:
-    """The format's `decode_many`; of one that has none, what leaves each record to `decode`."""
+    """The format's `decode_many`, or `one_by_one` if it has none."""
     found: DecodesMany = getattr(format_, "decode_many", one_by_one)
     return found
 
@@ -92,19 +92,19 @@ def many_of(format_: Format) -> DecodesMany:
 def one_by_one(
     _table: str, records: Iterator[Record], _into: list[Change], _ends: list[int]
 ) -> Record | None:
-    """A `DecodesMany` that decodes nothing."""
+    """A `DecodesMany` that decodes nothing and leaves each record to `decode`."""
     return next(records, None)
 
 
 def decoded_size(value: bytes) -> int:
-    """About how many bytes the record's changes will take, from its commas and braces alone: 1 ms a MiB."""
+    """Estimate the bytes of a record's changes from its commas and braces. Takes 1 ms per MiB."""
     if value.startswith(_PACKET):
         return len(value) + _COLUMN * value.count(_NAME_TAG)
     return len(value) + _OBJECT * value.count(b"{") + _VALUE * value.count(b",")
 
 
 def refuse_oversized(record: Record, most_bytes: int) -> None:
-    """Raises UndecodableRecord for a record that would take more when it is decoded."""
+    """Raise UndecodableRecord if the decoded record would take more than `most_bytes`."""
     if len(record) * _MOST_GROWTH <= most_bytes:
         return
     size = decoded_size(record.value() or b"")

@@ -1,4 +1,4 @@
-"""The images of a row that a source logs: what they tell together, and what they leave out."""
+"""The before and after images of a row, and the columns that they leave out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTHING: frozenset[str] = frozenset()
 
 
 class Image(NamedTuple):
-    """What a change says of its row; the fields are those of `Change`."""
+    """A change's images of its row. The fields are those of `Change`."""
 
     op: Operation
     before: Row | None
@@ -36,9 +36,9 @@ def changes_from(
     transaction: str | None,
     first_index: int = 0,
 ) -> list[Change]:
-    """The changes of a record, one for each image; the arguments are fields of `Change`.
+    """Make a record's changes, one for each image. The arguments are fields of `Change`.
 
-    Raises UndecodableRecord for a row without a column of its key."""
+    Raises UndecodableRecord if a row lacks a column of its key."""
     place = record.topic(), record.partition(), record.offset()
     changes = []
     for index, (op, before, after, lacks, is_whole, moves) in enumerate(images, first_index):
@@ -51,7 +51,7 @@ def changes_from(
 
 
 def check_key(key: Iterable[str], row: Collection[str]) -> None:
-    """Raises UndecodableRecord where the row lacks a column of its key: all such rows would share one key."""
+    """Raise UndecodableRecord if the row lacks a key column: all such rows would share one key."""
     for name in key:
         if name not in row:
             raise UndecodableRecord(f"key column {name!r} is not in the row")
@@ -60,7 +60,7 @@ def check_key(key: Iterable[str], row: Collection[str]) -> None:
 def statement_from(
     sql: str, record: Record, *, truncates: bool, time_ms: int, transaction: str | None, index: int = 0
 ) -> list[Change]:
-    """The one change of a record's statement, or of that at `index`; none if it is of no table."""
+    """The change of a record's statement, with this `index`. Empty if the statement changes no table."""
     if is_of_no_table(sql):
         return []
     op: Operation = "truncate" if truncates else "ddl"
@@ -69,24 +69,24 @@ def statement_from(
 
 
 def lacking(columns: AbstractSet[str], row: Row) -> frozenset[str]:
-    """The table's columns that the row does not have: a frozen set, which `columns - row.keys()` is not."""
+    """The table's columns that the row lacks, as a frozenset (`columns - row.keys()` gives a set)."""
     return NOTHING if columns <= row.keys() else frozenset(columns).difference(row)
 
 
 def tells_more(row: Row, key: Collection[str] | None) -> bool:
-    """Whether the row has a value beside its key. If not, the source may have logged the key alone."""
+    """Whether the row has a value outside its key. If not, the source may have logged only the key."""
     if not key:
         return True
-    for name, value in row.items():  # noqa: SIM110 # as a generator it takes twice as long
+    for name, value in row.items():  # noqa: SIM110 # a generator takes twice as long
         if value is not None and name not in key:
             return True
     return False
 
 
 def deleted(row: Row, key: Collection[str] | None, columns: AbstractSet[str] | None = NOTHING) -> Image:
-    """A deleted row. It is whole if it has all `columns`, as far as they are known, and more than its key.
+    """The image of a deleted row. It is whole if it has all known `columns` and a value outside its key.
 
-    `columns` is None for a source that may leave some out."""
+    `columns` is None if the source may leave some out."""
     is_whole = tells_more(row, key) and (columns or NOTHING) <= row.keys()
     return Image("delete", row, None, None if columns is None else NOTHING, is_whole)
 
@@ -99,13 +99,13 @@ def updated(
     lacks: frozenset[str] | None = NOTHING,
     before_is_whole: bool = True,
 ) -> tuple[Image, ...]:
-    """An update: one image, or a delete and an insert if the key changed.
+    """The image of an update, or a delete and an insert if the key changed.
 
-    `before` has the key's old values. `after` has every value that either image tells."""
+    `before` contains the key's old values. `after` contains every value that either image has."""
     for name in key or ():
         if before is not None and before.get(name) != after.get(name):
             return (
-                # If the new row may lack columns, the old one may lack them, too.
+                # If the new row may lack columns, the old one may lack them too.
                 Image("delete", before, None, NOTHING, before_is_whole and lacks is not None, moves_key=True),
                 Image("insert", None, after, lacks, moves_key=True),
             )

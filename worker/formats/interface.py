@@ -1,4 +1,4 @@
-"""What every format gives: a cheap route for the fetcher, a full decode for the processors."""
+"""The contract of a format: a cheap route for the fetcher, a full decode for the processors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import Message
 from handlers import Change
 
 _SHOWN = 60
-"""Characters of a value in an error."""
+"""Most characters of a value that an error shows."""
 
 
 class Record(Protocol):
@@ -36,7 +36,7 @@ class Record(Protocol):
 def remade(
     record: Record, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None
 ) -> Record:
-    """A record at the same place that holds this instead."""
+    """Copy the record with another key, value and headers. Partition, offset and time stay the same."""
     made = Message(
         topic=record.topic(),
         partition=record.partition(),
@@ -50,7 +50,7 @@ def remade(
 
 
 class Route(Protocol):
-    """Where a record belongs."""
+    """The table that a record belongs to."""
 
     @property
     def database(self) -> str: ...
@@ -58,12 +58,12 @@ class Route(Protocol):
     def table(self) -> str: ...
     @property
     def alone(self) -> bool:
-        """True for DDL: it stands alone in its batch."""
+        """True for DDL, which is the only record of its batch."""
         ...
 
 
 class PlainRoute(msgspec.Struct, frozen=True, gc=False):
-    """A route, and nothing else."""
+    """A route without other fields."""
 
     database: str
     table: str
@@ -72,33 +72,33 @@ class PlainRoute(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A record that holds changes of several tables, or statements among rows: it has to be taken apart."""
+    """A record to split: it contains changes of several tables, or statements between rows."""
 
     parts: Sequence[tuple[Route, bytes]]
-    """In source order, each the value of a record that would hold just that; several may be of one table,
-    with a statement between them. No change of the record has the same index in two of them. The last one has
-    a route without names if it is undecodable: of what it holds the table cannot be told."""
+    """Parts in source order; each is the value of a record with just these changes. A table may have several
+    parts, with a statement between them. No two changes have the same index. If some of the record is
+    undecodable, its table is unknown: it is the last part, and that part's route has no names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A record that holds no change of any table; its offset counts as finished."""
+    """A record without a change of any table. Its offset counts as finished."""
 
     reason: str
     """A metric label: `tombstone`, `transaction`, `database_ddl` ..."""
 
 
 class UndecodableRecord(ValueError):
-    """The record is not of its format; trying again does not help."""
+    """The record does not have the format that it should have. A retry does not help."""
 
 
 def shortened(text: str) -> str:
-    """A text of a record as an error shows it."""
+    """Cut a text from a record to the length that an error shows."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def wrong_value(column: str, type_text: str | None, held: str, error: Exception) -> UndecodableRecord:
-    """A column that does not hold what its type says. `type_text`: None if nothing tells the type."""
+    """The error for a value that does not fit its column's type. `type_text` is None for an unknown type."""
     told = "any type" if type_text is None else f"type {shortened(type_text)}"
     return UndecodableRecord(f"column {column!r} of {told} holds {shortened(held)}: {error}")
 
@@ -106,77 +106,77 @@ def wrong_value(column: str, type_text: str | None, held: str, error: Exception)
 class Format(Protocol):
     name: str
     route: Callable[[bytes], Route]
-    """The hot path: value -> route. Raises anything for a value it cannot route; then `explain` decides.
-    A route with an empty database or table name goes to `explain` too."""
+    """The hot path: value -> route. Raises any exception for a value that it cannot route. Then `explain`
+    decides, as it does for a route with an empty database or table name."""
 
     def explain(self, record: Record) -> Route | Skip | Apart:
-        """The slow path: route, skip or take apart one record. Raises UndecodableRecord."""
+        """The slow path: route, skip or split one record. Raises UndecodableRecord."""
         ...
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's changes, in source order; nothing for a record without rows. Of a record that
-        is to be taken apart this is asked for its parts.
+        """Append the record's changes in source order; a record without rows or a statement has none. If
+        `explain` splits a record, its parts are decoded, not the record.
 
-        Raises UndecodableRecord, and then has appended nothing."""
+        Raises UndecodableRecord; then `into` is unchanged."""
         ...
 
     def source_time_ms(self, record: Record) -> int | None:
-        """When the record's change happened in its source, milliseconds since 1970 in UTC; None if it does
-        not say. Raises anything for a record that is not of the format (`decoding.source_time`)."""
+        """Time of the record's change in its source, in milliseconds since 1970 (UTC). None if the record has
+        no such time. Raises any exception for a record of another format (see `decoding.source_time`)."""
         ...
 
 
 @runtime_checkable
 class NamesSchemas(Protocol):
-    """What a format adds whose records name their schemas by ids (`schema_registry`)."""
+    """An addition to formats whose records name their schemas by id (`schema_registry`)."""
 
     def ready(self, records: Sequence[Record]) -> int:
-        """How many of the first records need nothing that is not known yet; what the next one needs is asked
-        for, by another thread. `route`, `explain` and the rest may wait for records that are not ready.
+        """Count the first records whose schemas are known. Another thread requests the schema of the next
+        one. `route`, `explain` and the other methods may wait if a record is not ready.
 
-        Never waits, and never raises."""
+        Never waits and never raises."""
         ...
 
 
 class DecodesMany(Protocol):
-    """What a format may have beside `decode`, as `decode_many`: a table's records at one go, at less cost."""
+    """The optional method `decode_many` of a format: decodes many records of a table at less cost."""
 
     def __call__(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int], /
     ) -> Record | None:
-        """As `decode` for each of the records, which are the table's ("database.table").
+        """Decode the records as `decode` does. All are of one table ("database.table"). Never raises.
 
-        `ends` gets for each of them how many changes come up to its end. Returns the first that cannot be
-        decoded, for `decode` to say why, with nothing of it appended; None: all are decoded. Never raises."""
+        Appends to `ends`, for each record, the length of `into` after its changes. Returns the first record
+        that it cannot decode, and appends nothing for it; `decode` gives the reason. None: all decoded."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where in its source's log a record comes from, to put records of several topics in source order."""
+    """A record's position in its source's log, which puts records of several topics in source order."""
 
     stream: str
-    """Orders compare within one stream only: a server, a connector."""
+    """The log's server or connector. Orders are comparable only within one stream."""
     order: tuple[int, ...]
-    """Grows with the source's log, such as (number of the binlog file, position). Empty: the record does not
-    say, and its Kafka timestamp counts."""
+    """Grows with the source's log: for example (number of the binlog file, position). If it is empty, the
+    record has no position, and its Kafka timestamp counts."""
     barrier: bool
-    """DDL or truncate: what comes before it in any topic goes first, what comes after it waits."""
+    """True for DDL and truncate: earlier records of all topics go first, later ones wait."""
 
 
 @runtime_checkable
 class SeparateDDL(Protocol):
-    """What a format adds whose tool writes DDL to a topic of its own (`kafka.ddl_topics`)."""
+    """An addition to formats whose tool writes DDL to a separate topic (`kafka.ddl_topics`)."""
 
     def log_position(self, record: Record) -> LogPosition | None:
-        """None for a record that is not of the log (a tombstone, a heartbeat): it goes with the one before
-        it. Never raises."""
+        """The record's position. None if it is not from the log (a tombstone, a heartbeat): then it follows
+        the record before it. Never raises."""
         ...
 
     def learn(self, record: Record) -> None:
-        """Remember the table definitions of a record of a DDL topic, by its place in the log.
+        """Remember the table definitions of a DDL record, by its position in the log.
 
-        Called before the record, or a record after it in the log, is decoded: for the whole topic when the
-        worker starts, then for each new record. More than once for the same record is the same as once.
-        Never raises; anything that is no table definition is passed over."""
+        The worker calls this before it decodes the record or a later one in the log: at its start for the
+        whole topic, then for each new record. Another call for the same record changes nothing.
+        Never raises. Ignores a record without a table definition."""
         ...

@@ -1,4 +1,4 @@
-"""The formats by their names in the configuration."""
+"""The formats, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def names() -> tuple[str, ...]:
-    """The formats that can be used, in the order of the documentation."""
+    """Names of the available formats, in the order of the documentation."""
     return ("canal", "debezium", "maxwell", "dts", "json")
 
 
@@ -23,11 +23,11 @@ def get(
     debezium: DebeziumSettings | None = None,
     schemas: Schemas | None = None,
 ) -> Format:
-    """A new reader of this format; `json_layout` is where records of the format json hold what, `debezium`
-    what those of Debezium do not say, `schemas` those that they name by ids.
+    """Make a reader of this format. `json_layout` is the layout of records of the format json. `debezium` has
+    the settings that Debezium's records do not contain; `schemas` are the schemas that they name by id.
 
     Raises KeyError with the known names for another name, ValueError for json without its layout."""
-    # Each is imported when it is made: all of them are a tenth of what a worker imports, and it has one.
+    # Import only the format in use: all formats together are a tenth of a worker's imports.
     if name == "canal":
         from worker.formats.canal.format import Canal  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Which tables a statement is about, if any."""
+"""The tables that a statement is about, if any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DROPS = re.compile(r"\bdrop\b", re.IGNORECASE)
 _NAMES_TABLE = re.compile(r"\b(?:tables?|truncate)\b", re.IGNORECASE)
 
 _SPACE = r"(?:\s|\*/|/\*M?!\d*|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))"
-"""A space, a comment, or what makes one of a part that is none: `/*!50001` and `*/`."""
+"""A space, a comment, or the start or end of a conditional comment: `/*!50001` and `*/`."""
 _OF_NO_TABLE = re.compile(
     rf"(?:[(;]|{_SPACE})*+"
     + (
@@ -29,7 +29,7 @@ _OF_NO_TABLE = re.compile(
 
 
 class UntoldDatabase(UndecodableRecord):
-    """A statement about `table`, whose database nothing tells."""
+    """A statement about `table` in an unknown database."""
 
     def __init__(self, table: str) -> None:
         super().__init__(
@@ -40,9 +40,9 @@ class UntoldDatabase(UndecodableRecord):
 
 
 def is_of_no_table(sql: str) -> bool:
-    """Whether a statement is about users, rights, servers, views or programs: it changes no table.
+    """Whether a statement changes no table: it is about users, rights, servers, views or programs.
 
-    It may hold a password, or what column rules hide of a table that it names.
+    It may contain a password, or values of a table that column rules hide.
 
     >>> is_of_no_table("/* ops */ GRANT SELECT ON shop.* TO a IDENTIFIED BY 'x'")
     True
@@ -53,17 +53,16 @@ def is_of_no_table(sql: str) -> bool:
 
 
 def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
-    """The (database, table) of each table that the statement creates, changes, renames or reads: for a rename
-    the old and the new names, for CREATE TABLE … LIKE the source, too. Each once, in the statement's order.
+    """The (database, table) of each table that the statement creates, changes, renames or reads. A rename has
+    the old and the new name; CREATE TABLE … LIKE also has its source. Each once, in the statement's order.
 
-    An empty database stands for any: the statement ran in a database that its record does not name (of
-    `ALTER TABLE a RENAME TO shop.a` most tools say only `shop`).
+    `database` is the one that the record names. An empty database in the result means any: the record does
+    not name the one in which the statement ran (for `ALTER TABLE a RENAME TO shop.a`, usually only `shop`).
 
-    `database`: the database that the record names. Empty where the statement is about its own table alone or
-    about none, or cannot be read. Never raises."""
+    The list is empty if the statement names no other table or cannot be parsed. Never raises."""
     if not _may_name_others(sql):
         return []
-    # As its parser: with the first statement.
+    # The parser, too, is imported with the first statement.
     from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
     from handlers.mysql.ddl.reach import names_of  # noqa: PLC0415
 
@@ -76,20 +75,20 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
 
 
 def place_of(sql: str, database: str) -> PlainRoute | Skip:
-    """Where a statement belongs whose record names no table: its tool may not have understood it.
+    """The route of a statement whose record names no table, because its tool may not have understood it.
 
-    `database`: the one in which it ran; empty: the record does not say. Raises UndecodableRecord for one that
-    changes a table, if it cannot be told which."""
+    `database` is the one in which it ran, or empty if the record does not name it. Raises UndecodableRecord
+    for a statement that changes an unknown table."""
     from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
 
     try:
         changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
-    except StatementError:  # what it tells is of the statement, which may hold what rules hide
+    except StatementError:  # its message quotes the statement, which may contain values that rules hide
         raise UndecodableRecord("a statement that names a table, and cannot be read") from None
     for one in changes:
         if one.table.database:
             return PlainRoute(*one.table, True)
-    if all(isinstance(one, CreateTable) for one in changes):  # its first row tells of it
+    if all(isinstance(one, CreateTable) for one in changes):  # its first row makes the table known
         return Skip("database_ddl")
     raise UntoldDatabase(changes[0].table.table)
 

@@ -1,4 +1,4 @@
-"""Times that a calendar has, in milliseconds since 1970: all others are the fault of who wrote them."""
+"""Times in milliseconds since 1970 that a calendar has. A record with any other time is undecodable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from worker.formats.interface import Record, UndecodableRecord
 
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""Seconds: the beginning of the year 1, the end of the year 9999."""
+"""The start of the year 1 and the end of the year 9999, in seconds since 1970."""
 FIRST_MS, LAST_MS = _FIRST * 1000, _LAST * 1000 + 999
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=FIRST_MS, le=LAST_MS)]
@@ -22,8 +22,8 @@ def has_calendar(time_ms: int) -> bool:
 
 
 def kafka_time(record: Record) -> int:
-    """The record's time in Kafka, which any producer may set. Raises UndecodableRecord for one outside of the
-    years 1 to 9999."""
+    """The record's time in Kafka, in milliseconds; a producer may set any time. Raises UndecodableRecord for
+    a time outside the years 1 to 9999."""
     time_ms = record.timestamp()[1]
     if not has_calendar(time_ms):
         raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside of the years 1 to 9999")

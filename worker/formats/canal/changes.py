@@ -1,4 +1,4 @@
-"""The changes of one flat message of Canal: of its rows, or of its statement."""
+"""The changes of one flat message of Canal: from its rows or its statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATIONS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "
 def changes_of(
     rows: list[Row] | None, message: Message[Any], shape: RowShape, record: Record
 ) -> Iterable[Change]:
-    """Those of one message. Raises UndecodableRecord."""
+    """The changes of one message. Raises UndecodableRecord."""
     if message.tidb is not None:
         _refuse_part(message.tidb, message.type)
     if message.is_ddl:
@@ -48,7 +48,7 @@ def changes_of(
 
 
 def _refuse_part(tidb: TiDB, type_: str) -> None:
-    """Raises UndecodableRecord for a row of which TiCDC sends no more than the key, because it is large."""
+    """Raise UndecodableRecord if TiCDC sent only the row's key, because the row is large."""
     if type_ == "DELETE" or not (tidb.only_handle_key or tidb.claim_check_location):
         return
     raise UndecodableRecord(
@@ -59,14 +59,14 @@ def _refuse_part(tidb: TiDB, type_: str) -> None:
 
 
 def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterable[Image]:
-    """Of each row that was updated. `old` holds only the columns that changed; the key, too, when it did:
-    then the row of the old key goes, and one of the new key comes."""
+    """The images of each updated row. `old` contains only the columns that changed. If the key is one of
+    them, the images are a delete under the old key and an insert under the new key."""
     try:
         olds = shape.read_old(message.old)
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
     types = (shape.types or {}).keys()
-    if olds is None:  # the source did not log what was there before
+    if olds is None:  # the source did not log the old values
         return [Image("update", None, row, lacking(types, row)) for row in rows]
     if len(olds) != len(rows):
         raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")

@@ -1,8 +1,8 @@
-"""Canal's messages: flat ones, JSON with all values as text and several rows in a message; or packets.
+"""Canal's messages: flat messages (JSON, all values as text, several rows in a message) or packets.
 
-The shape of flat ones is Alibaba Canal's `FlatMessage`, which it writes with `canal.mq.flatMessage = true`:
+Alibaba Canal writes flat messages (its class `FlatMessage`) with `canal.mq.flatMessage = true`:
 https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
-Without, it writes protobuf: see `worker.formats.canal.packets`. The first byte tells which of both it is."""
+Otherwise it writes protobuf: see `worker.formats.canal.packets`. The first byte distinguishes the two."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _SKIPPED_TYPES: Mapping[str, str] = {
     "TIDB_WATERMARK": "watermark",
 }
 _OPEN_PROTOCOL = bytes((0, 0, 0, 0, 0, 0, 0, 1))
-"""What the keys of TiCDC's open protocol begin with: its version."""
+"""The first bytes of keys in TiCDC's open protocol: its version."""
 
 _PACKET = b"\x08\x10\x18"
-"""What a packet may begin with: the tag of one of its first fields. JSON begins with none of them."""
+"""The bytes that a packet may begin with: the tags of its first fields. JSON begins with none of them."""
 
 _MOST_TABLES = 100_000
-"""Whose shape is remembered."""
+"""The number of tables whose decoder is remembered."""
 
 
 class CanalRoute(msgspec.Struct, gc=False):
-    """The two fields that say where a message belongs, and whether it is DDL."""
+    """The fields of a message that name its database and table, and say whether it is DDL."""
 
     database: str
     table: str
@@ -50,18 +50,18 @@ class CanalRoute(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    """What `explain` needs to know of a message that has no table."""
+    """The fields that `explain` needs, also for a message without a table."""
 
     type: str
     database: str | None = None
     table: str | None = None
     is_ddl: bool | None = msgspec.field(name="isDdl", default=None)
     data: msgspec.Raw = msgspec.Raw(b"null")
-    sql: Any = None  # a wrong one is left to its table
+    sql: Any = None  # the table's processor reports a wrong one
 
 
 class _Time(msgspec.Struct, gc=False):
-    """When the change happened."""
+    """The field with the time of the change."""
 
     es: Milliseconds
 
@@ -71,25 +71,25 @@ _read_time = msgspec.json.Decoder(_Time, strict=False).decode
 
 
 class Canal:
-    """Canal's messages. One object serves all threads."""
+    """The format of Canal's messages. All threads share one object."""
 
     name = "canal"
 
     def __init__(self) -> None:
         self.route: Callable[[bytes], Route] = msgspec.json.Decoder(CanalRoute).decode
-        # Threads share both without a lock: each access is one dict operation, and two threads that miss
-        # together make the same shape twice.
+        # Threads share both without a lock: each access is one dict operation. Two threads that miss at the
+        # same time make the same shape twice.
         self._shapes = Shapes[bytes, RowShape]()
-        self._of_table: dict[str, RowsDecoder | None] = {}  # what reads the table's next rows
+        self._of_table: dict[str, RowsDecoder | None] = {}  # table -> decoder of its last rows
 
     @cached_property
     def _packets(self) -> Packets:
-        from worker.formats.canal.packets.rows import Packets  # noqa: PLC0415 - who reads JSON needs no protobuf
+        from worker.formats.canal.packets.rows import Packets  # noqa: PLC0415 - JSON needs no protobuf
 
         return Packets()
 
     def explain(self, record: Record) -> Route | Skip | Apart:
-        """Route, skip or take apart a record that `route` refused, or whose database or table is empty."""
+        """Route, skip or split a record that `route` refused, or whose database or table is empty."""
         value = record.value()
         if value is None:
             return Skip("tombstone")
@@ -106,8 +106,8 @@ class Canal:
         if message.type in _SKIPPED_TYPES:
             return Skip(_SKIPPED_TYPES[message.type])
         if message.type == "QUERY" and message.table and not message.is_ddl:
-            return Skip("query")  # the text of a statement whose rows come by themselves
-        # Of some DDL Canal keeps the database's name as it was written, backticks and all.
+            return Skip("query")  # a statement whose rows have their own messages
+        # For some DDL, Canal keeps the backticks around the database's name.
         database = (message.database or "").strip("`")
         if not message.table:
             hint = hint_at(value, "canal")
@@ -128,7 +128,7 @@ class Canal:
         return _read_time(value).es
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append one change for each row of the message (two where its key changed), or one for a DDL
+        """Append one change for each row of the message (two if its key changed), or one for a DDL
         statement."""
         if self.decode_many("", iter((record,)), into, []) is None:
             return
@@ -147,7 +147,7 @@ class Canal:
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
     ) -> Record | None:
-        """See `DecodesMany`. Tables come by turns: each one's last decoder is kept for its next rows."""
+        """See `DecodesMany`. Tables alternate, so each table's last decoder is kept for its next rows."""
         known = self._of_table.get(table)
         for record in records:
             try:
@@ -161,7 +161,7 @@ class Canal:
                             and message.primary_key == known.primary_key
                         ):
                             shape, data = known.shape, message.data
-                            if data is not None and len(data) == 1:  # as most are
+                            if data is not None and len(data) == 1:  # most messages
                                 rows = [known.row(data[0], value)]
                             else:
                                 rows = known.rows(data, value)
@@ -174,7 +174,7 @@ class Canal:
                     if table not in self._of_table and len(self._of_table) >= _MOST_TABLES:
                         self._of_table.clear()
                     known = self._of_table[table] = shape.practice.decoder
-                if (  # as most are
+                if (  # most messages
                     rows
                     and len(rows) == 1
                     and message.type == "INSERT"
@@ -186,7 +186,7 @@ class Canal:
                     into.append(Change("insert", *told, *place, 0, message.gtid or None, shape.types))
                 else:
                     into.extend(changes_of(rows, message, shape, record))
-            except Exception:  # `decode` says what is the matter
+            except Exception:  # `decode` raises the reason
                 return record
             ends.append(len(into))
         return None

@@ -1,9 +1,9 @@
-"""The rows of Canal messages: text in JSON, decoded straight into typed values.
+"""The rows of Canal messages: text in JSON, decoded directly into typed values.
 
-The types come with every message (`mysqlType`), and nearly always they are those of the message before. So
-each shape (types and key columns, as the bytes they come in) has one `RowShape`, whose decoder reads a whole
-message of that shape into typed values in one pass. What that decoder refuses (a zero date, a column without
-a type) is read column by column from the text; only what is refused there too is undecodable."""
+Every message contains its types (`mysqlType`), nearly always those of the message before. So each shape (the
+bytes of types and key columns) has one `RowShape`. Its decoder reads a whole message of this shape into typed
+values in one pass. If that decoder refuses a message (a zero date, a column without a type), its text is read
+column by column. The message is undecodable only if that fails too."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from worker.formats.times import Milliseconds
 Rows = TypeVar("Rows")
 
 REFUSALS = (*DECODE_ERRORS, ValueError, ArithmeticError)
-"""What a shape's decoder raises for a message that `RowShape.read` may still know."""
+"""Exceptions of a shape's decoder for a message that `RowShape.read` may still be able to read."""
 
 _NULL = msgspec.Raw(b"null")
 
 
 class TiDB(msgspec.Struct, gc=False):
-    """What TiCDC adds to a message with `enable-tidb-extension`, as far as it matters."""
+    """The fields in use of those that TiCDC adds to a message with `enable-tidb-extension`."""
 
     only_handle_key: bool = msgspec.field(name="onlyHandleKey", default=False)
     claim_check_location: str = msgspec.field(name="claimCheckLocation", default="")
@@ -41,7 +41,7 @@ class _ShapeFields(msgspec.Struct, gc=False):
 
 
 class Message(_ShapeFields, Generic[Rows], gc=False, kw_only=True):
-    """The fields that changes are made of; the others are never decoded."""
+    """The fields that become changes. Other fields are never decoded."""
 
     type: str
     es: Milliseconds
@@ -53,7 +53,7 @@ class Message(_ShapeFields, Generic[Rows], gc=False, kw_only=True):
     tidb: TiDB | None = msgspec.field(name="_tidb", default=None)
 
 
-# Canal writes every value as text; other writers of its format also write numbers, which count as their text.
+# Canal writes every value as text. Other tools with its format also write numbers, which are read as text.
 _read_text = msgspec.json.Decoder(Message[list[Row]], strict=False, float_hook=Decimal).decode
 read_shape = msgspec.json.Decoder(_ShapeFields).decode
 _read_types = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -64,17 +64,17 @@ _read_old: Callable[[msgspec.Raw], list[Row | None] | None] = msgspec.json.Decod
 
 
 class RowShape:
-    """How the rows of one shape are read. Threads share it."""
+    """The decoders for rows of one shape. Threads share it."""
 
     __slots__ = ("converters", "key_columns", "mysql_type", "practice", "primary_key", "types")
 
     def __init__(self, mysql_type: msgspec.Raw, primary_key: msgspec.Raw) -> None:
-        """Raises UndecodableRecord when the two are no types and no key columns."""
+        """Raises UndecodableRecord if the arguments are not types and key columns."""
         try:
             types, key_columns = _read_types(mysql_type), _read_key(primary_key)
         except DECODE_ERRORS as error:
             raise UndecodableRecord(f"no Canal message: `mysqlType` or `pkNames`: {error}") from None
-        # Copies: a view would keep the whole message it came in.
+        # Copies, because a view would keep the whole message in memory.
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
         self.types = types
@@ -90,10 +90,10 @@ class RowShape:
         self.practice = Practice(self._decoder)
 
     def read(self, value: bytes) -> tuple[Message[Any], list[Row] | None]:
-        """A message of this shape and its rows, by whichever way reads them.
+        """Read a message of this shape and its rows: in one pass if possible, else column by column.
 
-        Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        type."""
+        Raises one of DECODE_ERRORS if the value is not a message, UndecodableRecord if a column's value does
+        not fit its type."""
         decoder = self.practice.decoder
         if decoder is not None:
             try:
@@ -110,7 +110,7 @@ class RowShape:
         return message, message.data
 
     def read_old(self, old: msgspec.Raw) -> list[Row | None] | None:
-        """The rows of `old`: only the columns that changed. Raises as `read` does."""
+        """The rows of `old`, with only the columns that changed. Raises the same errors as `read`."""
         rows = _read_old(old)
         for row in rows or ():
             if row is not None:
@@ -139,7 +139,7 @@ class RowShape:
             if converter is None:
                 columns.append(StructColumn(name, str))
             elif converter.json_type is Decimal:
-                # The text: msgspec reads `1_000`, too, and digits of all scripts.
+                # Decode as text, because msgspec also accepts `1_000` and digits of all scripts.
                 columns.append(StructColumn(name, str, converter.read))
             else:
                 columns.append(
@@ -149,7 +149,7 @@ class RowShape:
 
 
 class RowsDecoder:
-    """Reads messages of one shape in one pass. Never changed."""
+    """Reads messages of one shape in one pass. Immutable."""
 
     __slots__ = ("decode", "mysql_type", "primary_key", "row", "shape")
 
@@ -157,11 +157,11 @@ class RowsDecoder:
         self.shape = shape
         self.mysql_type, self.primary_key = shape.mysql_type, shape.primary_key
         self.row: Callable[[Any, bytes], Row] = struct.reader(_refuse_null)
-        """Makes a row of what `decode` read from a text. Raises one of REFUSALS."""
+        """Makes a row from the value that `decode` read from a text. Raises one of REFUSALS."""
         self.decode: Callable[[bytes], Message[Any]] = msgspec.json.Decoder(
             cast(Any, Message)[list[struct.type]], strict=False
         ).decode
-        """Raises one of REFUSALS for a message that `RowShape.read` may still know."""
+        """Raises one of REFUSALS for a message that `RowShape.read` may still be able to read."""
 
     def rows(self, data: list[Any] | None, text: bytes) -> list[Row] | None:
         """The rows of a message that `decode` read from `text`. Raises one of REFUSALS."""
@@ -169,7 +169,7 @@ class RowsDecoder:
 
 
 def converter_for(column: str, type_text: str) -> Converter | None:
-    """As `converter_of`. Of a document that was changed in place Canal writes the call of a function."""
+    """`converter_of`, but refuse partial JSON: Canal writes a change in place as a function call."""
     converter = converter_of(type_text)
     if converter is None or converter.read is not compact_json:
         return converter
@@ -191,7 +191,7 @@ def _is_json(text: str) -> bool:
 
 
 def refuse_sql(what: str, sql: str | None) -> None:
-    """Raises UndecodableRecord for the statement of an insert, update or delete, which has no rows."""
+    """Raise UndecodableRecord for an insert, update or delete with a statement instead of rows."""
     if sql and sql.strip():
         raise UndecodableRecord(
             f"a {what} with a statement instead of its rows: set binlog_format=ROW at the source"
@@ -199,14 +199,14 @@ def refuse_sql(what: str, sql: str | None) -> None:
 
 
 def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
-    """Raises UndecodableRecord for a statement with rows, or without a text that it needs."""
+    """Raise UndecodableRecord for a statement with rows, or without its required text."""
     if has_rows or is_empty:
         held = "rows" if has_rows else "no `sql`"
         raise UndecodableRecord(f"no {what}: `isDdl` is true, and it holds {held}")
 
 
 def _refuse_null(text: bytes) -> None:
-    # msgspec reads the text "null", in whichever case, as None where a number or a date is expected.
+    # msgspec reads the text "null", in any case, as None if it expects a number or a date.
     if b'"null"' in text.lower():
         raise ValueError("a text that the decoder takes for NULL")
 

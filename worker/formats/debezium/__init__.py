@@ -1,2 +1,2 @@
-"""Debezium's change events of MySQL and PostgreSQL: whole or flattened, with schemas or without, and its
-schema changes."""
+"""Debezium's change events from MySQL and PostgreSQL: in envelopes or flattened, with or without schemas, and
+its schema changes."""

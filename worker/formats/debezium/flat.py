@@ -1,7 +1,7 @@
 """Debezium's flattened records: rows without an envelope, as its transform ExtractNewRecordState makes them.
 
-What the envelope said is there only as far as `add.fields` and `add.headers` put it back, as fields and
-headers that begin with `__`:
+They have only those facts of the envelope that `add.fields` and `add.headers` put back, as fields and headers
+that begin with `__`:
 https://debezium.io/documentation/reference/stable/transformations/event-flattening.html"""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIGNS = frozenset(("op", *_ADDED))
 _CONTEXT = "debezium.context."
 _MOST_DIGITS = 20
 _REPLACED = re.compile(r"[^A-Za-z0-9._-]")
-"""The characters of names that Debezium does not take over into topics."""
+"""The characters of names that Debezium replaces in topic names."""
 _read_any = msgspec.json.Decoder().decode
 
 
@@ -44,20 +44,20 @@ class FlatRecord(msgspec.Struct, gc=False):
     """Plain JSON values, without the fields that begin with `__`."""
     source: Source
     by_topic: bool
-    """Whether the topic's name tells the table, or its database."""
+    """Whether the table or its database is read from the topic's name."""
     transaction: str | None
 
 
 def names_itself(record: Record, settings: DebeziumSettings) -> bool:
-    """Whether headers of the record say that the transform has made it (`add.headers`)."""
+    """Whether the record has headers that the transform adds (`add.headers`)."""
     prefixes = "__", settings.fields_prefix
     names = (name for name, _ in record.headers() or () if name.startswith(prefixes))
     return any(name.removeprefix(prefix) in _SIGNS for name in names for prefix in prefixes)
 
 
 def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> FlatRecord:
-    """`values`: the record's plain JSON. Raises UndecodableRecord for a record that is none, or does not tell
-    its table."""
+    """Make a FlatRecord from `values`, the record's plain JSON. Raises UndecodableRecord if the record is not
+    flattened or does not name its table."""
     prefix = settings.fields_prefix
     row, told = {}, {}
     for name, value in values.items():
@@ -94,7 +94,7 @@ def _operation(told: Mapping[str, Any]) -> Operation:
         return "delete"
     op = _text(told, "op")
     if op is None:
-        return "update"  # an insert or an update: which of both nobody said
+        return "update"  # an insert or an update; the record does not say which
     try:
         return ROWS[op]
     except KeyError:
@@ -102,7 +102,7 @@ def _operation(told: Mapping[str, Any]) -> Operation:
 
 
 def _refuse_other_prefix(row: Row) -> None:
-    """Raises UndecodableRecord for fields of another prefix: they would become columns."""
+    """Raise UndecodableRecord for fields with another prefix, because they would become columns."""
     for name, value in row.items():
         prefix = name.removesuffix("op")
         if (
@@ -118,8 +118,8 @@ def _refuse_other_prefix(row: Row) -> None:
 
 
 def _refuse_other_database(source: Source, topic: str) -> None:
-    """Raises UndecodableRecord if the topic's name has another name in front of the table's than the record,
-    and nothing tells whether that is a schema: two schemas' tables would be one."""
+    """Raise UndecodableRecord if the topic names another database than the record, and that name may be a
+    schema. Tables of two schemas would become one."""
     database, table = (_REPLACED.sub("_", name or "") for name in (source.db, source.table))
     head = topic.removesuffix(f".{table}")
     is_told = source.connector or source.schema or head.endswith(f".{database}")
@@ -137,9 +137,9 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
         prefix, rest = own, topic[len(own) + 1 :]
     database, _, table = rest.partition(".")
     if not table:
-        prefix = database = table = ""  # a topic that another transform has named
+        prefix = database = table = ""  # another transform named the topic
     elif "." in table and prefix != own and table != _text(told, "source_table", "table"):
-        database = table = ""  # dots of the prefix, or of the table's name
+        database = table = ""  # the prefix or the table's name has dots
     connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
     connector = connector or known_connector
     schema = _text(told, "source_schema", "schema")
@@ -186,7 +186,7 @@ def _time(told: Mapping[str, Any]) -> int | None:
 
 
 def _header(value: bytes) -> Any:
-    """As text, or as JSON where the headers' converter is the JsonConverter."""
+    """Read a header as text, or as JSON if the JsonConverter wrote it."""
     text = value.decode("utf-8", "replace")
     try:
         read = _read_any(value) if text.startswith(('"', "{")) else text

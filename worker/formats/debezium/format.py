@@ -1,7 +1,7 @@
-"""Debezium's records: JSON with and without schemas, in envelopes or flattened; MySQL, MariaDB, PostgreSQL.
+"""Debezium's JSON records from MySQL, MariaDB and PostgreSQL: in envelopes or flattened, also with schemas.
 
-https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events; what becomes of each
-record is in docs/formats.md."""
+See https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-events. docs/formats.md
+describes how each kind of record is handled."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ _MAX_TOPICS = 10_000
 
 
 class Debezium:
-    """Debezium's records. One object serves all threads."""
+    """The format of Debezium's records. All threads share one object."""
 
     name = "debezium"
 
     def __init__(
         self, settings: DebeziumSettings | None = None, envelopes: Callable[[], Envelopes] = Envelopes
     ) -> None:
-        """`settings`: the configuration's section `debezium`. `envelopes`: makes what takes values apart."""
+        """`settings`: the configuration's section `debezium`. `envelopes`: makes a splitter of values."""
         if settings is None:
-            # Not above: the configuration knows the formats.
+            # Imported here, because the configuration imports the formats.
             from worker.formats.debezium.settings import DebeziumSettings  # noqa: PLC0415
 
             settings = DebeziumSettings()
         self._settings = settings
-        # Threads share all of these without a lock: each access is one dict operation, and two threads that
-        # miss together make the same thing twice.
+        # Threads share all of these without a lock: each access is one dict operation. Two threads that miss
+        # at the same time make the same object twice.
         self._envelopes = envelopes()
         self._keys = Keys(envelopes())
         self._router = Router(envelopes(), settings)
@@ -67,16 +67,16 @@ class Debezium:
         self._history = TableHistory()
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: dict[str, RowShape] = {}
-        """Topic -> the shape of its last record: nearly always that of the next."""
+        """Topic -> the shape of its last record, which is nearly always that of the next one."""
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip a record that `route` refused, or whose database or table is empty."""
         return self._router.explain(record)
 
-    # ---- the place in the log
+    # ---- the position in the log
 
     def source_time_ms(self, record: Record) -> int | None:
-        """`source.ts_ms`: when the source logged the change."""
+        """The time when the source logged the change, `source.ts_ms`."""
         value = record.value()
         if value is None:
             return None
@@ -88,7 +88,7 @@ class Debezium:
         return logged.source.ts_ms if logged.source.ts_ms is not None else logged.ts_ms
 
     def log_position(self, record: Record) -> LogPosition | None:
-        """By binlog file and position, or by LSN. None for a tombstone, a heartbeat, a transaction's mark."""
+        """The binlog file and position, or LSN. None for a tombstone, heartbeat or transaction marker."""
         value = record.value()
         if value is None:
             return None
@@ -127,11 +127,11 @@ class Debezium:
     # ---- changes
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's change; nothing for one that holds none."""
+        """Append the record's changes, or nothing if it contains none."""
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before: then its decoder does all the work in one pass.
+        # Most records have the shape of the one before. Then its decoder reads them in one pass.
         shape = self._recent.get(record.topic())
         decoder = None if shape is None else shape.practice.decoder
         if shape is not None and decoder is not None:
@@ -154,7 +154,7 @@ class Debezium:
             raise undecodable(value, error) from None
 
     def _is_of(self, shape: RowShape, source: Source) -> bool:
-        """Whether the record's table is the shape's, and as it was then."""
+        """Whether the record is of the shape's table and has the shape's definition."""
         if not shape.is_of(source):
             return False
         version = self._history.version
@@ -268,7 +268,7 @@ class Debezium:
         return of_moved_row(change, shape, record, self._envelopes, is_ordered=self._settings.ordered)
 
     def _row_of_key(self, record: Record, shape: RowShape) -> Row:
-        """All that is known of a deleted row whose source does not log it (`REPLICA IDENTITY NOTHING`)."""
+        """The key of a deleted row, if the source does not log the row (`REPLICA IDENTITY NOTHING`)."""
         values = self._keys.values(record.key())
         if not values:
             raise UndecodableRecord(
@@ -279,11 +279,11 @@ class Debezium:
     # ---- shapes
 
     def _shape(self, head: Head | None, source: Source, *, is_flat: bool = False) -> RowShape:
-        """Raises UndecodableRecord when the head's schema is none, and for an unknown connector."""
+        """Find or make a shape. Raises UndecodableRecord for an invalid schema or an unknown connector."""
         own = source.name, source.db or "", source.table or ""
         definition = self._history.find(*own, log_position(source)) if self._history.version else None
         schema = None if head is None else head.schema
-        # The definition's id: the shape keeps it alive.
+        # The shape keeps its definition alive, so the definition's id stays unique.
         table = source.name, source.connector, source.db, source.schema, source.table
         key = (schema, *table, is_flat, id(definition))
         shape = self._shapes.get(key)

@@ -1,4 +1,4 @@
-"""What a Debezium record says of its row, beyond the values."""
+"""The images of a Debezium record's row, and the records of a changed key."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from worker.formats.interface import Record
 
 
 def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
-    """`sent`: the rows as they came; what it lacks has a placeholder.
+    """The image of the row. `sent` contains the rows as the record has them; it lacks placeholder columns.
 
-    Raises UndecodableRecord for a row whose key is not told."""
+    Raises UndecodableRecord for a row whose key is unknown."""
     op, before, after, lacks, *_ = sent
     postgresql, lacks = shape.postgresql, lacks or NOTHING
     if postgresql is not None:
@@ -38,7 +38,7 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
     if before is None:
         return Image(op, None, after, lacks)
     if lacks:
-        # What the record holds of the old row did not change; NULLs and fillers are no values.
+        # Old values of the columns that `after` lacks are unchanged. NULLs and fillers are not values.
         is_filler = postgresql.is_filler if postgresql is not None else lambda _, value: value is None
         known = {name: before[name] for name in lacks & before.keys() if not is_filler(name, before[name])}
         after, lacks = {**after, **known}, lacks.difference(known)
@@ -51,21 +51,20 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
 
 # ---- changed keys
 
-# A change of a row's key is two records in Debezium: a delete, and an insert. Their headers tell.
+# Debezium writes a changed key as two records, a delete and an insert. Their headers have the other key.
 # https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates
-# Of PostgreSQL the insert lacks the large values that stayed as they were (TOAST). They are in the row under
-# the old key. If both records are in one partition, the insert's record becomes both changes, and the
-# delete's none.
+# With PostgreSQL, the insert lacks large unchanged values (TOAST), but the row under the old key has them. If
+# both records are in one partition, the insert's record becomes both changes, and the delete's becomes none.
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 
 def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[Change]:
-    """What becomes of an update that tells another old key. Debezium makes two records of it; if a transform
-    has made the key of other columns, it comes as one. Raises UndecodableRecord."""
+    """Split an update whose old key differs. Debezium itself writes two records for it. It is one record only
+    if a transform chose other key columns. Raises UndecodableRecord."""
     before, after, key = change.before or {}, change.after or {}, change.key_columns or ()
     rows = shape.postgresql
     if rows is not None and all(rows.is_filler(name, before.get(name)) for name in key):
-        return (change,)  # the old key was not told
+        return (change,)  # the record does not contain the old key
     return changes_from(
         updated(before, after, key, lacks=change.lacks, before_is_whole=change.before_is_whole),
         record,
@@ -79,11 +78,11 @@ def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[
 def of_moved_row(
     change: Change, shape: RowShape, record: Record, envelopes: Envelopes, *, is_ordered: bool
 ) -> tuple[Change, ...]:
-    """What becomes of a record's change. `is_ordered`: both records are in one partition.
+    """Adapt a change whose headers name another key. `is_ordered`: both records are in one partition.
 
-    A key that may not be told (see PostgresRows) is left as it is. Raises UndecodableRecord."""
+    A key of fillers (see PostgresRows) adds no delete of the old key. Raises UndecodableRecord."""
     rows, key, headers = shape.postgresql, change.key_columns, record.headers()
-    # A flattened record without an operation is an update, whatever happened.
+    # A flattened record without an operation counts as an update.
     if not headers or not key or (change.op == "update" and change.before is not None):
         return (change,)
     wanted = _NEW_KEY if change.op == "delete" else _OLD_KEY

@@ -1,4 +1,4 @@
-"""The keys of Debezium's records: the columns that tell a row, and their values."""
+"""The keys of Debezium's records: their columns and values."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from worker.formats.table_history import TableDefinition
 _MAX_TOPICS = 10_000
 _SHOWN = 40
 _HEADS = (BEGIN, b"\0", b"\1", b"\2", b"\3")
-"""How keys begin that have a schema, or name the id of one (see `schema_registry.ids`)."""
+"""The first bytes of keys with a schema or a schema's id (see `schema_registry.ids`)."""
 
 _ADDED = "__dbz__"
-"""How a column of a key begins that ByLogicalTableRouter adds, to tell the tables of a topic apart."""
+"""Prefix of the key column that ByLogicalTableRouter adds to distinguish the tables of a topic."""
 
 _read_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_values = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Known(NamedTuple):
-    """How the keys of a table begin, and what columns they have then."""
+    """The first bytes of a table's keys, and the columns of keys that begin so."""
 
     begin: bytes
     columns: tuple[str, ...] | None
     has_schema: bool
-    """False: `begin` is `{"id":`, and only a key with nothing else in quotes has this one column."""
+    """False: `begin` is `{"id":`. Only a key without other quotes has just this column."""
 
 
 class Keys:
-    """Reads keys. Threads share it without a lock: each access is one dict operation."""
+    """A reader of keys. Threads share it without a lock, because each access is one dict operation."""
 
     def __init__(self, envelopes: Envelopes) -> None:
         self._envelopes = envelopes
         self._recent: dict[str, Known] = {}
-        """Topic -> the last key's: nearly always the next one's."""
+        """Topic -> the entry of its last key, which nearly always fits the next one."""
 
     def columns(
         self, key: bytes | None, topic: str, definition: TableDefinition | None
     ) -> tuple[str, ...] | None:
-        """The key's columns, in its order; of a record without one, or with one that is no JSON object, those
-        of the table's definition.
+        """The key's columns, in its order. If the record has no key, or its key is no JSON object, they are
+        those of the table's definition.
 
-        Raises UndecodableRecord for a key whose columns nothing tells: its rows would have none."""
+        Raises UndecodableRecord for a key with unknown columns, because its rows would have no key."""
         if key is None:
             return None if definition is None else definition.key_columns
         known = self._recent.get(topic)
@@ -80,17 +80,17 @@ class Keys:
         self._recent[topic] = known
 
     def tells_tables_apart(self, key: bytes | None) -> bool:
-        """Whether a column of the key tells from which of the topic's tables the row is."""
+        """Whether a column of the key identifies the row's table among those of the topic."""
         return any(name.startswith(_ADDED) for name in plain_object(key, self._envelopes) or ())
 
     def values(self, key: bytes | None) -> dict[str, Any] | None:
-        """The key's columns with plain JSON values; None where there are none."""
+        """The key's columns with plain JSON values, or None if it has no columns."""
         values = plain_object(key, self._envelopes) or {}
         return {name: value for name, value in values.items() if not name.startswith(_ADDED)} or None
 
 
 def plain_object(value: bytes | None, envelopes: Envelopes) -> dict[str, Any] | None:
-    """What a key, or a header, holds; None: it is no JSON object."""
+    """The JSON object in a key or header. None if it is no JSON object."""
     try:
         return None if value is None else _read_values(envelopes.split(value).payload)
     except DECODE_ERRORS:

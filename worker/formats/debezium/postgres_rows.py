@@ -1,4 +1,4 @@
-"""What rows of PostgreSQL mean beyond their values: keys that were not told, and NULLs that are none."""
+"""Rows of PostgreSQL with values that mean something else: unknown keys, and NULLs for unchanged values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ZEROS: tuple[Any, ...] = (
 
 
 class PostgresRows:
-    """The rows of one table, as long as it stays as it is. Threads share it: nothing changes in it."""
+    """The rules for rows of one table with one schema. Immutable, so threads share it."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class PostgresRows:
         readers: Mapping[str, Reader],
         settings: DebeziumSettings,
     ) -> None:
-        """`table`: schema.table; `fields`: those that its schema tells."""
+        """`table`: schema.table. `fields`: the columns in the records' schema."""
         self._has_nulls = settings.nulls_beyond_calendar(table)
         self._kept_if_null = settings.kept_if_null(table)
         self._has_zero_keys = settings.has_zero_keys(table)
         self._defaults = {name: _default(field, readers[name]) for name, field in fields.items()}
 
     def in_calendar(self, row: Row | None, key: Sequence[str]) -> None:
-        """Put NULL in the place of times beyond the calendar, if the configuration says so.
+        """Replace times beyond the calendar by NULL, if the configuration says so.
 
-        A key has no NULL: there an infinity becomes its text. Raises UndecodableRecord for another time."""
+        In a key, an infinity becomes text, because a key has no NULL. Raises UndecodableRecord for others."""
         if row is None or not self._has_nulls:
             return
         for name, value in row.items():
@@ -57,22 +57,22 @@ class PostgresRows:
                     )
 
     def deleted(self, row: Row, key: tuple[str, ...]) -> Row:
-        """What the source tells of a deleted row. Raises UndecodableRecord for an untold key."""
+        """The logged columns of a deleted row. Raises UndecodableRecord for an unknown key."""
         self._check_key(row, key)
         return self._told(row, key)
 
     def updated(self, row: Row) -> Row:
-        """An updated row without the NULLs that stand in for values that did not change."""
+        """An updated row without the NULLs that the connector sends for unchanged values."""
         kept = self._kept_if_null
         if not kept:
             return row
         return {name: value for name, value in row.items() if value is not None or name not in kept}
 
     def _check_key(self, row: Row, key: tuple[str, ...]) -> None:
-        """A key that is all zero, though other columns are told.
+        """Raise UndecodableRecord if the whole key is zero but other columns have values.
 
-        So the connector sends it under REPLICA IDENTITY USING INDEX beside a primary key: PostgreSQL logs the
-        index's columns alone, and the connector fills the others with their defaults."""
+        The connector sends such a row if the table has a primary key and REPLICA IDENTITY USING INDEX.
+        PostgreSQL logs only the index's columns, and the connector fills the others with defaults."""
         if not self.is_zero(row, key):
             return
         if all(self.is_filler(column, value) for column, value in row.items() if column not in key):
@@ -86,22 +86,22 @@ class PostgresRows:
         )
 
     def _told(self, row: Row, key: tuple[str, ...]) -> Row:
-        """The key of a row of which the log holds the key alone; else the row.
+        """The row, or only its key if the log contains only the key.
 
         The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults."""
         for column, value in row.items():
             if column in key or self.is_filler(column, value):
                 continue
-            if value is not True or self._defaults:  # without schemas a default of true is not known
+            if value is not True or self._defaults:  # without schemas, a default of true is unknown
                 return row
         return {column: value for column, value in row.items() if column in key}
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
-        """Whether the row's key may be one that was not told."""
+        """Whether the row's key may consist only of fillers, so that the real key is unknown."""
         return not self._has_zero_keys and all(self.is_filler(column, row.get(column)) for column in key)
 
     def is_filler(self, column: str, value: Any) -> bool:
-        """Whether it may be what stands in for a value that the log does not hold."""
+        """Whether the value may be the connector's filler for a value that the log does not contain."""
         default = self._defaults.get(column)
         if not value or value in _ZEROS or (default is not None and value == default):
             return True

@@ -1,4 +1,4 @@
-"""Where Debezium's records belong: the fields that say it, and nothing else decoded."""
+"""Routes of Debezium's records, from the fields that name the table. Nothing else is decoded."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5
 _NOTIFICATION = frozenset(("id", "aggregate_type", "type", "additional_data"))
-"""The members of the records in `notification.sink.topic.name`."""
+"""The members of records in the topic `notification.sink.topic.name`."""
 _BESIDE_SOURCE = frozenset(("op", "ddl", "tableChanges"))
-"""What an envelope, a schema change or a record of the schema history topic has one of."""
+"""An envelope, a schema change or a record of the schema history topic has one of these members."""
 _SIGNALS = frozenset(
     (
         *("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"),
         *("log", "schema-changes", "set-binlog-position"),
     )
 )
-"""What the records in `signal.kafka.topic` ask for."""
+"""The types of records in the topic `signal.kafka.topic`."""
 
 
 class _Source(msgspec.Struct, gc=False):
-    """The `source` block of a row of MySQL or MariaDB is its route."""
+    """The `source` block of a row from MySQL or MariaDB, which is also the row's route."""
 
     database: str = msgspec.field(name="db", default="")
     table: str = ""
@@ -59,14 +59,14 @@ class Router:
         self._settings = settings
 
     def route(self, value: bytes | None) -> Route:
-        """Of a row or a truncate in an envelope; an empty one for a tombstone, so that the many of them do
-        not send the rest of their poll the slow way. Raises anything for another record."""
+        """The route of a row or truncate in an envelope. A tombstone has an empty route, because an exception
+        would put the rest of its poll on the slow path. Raises any exception for other records."""
         if value is None:
             return _TOMBSTONE
         return self.of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
 
     def payload(self, value: bytes) -> Payload:
-        """The JSON of a value, whatever stands around it."""
+        """The JSON of a value, without its schema."""
         return self._split(value).payload
 
     @staticmethod
@@ -77,7 +77,7 @@ class Router:
             return source
         if envelope.op in ROWS or envelope.op == "t":
             return PlainRoute(source.schema or source.database, source.table, envelope.op == "t")
-        raise LookupError  # not a row in an envelope: `explain` has to say
+        raise LookupError  # not a row in an envelope: `explain` decides
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip any record. Raises UndecodableRecord."""
@@ -101,7 +101,7 @@ class Router:
         raise UndecodableRecord("no Debezium record: `source` names no database and table")
 
     def without_envelope(self, record: Record, value: bytes) -> Skip | SchemaChange | FlatRecord:
-        """What a record is that is no row in an envelope. Raises UndecodableRecord."""
+        """Classify a record that is not a row in an envelope. Raises UndecodableRecord."""
         payload = self._split(value).payload
         try:
             values = _read_values(payload)
@@ -119,7 +119,7 @@ class Router:
 
 
 def _reason_of(values: Row) -> str | None:
-    """Why what no envelope and no header says to be a row is skipped; None: it may be one."""
+    """The reason to skip a record without an envelope or headers of a row. None: it may be a row."""
     if values.keys() == {"ts_ms"}:
         return "heartbeat"
     if _NOTIFICATION <= values.keys() <= _NOTIFICATION | {"timestamp"}:
@@ -144,7 +144,7 @@ def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
 
 
 def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
-    """Says in words what a value that is no record of the format seems to be."""
+    """The error for a value that is no record of the format. It says what the value seems to be."""
     if value[:1] == b"\0" and len(value) > _AVRO_HEAD:
         return UndecodableRecord(
             "no JSON but a record whose schema is in a registry "

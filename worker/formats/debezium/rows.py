@@ -1,8 +1,8 @@
 """Debezium's envelopes, and the rows in them as typed values.
 
-Each shape (the schema of a record, or the definition of its table) has one `RowShape`, which knows how every
-column is read. Once a shape was met often it gets a decoder of its own that reads a whole message in one
-pass; what that refuses is read column by column."""
+Each shape (the schema of a record, or the definition of its table) has one `RowShape`, with a reader for each
+column. A frequent shape gets its own decoder, which reads a whole message in one pass. If that decoder
+refuses a message, the message is read column by column."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RowType = TypeVar("RowType")
 Rows = tuple[Row | None, Row | None]
 """(before, after)"""
 ENDLESS = 1 << 63
-"""Beyond all positions."""
+"""Larger than all positions."""
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -57,19 +57,19 @@ _read_plain: Callable[[Payload], Message[Row]] = msgspec.json.Decoder(Message[Ro
 
 
 class Sure(NamedTuple):
-    """Where the shape's definition holds without looking it up."""
+    """The binlog range in which the shape's definition applies without a lookup."""
 
     version: int
-    """Of the history that knows it."""
+    """Version of the history when this was looked up."""
     file: str | None
-    """Of the binlog."""
+    """The binlog file."""
     since: int
     until: int
-    """Positions in that file."""
+    """Positions in that file: first, and first after the range."""
 
 
 class RowsDecoder:
-    """Reads messages whose rows have these columns and no others, in one pass. Never changed."""
+    """Reads messages whose rows have exactly these columns, in one pass. Immutable."""
 
     __slots__ = ("_read", "_read_both", "decode")
 
@@ -89,7 +89,7 @@ class RowsDecoder:
 
 
 class RowShape:
-    """How the rows of one table are read, between two changes of the table. Threads share it."""
+    """The readers of a table's rows between two changes of the table. Threads share it."""
 
     __slots__ = (
         "columns",
@@ -116,7 +116,7 @@ class RowShape:
         *,
         is_flat: bool = False,
     ) -> None:
-        """Raises UndecodableRecord when the head's schema is none."""
+        """Raises UndecodableRecord if the head's schema is invalid."""
         self.head = head
         self.stream, self.database, self.schema, self.table = (
             source.name,
@@ -130,7 +130,7 @@ class RowShape:
         table = f"{source.schema or source.db}.{source.table}"
         is_mysql, told = source.connector in MYSQL, settings.types_of(table)
         self.columns = frozenset(fields or ())
-        """All columns that the connector sends; empty if they are not known. Definitions have others, too."""
+        """All columns that the connector sends. Empty if unknown. Definitions may have other columns too."""
         lost = settings.nulls_beyond_calendar(table)
         self.types, self.readers = readers_of(
             fields, definition, told, settings, is_mysql=is_mysql, lost=lost
@@ -146,7 +146,7 @@ class RowShape:
         self.practice = Practice(self._decoder)
 
     def is_of(self, source: Source) -> bool:
-        """Whether a record with this source is of the shape's table."""
+        """Whether a record with this source belongs to the shape's table."""
         return (
             source.table == self.table
             and source.db == self.database
@@ -155,16 +155,16 @@ class RowShape:
         )
 
     def payload(self, value: bytes) -> Payload | None:
-        """A value's payload; None for a value that begins otherwise than the shape's."""
+        """A value's payload, or None if the value does not have the shape's head."""
         head = self.head
         return value if head is None else head.payload(value)
 
     def read(self, payload: Payload) -> tuple[Message[Any], Rows, frozenset[str]]:
-        """A message of this shape; its rows, by whichever way reads them; and the columns for which the newer
-        of the two has a placeholder.
+        """Read a message of this shape and its rows, in one pass or column by column. The third item has the
+        columns with a placeholder in `after` (or in `before`, if there is no `after`).
 
-        Raises one of DECODE_ERRORS for what is no message, UndecodableRecord for a value that is not of its
-        column's type."""
+        Raises one of DECODE_ERRORS if the payload is no message, UndecodableRecord if a value does not fit
+        its column's type."""
         if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)
         decoder = self.practice.decoder
@@ -180,7 +180,7 @@ class RowShape:
         return found
 
     def typed(self, row: Row) -> Row:
-        """A row of plain JSON values, with typed ones. Raises UndecodableRecord."""
+        """Convert a row of plain JSON values to typed values. Raises UndecodableRecord."""
         readers = self.readers.get
         typed: Row = {}
         for column, value in row.items():

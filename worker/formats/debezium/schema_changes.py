@@ -1,4 +1,4 @@
-"""Debezium's schema-change records: DDL on a topic of its own, with the tables as they are after it.
+"""Debezium's schema-change records: DDL on a separate topic, with the definitions of the tables after it.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic"""
 
@@ -29,7 +29,7 @@ class _Table(msgspec.Struct, gc=False):
 
 class _TableChange(msgspec.Struct, gc=False):
     type: str
-    """CREATE, ALTER (also of a rename) or DROP."""
+    """CREATE, ALTER (also for a rename) or DROP."""
     id: str
     r"""`"crm"."contacts"`; with PostgreSQL and others `"database"."schema"."table"`."""
     table: _Table | None = None
@@ -37,7 +37,7 @@ class _TableChange(msgspec.Struct, gc=False):
 
 
 class SchemaChange(msgspec.Struct, gc=False):
-    """One DDL statement. A statement on several tables comes as several records with one position."""
+    """One DDL statement. A statement on several tables is several records with one position."""
 
     ddl: str
     source: Source
@@ -51,21 +51,21 @@ read_schema_change: Callable[[Payload], SchemaChange] = msgspec.json.Decoder(Sch
 
 
 def ddl_position(source: SourceLogPosition) -> tuple[int, ...]:
-    """The statement's place in the log: before the rows of the same position, for a snapshot has one position
-    for its statements and its rows."""
+    """The statement's position in the log. It sorts before rows of the same position, because a snapshot has
+    one position for its statements and its rows."""
     return log_position(source)[:2]
 
 
 def table_of(change: SchemaChange) -> tuple[str, str] | None:
-    """(database, table) that the statement belongs to; None for one that is about no table.
+    """(database, table) that the statement belongs to, or None for a statement about no table.
 
-    A rename belongs to the table that is there after it. CREATE INDEX and DROP INDEX name no table."""
+    A rename belongs to the table with the new name. CREATE INDEX and DROP INDEX name no table."""
     changes = change.table_changes or ()
     named = next((one for one in changes if one.table is not None), changes[0] if changes else None)
     found = None if named is None else _name(named.id)
     if found is not None:
         return found
-    # Without `include.schema.changes` details: the names are joined by commas, the new one last.
+    # `tableChanges` names no table. `source.table` joins the names by commas, with the new one last.
     table = (change.source.table or "").rpartition(",")[2]
     database = change.source.schema or change.database or change.source.db
     return (database, table) if table and database else None
@@ -88,7 +88,7 @@ def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | 
 
 
 def statement(change: SchemaChange, record: Record) -> list[Change]:
-    """The record's one change."""
+    """The record's change, or no change if the statement is about no table."""
     time_ms = change.source.ts_ms if change.source.ts_ms is not None else change.ts_ms
     return statement_from(
         change.ddl,

@@ -1,4 +1,4 @@
-"""The `debezium:` section: what Debezium's records do not say of themselves."""
+"""The `debezium:` section: settings for facts that Debezium's records do not contain."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _TYPE = "a type in the source's own words, such as numeric(12,2), bytea, timesta
 
 
 def is_known(text: str) -> bool:
-    """Whether a type of MySQL or PostgreSQL is written so."""
-    # Not above: what reads types takes its time, and most files name none.
+    """Whether the text is a type of MySQL or PostgreSQL."""
+    # Imported here, because these imports are slow and most configurations name no types.
     from handlers.mysql.types import read_type  # noqa: PLC0415
     from worker.formats.debezium.postgres.types import postgres_type  # noqa: PLC0415
     from worker.formats.own_json.columns import TYPE_NAMES  # noqa: PLC0415
@@ -35,31 +35,31 @@ TypeText = Annotated[str, PlainValidator(_type), WithJsonSchema({"type": "string
 
 
 class DebeziumSettings(Section):
-    """What Debezium's records do not say of themselves; see docs/formats.md."""
+    """Settings for facts that Debezium's records do not contain; see docs/formats.md."""
 
     source: Literal["mysql", "mariadb", "postgresql"] | None = None
-    """The connector of records that do not name theirs (flattened ones without source.connector)."""
+    """The connector, for records that do not name it (flattened records without source.connector)."""
     binary: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
-    """The connector's binary.handling.mode, for bytes that come as text without a schema."""
+    """The connector's binary.handling.mode, for bytes sent as text without a schema."""
     decimals: Literal["precise", "string", "double"] | None = None
     """The connector's decimal.handling.mode, for records without schemas."""
     columns: dict[TablePattern, dict[Name, TypeText]] = Field(default={})
-    """Types of columns that the records do not tell, in the source's own words, by pattern of database.table:
+    """Column types that the records do not contain, as the source names them, by pattern of database.table:
     {public.orders: {total: "numeric(12,2)"}}."""
     keep_if_null: dict[TablePattern, list[Name]] = Field(default={})
-    """Columns by pattern of database.table whose NULL in an update of PostgreSQL means: unchanged."""
+    """PostgreSQL columns, by pattern of database.table, whose NULL in an update means: unchanged."""
     zero_keys: list[TablePattern] = Field(default=[])
-    """Patterns of tables of PostgreSQL that have a row whose key is 0 or empty: deletes of it are taken."""
+    """Patterns of PostgreSQL tables that have a row whose key is 0 or empty. Its deletes are applied."""
     null_beyond_calendar: list[TablePattern] = Field(default=[])
-    """Patterns of tables of PostgreSQL whose infinities, BC dates and years beyond 9999 become NULL."""
+    """Patterns of PostgreSQL tables whose infinities, BC dates and years beyond 9999 become NULL."""
     ordered: bool = False
-    """Whether each topic of PostgreSQL's tables has one partition: then the halves of a changed key come in
-    the order of the source's log, and the row keeps large values that stayed as they were."""
+    """Whether each topic of PostgreSQL tables has one partition. Then the delete and the insert of a changed
+    key arrive in the order of the source's log. The row keeps its unchanged large values."""
     fields_prefix: Name = "__"
     """The add.fields.prefix of ExtractNewRecordState."""
 
     def types_of(self, table: str) -> Mapping[str, str]:
-        """Column -> type of `columns`, of a table ("database.table"); what matches first wins."""
+        """The types in `columns` of a table ("database.table"): column -> type. The first match wins."""
         found: dict[str, str] = {}
         for pattern, types in self.columns.items():
             if table_matcher(pattern)(table):
@@ -67,16 +67,16 @@ class DebeziumSettings(Section):
         return found
 
     def kept_if_null(self, table: str) -> frozenset[str]:
-        """The columns of `keep_if_null` of a table."""
+        """The table's columns in `keep_if_null`."""
         patterns = self.keep_if_null.items()
         return frozenset(
             name for pattern, names in patterns if table_matcher(pattern)(table) for name in names
         )
 
     def nulls_beyond_calendar(self, table: str) -> bool:
-        """Whether a table is one of `null_beyond_calendar`."""
+        """Whether a table matches a pattern of `null_beyond_calendar`."""
         return any(table_matcher(pattern)(table) for pattern in self.null_beyond_calendar)
 
     def has_zero_keys(self, table: str) -> bool:
-        """Whether a table is one of `zero_keys`."""
+        """Whether a table matches a pattern of `zero_keys`."""
         return any(table_matcher(pattern)(table) for pattern in self.zero_keys)

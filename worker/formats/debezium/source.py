@@ -1,4 +1,4 @@
-"""Where in its source's log a Debezium record stands: the `source` block of its envelope."""
+"""The `source` block of a Debezium envelope: its connector, table and position in the source's log."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Payload = bytes | memoryview | msgspec.Raw
 """JSON."""
 
 REFUSALS = (*DECODE_ERRORS, ValueError, TypeError, ArithmeticError)
-"""What reading a value raises that is not of its column's type."""
+"""Exceptions of a reader for a value that does not fit its column's type."""
 
 _MOST_DIGITS = 18
 ROWS: Mapping[str, Operation] = {"c": "insert", "r": "snapshot", "u": "update", "d": "delete"}
-"""What an envelope's `op` says of a row."""
+"""`op` of an envelope -> operation."""
 MYSQL = ("mysql", "mariadb")
 POSTGRESQL = "postgresql"
 """Values of `source.connector`."""
@@ -54,7 +54,7 @@ class Source(SourceLogPosition, gc=False):
 
 
 _BY_LAYOUT = ("sqlserver", "oracle", "db2", "informix", "vitess", "spanner", "ibmi", "cockroachdb", "TiCDC")
-"""Connectors whose records have rows, that format: json can read."""
+"""Connectors whose records contain rows that format: json can read."""
 _ADVICE = {
     "mongodb": "its documents are no rows: have the transform ExtractNewDocumentState make rows of them, and "
     "describe those (format: json)",
@@ -66,7 +66,7 @@ _OTHER_ADVICE = "describe its records (format: json)"
 
 
 def refuse_others(connector: str) -> None:
-    """Raises UndecodableRecord for a connector whose records were never tested: their types differ."""
+    """Raise UndecodableRecord for an untested connector, because its types differ."""
     if connector and connector not in (*MYSQL, POSTGRESQL):
         raise UndecodableRecord(
             f"a record of Debezium's connector {connector[:40]!r}: those of mysql, mariadb and postgresql "
@@ -85,10 +85,10 @@ def _file_number(file: str) -> int | None:
 
 
 def log_position(source: SourceLogPosition) -> tuple[int, ...]:
-    """The change's place in its source's log; empty where the source does not say.
+    """The change's position in its source's log. Empty if the source does not have it.
 
     MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,
-    LSN), for transactions come in the order of their commits. Raises nothing."""
+    LSN), because transactions arrive in commit order. Never raises."""
     if source.file is not None and source.pos is not None:
         number = _file_number(source.file)
         if number is not None:
@@ -102,7 +102,7 @@ def log_position(source: SourceLogPosition) -> tuple[int, ...]:
         return 0, source.lsn
 
 
-# ---- what is read of records without their rows
+# ---- records, read without their rows
 
 Part = TypeVar("Part")
 
@@ -110,7 +110,7 @@ _NO_DDL = msgspec.Raw()
 
 
 class _Placed(msgspec.Struct, gc=False):
-    """What tells a record's place in the log."""
+    """The fields with a record's position in the log."""
 
     source: SourceLogPosition
     op: str | None = None
@@ -118,7 +118,7 @@ class _Placed(msgspec.Struct, gc=False):
 
 
 class _Logged(msgspec.Struct, gc=False):
-    """What tells a record's table."""
+    """The fields with a record's table and time."""
 
     source: Source
     op: str | None = None
@@ -130,7 +130,7 @@ read_logged: Callable[[Payload], _Logged] = msgspec.json.Decoder(_Logged).decode
 
 
 def part(read: Callable[[Payload], Part], value: bytes, envelopes: Envelopes) -> Part:
-    """What `read` reads of the value's payload. Raises one of DECODE_ERRORS."""
+    """Call `read` with the value's payload. Raises one of DECODE_ERRORS."""
     if not value.startswith(BEGIN):
         try:
             return read(value)  # nearly always a value without a schema

@@ -1,4 +1,4 @@
-"""Dates and times of DTS images, which come in parts or as seconds since 1970."""
+"""Dates and times of DTS images, which are parts or seconds since 1970."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Parts = tuple[int | None, ...]
-"""Year, month, day, hour, minute, second, microseconds (called millis); None: the type lacks the part."""
+"""Year, month, day, hour, minute, second, microseconds (called millis). None: the type lacks the part."""
 
 
 def moment_of(seconds: int, micros: int) -> datetime:
-    """Seconds since 1970, then microseconds (called millis), as a time in UTC."""
+    """The time in UTC for seconds since 1970 and microseconds (which DTS calls millis)."""
     return _EPOCH + timedelta(seconds=seconds, microseconds=micros)
 
 
 def datetime_of_parts(parts: Parts, zone: tzinfo | None = None) -> datetime | None:
-    """None for a zero date. Raises ValueError for another one that no calendar has, such as 2024-02-31."""
+    """Make a datetime; None for a zero date. Raises ValueError for dates such as 2024-02-31."""
     year, month, day, hour, minute, second, micros = parts
     if year is None or month is None or day is None:
         raise ValueError("a date without a year, month or day")
@@ -27,13 +27,13 @@ def datetime_of_parts(parts: Parts, zone: tzinfo | None = None) -> datetime | No
     try:
         return datetime(year, month, day, *clock, zone)
     except ValueError:
-        datetime(2000, 1, 1, *clock)  # raises if it is the clock that is wrong
+        datetime(2000, 1, 1, *clock)  # raises if the time of day is wrong
         _check_zero(year, month, day)
         return None
 
 
 def date_of_parts(parts: Parts) -> date | None:
-    """As `datetime_of_parts`."""
+    """Make a date; None and errors as in `datetime_of_parts`."""
     year, month, day = parts[:3]
     if year is None or month is None or day is None:
         raise ValueError("a date without a year, month or day")
@@ -45,7 +45,7 @@ def date_of_parts(parts: Parts) -> date | None:
 
 
 def _check_zero(year: int, month: int, day: int) -> None:
-    """Raises ValueError for what is no zero date."""
+    """Raise ValueError unless this is a zero date."""
     if not (0 <= year <= 9999 and 0 <= month <= 12 and 0 <= day <= 31):
         raise ValueError(f"no date: {year}-{month}-{day}")
     if year and month and day:
@@ -53,20 +53,20 @@ def _check_zero(year: int, month: int, day: int) -> None:
 
 
 def time_of_parts(parts: Parts) -> timedelta:
-    """A TIME, which runs from -838:59:59 to 838:59:59; all parts of a negative one are negative."""
+    """Make a TIME (-838:59:59 to 838:59:59). All parts of a negative TIME are negative."""
     _, _, days, hours, minutes, seconds, micros = (part or 0 for part in parts)
     return timedelta(days, seconds, micros, 0, minutes, hours)
 
 
 def any_of_parts(parts: Parts) -> date | timedelta | None:
-    """Whatever the parts make: a date, a datetime, a time."""
+    """Make a date, a datetime or a time, whichever the parts give."""
     if parts[0] is None:
         return time_of_parts(parts)
     return date_of_parts(parts) if parts[3] is None else datetime_of_parts(parts)
 
 
 def zoned_of_parts(parts: Parts, zone: str) -> datetime | None:
-    """Parts in a zone with this name, as a time in UTC."""
+    """Make a time in UTC from parts in the named zone."""
     moment = datetime_of_parts(parts, _zone(zone))
     return None if moment is None else moment.astimezone(UTC)
 

@@ -1,6 +1,6 @@
-"""Alibaba DTS change records: Avro in its binary encoding, one row or statement a record.
+"""Alibaba DTS change records: Avro in binary encoding, with one row or statement in each record.
 
-What a record holds: `schema`."""
+`schema` describes the records."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from worker.formats.times import has_calendar
 _ROWS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _SKIPPED = {"BEGIN": "transaction", "COMMIT": "transaction"}
 _NOISE_BYTES = 48
-"""DTS writes empty records, so that offsets move on where it filters everything out. Its own client passes
-over values of at most so many bytes; here they must be no change, too."""
+"""DTS writes empty records to advance offsets when it filters out everything. Its own client ignores values
+of at most this many bytes. This reader ignores them only if they are also not a change."""
 _MAX_ROUTES = 20_000
 _FAULTS = (ArithmeticError, *READ_ERRORS)
 
 
 class DTSRoute(msgspec.Struct, frozen=True, gc=False):
-    """Where a record belongs."""
+    """The table that a record belongs to."""
 
     database: str
     table: str
@@ -38,11 +38,11 @@ class DTSRoute(msgspec.Struct, frozen=True, gc=False):
 
 
 _NOWHERE = DTSRoute("", "", alone=False)
-"""Sends a record to `explain`."""
+"""The route of records that `explain` must handle."""
 
 
 class DTS:
-    """DTS change records. One object serves all threads."""
+    """The format of DTS change records. All threads share one object."""
 
     name = "dts"
 
@@ -50,11 +50,11 @@ class DTS:
         self.route: Callable[[bytes], Route] = self._route
         self._reader = RecordReader()
         # Bytes of operation and name -> route. Threads share it without a lock: each access is one dict
-        # operation, and two threads that miss together make the same route twice.
+        # operation. Two threads that miss at the same time make the same route twice.
         self._routes: dict[bytes, DTSRoute] = {}
 
     def _route(self, value: bytes) -> Route:
-        """Never raises: what has no table, or is no record, goes to `explain`."""
+        """Route a value. Never raises: values without a table and invalid records go to `explain`."""
         try:
             if len(value) <= _NOISE_BYTES:
                 return self._slow_route(value)
@@ -68,7 +68,7 @@ class DTS:
         except UndecodableRecord:
             return _NOWHERE
         route = _NOWHERE if isinstance(found, Skip) else found
-        # Each statement may name another table, and what is as short as noise is looked at each time.
+        # Not for statements, which may name another table, nor for values that may be noise.
         if value is not None and len(value) > _NOISE_BYTES and read_header(value).operation != "DDL":
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
@@ -105,11 +105,11 @@ class DTS:
         return Skip("database_ddl") if named is None or not named[0] else DTSRoute(*named, alone=True)
 
     def source_time_ms(self, record: Record) -> int | None:
-        """`sourceTimestamp`, which DTS gives in seconds."""
+        """The time of the change, `sourceTimestamp`, which DTS gives in seconds."""
         return _time_ms(read_header(record.value() or b""))
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's change (two where the row's key changed); nothing for a record without rows."""
+        """Append the record's change (two if the row's key changed), or nothing for a record without one."""
         value = record.value()
         if value is None:
             return
@@ -158,7 +158,7 @@ def _images(read: DTSRecord) -> tuple[Image, ...]:
         return updated(None, row, key, lacks=lacking(columns, row))
     is_whole = len(before) == len(columns)
     if len(row) < len(columns):
-        # What the source did not log of the row as it is now did not change.
+        # Columns that the source did not log in the after image did not change.
         row = {**before, **row}
     if not is_whole:
         before = {**{name: row[name] for name in key or () if name in row}, **before}
@@ -193,9 +193,9 @@ def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     return UndecodableRecord(f"no DTS record: {what} (it begins with {value[:16].hex(' ')})")
 
 
-# ---- which table a statement is about: of DDL a record names but the database it ran in
+# ---- the table of a statement: a DDL record names only the database in which it ran
 
-# One space or comment; never tried in another way, for a text of many comments would take forever.
+# One space or comment. It is atomic, because backtracking over many comments would take forever.
 _SPACE = r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))"
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
 _WORDS = {"s": f"{_SPACE}+", "name": _NAME}
@@ -217,9 +217,9 @@ _STATEMENT = re.compile(
 
 
 def table_of(sql: str, database: str) -> tuple[str, str] | None:
-    """The (database, table) that the statement names first; None for a statement about no table.
+    """The first (database, table) that the statement names, or None for a statement about no table.
 
-    `database`: where it ran. A name stands as it is written, without its quotes."""
+    `database`: the one in which it ran. Names keep their spelling, without quotes."""
     found = _STATEMENT.match(sql)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What a DTS record says first: the fields up to `objectName`, which are all that routing needs."""
+"""The first fields of a DTS record, up to `objectName`. Routing needs no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from worker.formats.dts.schema import LEADING, part
 from worker.formats.schema_registry.avro.code import Code
 
 _DOT = "\\u002E"
-"""How DTS writes a dot inside a name."""
+"""DTS's escape for a dot inside a name."""
 
 
 class Header(NamedTuple):
@@ -22,7 +22,7 @@ class Header(NamedTuple):
     operation: str
     object_name: str | None
     end: int
-    """Where the next field begins."""
+    """The position of the next field."""
 
 
 def _routing_key() -> Callable[[bytes], Any]:
@@ -44,16 +44,16 @@ def _read_header() -> Callable[[bytes], Any]:
 
 
 routing_key: Callable[[bytes], bytes] = _routing_key()
-"""The bytes of `operation` and `objectName`, which say where a record belongs.
+"""The bytes of `operation` and `objectName`, which decide a record's route.
 
-Raises one of READ_ERRORS, but does not see everything that is wrong: `read_header` does."""
+Raises one of READ_ERRORS, but does not find all errors, as `read_header` does."""
 read_header: Callable[[bytes], Header] = _read_header()
-"""The leading fields, each checked. Raises one of READ_ERRORS."""
+"""Read and check the leading fields. Raises one of READ_ERRORS."""
 
 
 def names_of(object_name: str) -> tuple[str, str]:
-    """(database, table) of an `objectName`: `db.table`; of `db.schema.table`, schema and table; of `db`, the
-    database and an empty table.
+    """(database, table) of an `objectName` `db.table`. For `db.schema.table` they are schema and table, and
+    for `db` the database and an empty table.
 
     Raises ValueError for other forms."""
     names = [name.replace(_DOT, ".") for name in object_name.split(".")]

@@ -1,7 +1,7 @@
 """A whole DTS record: its rows as typed values, or its statement.
 
-The columns' names and types come with every record, and nearly always they are those of the table's record
-before: then they are compared, not read."""
+Every record contains its columns' names and types, nearly always those of the table's record before. Then
+their bytes are only compared, not read again."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _NO_TRANSACTION = ("", "0")
 
 
 _Encoded = tuple[bytes, Any]
-"""A value's bytes, and the value."""
+"""A value's bytes and the value."""
 
 
 class DTSRecord(NamedTuple):
-    """What changes are made of."""
+    """The parts of a record that become changes."""
 
     header: Header
     transaction: str | None
     shape: Shape | None
-    """Of a record with rows."""
+    """None for a record without rows."""
     before: Row | str | None
     after: Row | str | None
-    """Rows; of DDL, the statement."""
+    """Rows, or a statement for DDL."""
 
 
 class RecordReader:
-    """Reads records. One object serves all threads."""
+    """A reader of records. All threads share one object."""
 
     def __init__(self) -> None:
-        # Threads share both without a lock: each access is one dict operation, and two threads that miss
-        # together make the same shape twice.
+        # Threads share both without a lock: each access is one dict operation. Two threads that miss at the
+        # same time make the same shape twice.
         self._shapes = Shapes[tuple[str | None, str, bytes, str], Shape]()
         self._recent: dict[str | None, Shape] = {}
 
     def read(self, value: bytes) -> DTSRecord:
-        """Raises ValueError for what is no record; the message says where."""
+        """Read a record. Raises ValueError if the value is no record; the message says where."""
         try:
             header = read_header(value)
             tags, at = _read_tags(value, header.end)
@@ -102,7 +102,7 @@ _read_fields = reader_of(FIELDS)
 
 
 def _read_count(value: bytes, at: int) -> tuple[int, int]:
-    """How many items the next block of an array has; 0: that was the last one."""
+    """The number of items in an array's next block. 0: there are no more blocks."""
     count, at = varint(value, at)
     if count >= 0:
         return count, at
@@ -112,7 +112,7 @@ def _read_count(value: bytes, at: int) -> tuple[int, int]:
 def _image(
     value: bytes, at: int, shape: Shape | None, field: str, before: Sequence[_Encoded] = ()
 ) -> tuple[Row | str | None, int, list[_Encoded]]:
-    """The image, the place behind it, and its values with their bytes (`before`: of the one before it)."""
+    """The image, the position after it, and its values with bytes. `before`: those of the first image."""
     branch, at = varint(value, at)
     if branch == 0:
         return None, at, []
@@ -145,7 +145,7 @@ def _image(
 def _append_values(
     value: bytes, at: int, columns: Columns, before: Sequence[_Encoded], into: list[_Encoded]
 ) -> int:
-    """Read a value for each column; the place behind the last one."""
+    """Read a value for each column. Returns the position after the last one."""
     if not before:
         for _, of_class in columns:
             begin = at
@@ -153,7 +153,7 @@ def _append_values(
             into.append((value[begin:at], found))
         return at
     for (_, of_class), known in zip(columns, before, strict=True):
-        # Most values of an update stay the same, which their bytes tell.
+        # Most values of an update do not change, so their bytes are equal.
         if value.startswith(known[0], at):
             at += len(known[0])
             into.append(known)

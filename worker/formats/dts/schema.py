@@ -1,7 +1,7 @@
-"""The Avro schema of Alibaba DTS change records, in the order of the wire.
+"""The Avro schema of Alibaba DTS change records, with the fields in encoding order.
 
-As DTS publishes it: https://github.com/LioRoger/subscribe_example/blob/master/avro/Record.avsc. A Kafka value
-is one `Record` in Avro's binary encoding, with no schema id before it."""
+DTS publishes it: https://github.com/LioRoger/subscribe_example/blob/master/avro/Record.avsc. A Kafka value is
+one `Record` in Avro's binary encoding, without a schema id before it."""
 
 from __future__ import annotations
 
@@ -82,19 +82,19 @@ RECORD = _record(
     bornTimestamp="long",
 )
 RECORD_BEFORE_BORN_TIMESTAMP = {**RECORD, "fields": RECORD["fields"][:-1]}
-"""What older streams hold: all fields but the last."""
+"""The schema of older streams: all fields except the last."""
 
 
 _fields = parse(msgspec.json.encode(RECORD)).fields
 
 
 def part(fields: tuple[AvroField, ...]) -> AvroSchema:
-    """Some fields in a row, as a record of their own: its bytes are the same."""
+    """A record of some consecutive fields, whose bytes are those of the fields."""
     return AvroSchema("record", fields=fields)
 
 
 LEADING = (*_fields[:6], *_fields[6].type.fields, *_fields[7:9])
-"""All up to `objectName`, with the two of `source` in its place."""
+"""All fields up to `objectName`, with the two fields of `source` instead of it."""
 TAGS = _fields[9:11]
 """`processTimestamps` and `tags`."""
 FIELDS = _fields[11].type

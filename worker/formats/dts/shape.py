@@ -1,4 +1,4 @@
-"""The columns of a table as its DTS records name them."""
+"""The columns of a table, as its DTS records name them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from worker.formats.dts.values import Reader, readers
 
 Row = dict[str, Any]
 Columns = tuple[tuple[str, tuple[Reader, ...]], ...]
-"""Of each column its name, and its readers by the byte that says which class a value is of."""
+"""Each column's name and readers, indexed by the byte with a value's class."""
 
 _read_keys = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 class Shape:
-    """The columns of one table, as long as they stay the same. Threads share it without a lock: two that
-    learn a type at once learn the same."""
+    """The columns of one table while they stay the same. Threads share it without a lock, because two that
+    learn a type at the same time learn the same type."""
 
     __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "names", "source_type", "types")
 
     def __init__(
         self, read: Sequence[Mapping[str, Any]], fields: bytes, key_tag: str, source_type: str
     ) -> None:
-        """`read` and `fields`: the record's `fields`, read and as bytes. `key_tag`: its tag `pk_uk_info`.
+        """`read` and `fields`: the record's `fields`, decoded and as bytes. `key_tag`: its tag `pk_uk_info`.
 
-        Raises ValueError for a tag that is no JSON object of column names."""
+        Raises ValueError if the tag is no JSON object of column names."""
         known = column_types(source_type)
         self.fields = fields
         self.key_tag = key_tag
@@ -46,14 +46,14 @@ class Shape:
         self.columns: Columns = tuple(columns)
         self.names = frozenset(name for name, _ in columns)
         self.types: Mapping[str, str] = types
-        """Column -> type text, of the columns whose type is known by now: whether a VARCHAR is a VARBINARY
-        is seen by its first value that is not NULL."""
+        """Column -> type text, for columns whose type is known so far. The first value other than NULL
+        decides whether a column is VARCHAR or VARBINARY."""
         self._unknown: Mapping[str, tuple[str | None, str | None]] = unknown
         key = _read_keys(key_tag).get("PRIMARY") if key_tag else None
         self.key_columns = tuple(key) if key else None
 
     def learn(self, row: Row) -> None:
-        """See by a row's values what the columns are whose numbers do not say it."""
+        """Learn from a row's values the types of columns whose type number is ambiguous."""
         if not self._unknown:
             return
         learned: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The types of DTS columns: `dataTypeNumber` as a type text and the kind of value that it stands for."""
+"""The types of DTS columns: type text and kind of value for each `dataTypeNumber`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What the class of a value leaves open."""
+    """The kind of a column, which decides what a value's class does not."""
 
     PLAIN = auto()
-    """The class of the value says it all."""
+    """The class of the value is enough."""
     SINGLE = auto()
     BIT = auto()
     BOOLEAN = auto()
     DATE = auto()
     DATETIME = auto()
-    """Without a zone."""
+    """A time without a zone."""
     TIMESTAMP = auto()
-    """Of MySQL, whose zero date is 0 seconds."""
+    """MySQL's TIMESTAMP, whose zero date is 0 seconds."""
     INSTANT = auto()
-    """A time in UTC, of PostgreSQL."""
+    """PostgreSQL's time in UTC."""
     TIME = auto()
     YEAR = auto()
     JSON = auto()
@@ -32,21 +32,21 @@ class Kind(Enum):
 class ColumnType(NamedTuple):
     kind: Kind
     text: str | None
-    """In MySQL's spelling; None where only the values tell: `of_text` or `of_bytes`, then."""
+    """MySQL's spelling. None if the values decide: then the type is `of_text` or `of_bytes`."""
     of_text: str | None = None
     of_bytes: str | None = None
 
 
 UNKNOWN_TYPE = ColumnType(Kind.PLAIN, None)
-"""Of a number that is not in the table."""
+"""The type for a number that is not in the table."""
 
 
 def _type(text: str, kind: Kind = Kind.PLAIN) -> ColumnType:
     return ColumnType(kind, text)
 
 
-# A record does not tell a type's digits: the precision and scale of a Decimal are those of the value (11.00
-# of a decimal(8,2) comes as 2 and 0), fractional seconds come in micros. So these are the widest of MySQL.
+# A record does not contain a type's digits. A Decimal has the precision and scale of its value (2 and 0 for
+# 11.00 of a decimal(8,2)), and fractional seconds are in micros. So these are MySQL's widest types.
 _DECIMAL = _type("decimal(65,30)")
 _TIMESTAMP = _type("timestamp(6)", Kind.TIMESTAMP)
 _DATETIME = _type("datetime(6)", Kind.DATETIME)
@@ -55,7 +55,7 @@ _TIME = _type("time(6)", Kind.TIME)
 _JSON = _type("json", Kind.JSON)
 _VARIABLE = ColumnType(Kind.PLAIN, None, "varchar", "varbinary")
 
-# The column types of MySQL's protocol, of which NULL (6) has no values:
+# The column types of MySQL's protocol, except NULL (6), which has no values:
 # https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html
 _MYSQL: Mapping[int, ColumnType] = {
     0: _DECIMAL,
@@ -89,7 +89,7 @@ _MYSQL: Mapping[int, ColumnType] = {
     254: _VARIABLE,  # a char without its length would be char(1)
     255: _type("geometry", Kind.GEOMETRY),
 }
-# Object ids of PostgreSQL's own types: its catalog/pg_type.dat.
+# Object ids of PostgreSQL's built-in types (its catalog/pg_type.dat).
 _POSTGRESQL: Mapping[int, ColumnType] = {
     16: _type("boolean", Kind.BOOLEAN),
     17: _type("longblob"),
@@ -114,7 +114,7 @@ _SOURCES = {"MySQL": _MYSQL, "DRDS": _MYSQL, "PostgreSQL": _POSTGRESQL}
 
 
 def column_types(source_type: str) -> Mapping[int, ColumnType]:
-    """dataTypeNumber -> type, of this kind of source. Raises ValueError for one that is not read here."""
+    """dataTypeNumber -> type, for this kind of source. Raises ValueError for an unsupported source."""
     try:
         return _SOURCES[source_type]
     except KeyError:

@@ -1,4 +1,4 @@
-"""The values of DTS images: a reader for each class of value, made for the column's kind."""
+"""The values of DTS images: a reader for each class of value and kind of column."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.schema import AvroSchema
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""The record's bytes and the place of the value -> the value and the place behind it. Raises ValueError or
-ArithmeticError for what is no value of the kind, IndexError or struct.error where the bytes end too soon."""
+"""(record's bytes, position of the value) -> (value, position after it). Raises ValueError or ArithmeticError
+if the value is not of the kind, IndexError or struct.error if the bytes end too soon."""
 
 ABSENT: Any = object()
-"""The image of the column was not recorded."""
+"""Marks a column that the source did not record in the image."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_DIGITS = 65  # of a DECIMAL of MySQL
 _RESCALING = Context(prec=200, traps=[Inexact, InvalidOperation])
 
 
-# ---- what a value is by its class
+# ---- values by class
 
 
-# https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html; ucs2, utf16 and utf32 are big endian there.
+# https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html; its ucs2, utf16 and utf32 are big endian.
 _CODECS = {
     "ascii": "ascii", "usascii": "ascii",
     "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8",
@@ -58,7 +58,7 @@ _CODECS = {
 
 
 def _latin1_characters() -> str:
-    """MySQL's latin1 is cp1252, whose five unused bytes it keeps as control characters."""
+    """MySQL's latin1: cp1252 with its five unused bytes as control characters."""
     unused = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
     return "".join(chr(byte) if byte in unused else bytes([byte]).decode("cp1252") for byte in range(256))
 
@@ -68,9 +68,9 @@ _LATIN1 = _latin1_characters()
 
 @cache
 def _text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
-    """How bytes of a character set are read; `binary` leaves them bytes.
+    """The decoder of a character set. `binary` keeps the bytes.
 
-    Raises ValueError for a character set that is not known here."""
+    Raises ValueError for an unknown character set."""
     name = charset.lower().replace("-", "").replace("_", "")
     if name == "binary":
         return bytes
@@ -93,7 +93,7 @@ def _decimal(text: str, scale: int) -> Decimal:
     if 0 < scale <= _MOST_DIGITS and text[-scale - 1 : -scale] != ".":
         try:
             return number.quantize(_unit(-scale), context=_RESCALING)
-        except DecimalException:  # more digits than it says: all of them count
+        except DecimalException:  # more digits than its scale: keep all of them
             pass
     return number
 
@@ -101,7 +101,7 @@ def _decimal(text: str, scale: int) -> Decimal:
 _EMPTY = {"NULL": None, "NONE": ABSENT}
 
 
-# ---- what a column's kind makes of a class
+# ---- values by a column's kind and their class
 
 
 _TRUTHS = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}
@@ -109,7 +109,7 @@ _TRUTHS = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": 
 
 def _truth(found: str | bytes) -> bool:
     try:
-        return _TRUTHS[found.lower()]  # type: ignore[index]  # bytes are not in it, and are told so
+        return _TRUTHS[found.lower()]  # type: ignore[index]  # bytes raise KeyError
     except KeyError:
         raise ValueError(f"{found!r} is neither true nor false") from None
 
@@ -120,7 +120,7 @@ def _labels(found: str | bytes) -> tuple[str, ...]:
 
 
 def _geometry(data: bytes) -> bytes:
-    """MySQL's form, SRID in four bytes and then WKB (little endian there), also where only WKB comes."""
+    """Convert to MySQL's form (SRID in four bytes, then little-endian WKB), even if the SRID is missing."""
     has_srid = len(data) >= 9 and data[4] == 1 and 1 <= int.from_bytes(data[5:9], "little") <= 7
     return data if has_srid else bytes(4) + data
 
@@ -130,12 +130,12 @@ def _in_utc(parts: Parts) -> datetime | None:
 
 
 def _zero_is_none(moment: datetime) -> datetime | None:
-    """MySQL's TIMESTAMP begins one second after 1970, and keeps its zero date as 0."""
+    """None for 0, which is MySQL's zero date, because TIMESTAMP begins one second after 1970."""
     return None if moment == _EPOCH else moment
 
 
 _Finish = Callable[..., Any]
-"""What makes a value of the fields in _FIELDS."""
+"""Makes a value from the fields in _FIELDS."""
 
 _FIELDS = {
     "Character": ("charset", "value"),
@@ -143,7 +143,7 @@ _FIELDS = {
     "Timestamp": ("timestamp", "millis"),
     "TimestampWithTimeZone": ("value", "timezone"),
 }
-"""Those that make up a value; of DateTime all, as one tuple, of other classes `value`."""
+"""Class -> the fields of its value. DateTime uses all as one tuple, other classes use `value`."""
 
 _BY_CLASS: Mapping[str, _Finish] = {
     "Integer": int,
@@ -155,7 +155,7 @@ _BY_CLASS: Mapping[str, _Finish] = {
     "BinaryGeometry": _geometry,
     "EmptyObject": _EMPTY.__getitem__,
 }
-"""The others are what they hold."""
+"""Class -> conversion. Values of other classes stay unchanged."""
 
 
 def _texts(finish: _Finish) -> dict[str, _Finish]:
@@ -195,7 +195,7 @@ def _refused(value: bytes, at: int) -> tuple[Any, int]:
 
 @cache
 def _reader(place: int, finish: _Finish | None) -> Reader:
-    """Of the class at this place in the union."""
+    """Make the reader of the class at this place in the union."""
     schema = CLASSES[place]
     code = Code()
     if place == 0 or schema.kind == "enum":
@@ -225,7 +225,7 @@ def _parts(code: Code, schema: AvroSchema) -> str:
 
 @cache
 def readers(kind: Kind) -> tuple[Reader, ...]:
-    """The readers of a column of this kind, by the byte that says which class a value is of."""
+    """The readers for a column of this kind, indexed by the byte with a value's class."""
     finishes = {**_BY_CLASS, **_BY_KIND[kind]}
     table: list[Reader] = [_refused] * 256
     for place in range(len(CLASSES)):

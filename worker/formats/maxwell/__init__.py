@@ -1,1 +1,1 @@
-"""Maxwell's JSON, and its DDL from a topic of its own."""
+"""Maxwell's JSON, and its DDL from a separate topic."""

@@ -1,4 +1,4 @@
-"""Maxwell's records: one row each, as JSON; DDL on a topic of its own.
+"""Maxwell's records: one row in each, as JSON, with DDL on a separate topic.
 
 https://maxwells-daemon.io/dataformat/, and Maxwell's `row/RowMap.java` and `schema/ddl/DDLMap.java`."""
 
@@ -44,7 +44,7 @@ _SKIPPED_TYPES: Mapping[str, str] = {
 
 
 class MaxwellRoute(msgspec.Struct, gc=False):
-    """The two fields that say where a row belongs. Only rows pass; `explain` knows the other types."""
+    """The fields that name a row's database and table. Other types than rows go to `explain`."""
 
     database: str
     table: str
@@ -67,7 +67,7 @@ _read_key: Callable[[bytes], Any] = msgspec.json.Decoder(
 
 
 class Maxwell:
-    """Maxwell's JSON. One object serves all threads."""
+    """The format of Maxwell's JSON. All threads share one object."""
 
     name = "maxwell"
 
@@ -76,8 +76,8 @@ class Maxwell:
         self._history = MaxwellHistory()
         self.log_position: Callable[[Record], LogPosition | None] = log_position_of
         self.learn: Callable[[Record], None] = self._history.learn
-        # Threads share both without a lock: each access is one dict or attribute operation, and two threads
-        # that miss together make the same shape twice.
+        # Threads share both without a lock: each access is one dict or attribute operation. Two threads that
+        # miss at the same time make the same shape twice.
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: RowShape | None = None
 
@@ -107,11 +107,11 @@ class Maxwell:
         return _time_ms(_read_header(record.value() or b""))
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the change of a row (two where the row's key changed), or one for a DDL statement."""
+        """Append the change of a row (two if the row's key changed), or one for a DDL statement."""
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before: then its decoder does all the work in one pass.
+        # Most records have the shape of the one before. Then its decoder reads them in one pass.
         recent = self._recent
         decoder = None if recent is None else recent.practice.decoder
         if recent is not None and decoder is not None:
@@ -130,7 +130,7 @@ class Maxwell:
             raise _undecodable(value, error) from None
 
     def _read(self, value: bytes, record: Record) -> Sequence[Change]:
-        """The slow way: by whichever shape the record has."""
+        """The slow path: find or make the record's shape, and read the record with it."""
         header = _read_header(value)
         if header.type in TABLE_DDL:
             return _statement(read_statement(value), record)
@@ -141,10 +141,10 @@ class Maxwell:
         whole = _read_columns(value)
         key, definition = self._shape_key(whole, record)
         shape = self._shapes.get(key)
-        # In the record's key names are in lower case, whatever case the table has by now.
+        # Names in the record's key are in lower case, whatever case the table has now.
         if shape is None or any(name not in whole.data for name in shape.key_columns or ()):
             shape = RowShape(definition, key[-1], whole.data)
-            check_key(shape.key_columns or (), whole.data)  # it spells the key for all rows to come
+            check_key(shape.key_columns or (), whole.data)  # all later rows use this spelling of the key
             self._shapes.add(key, shape, len(whole.data))
         message, row = shape.read(value)
         self._recent = shape
@@ -153,7 +153,7 @@ class Maxwell:
     def _shape_key(
         self, message: Message[Any], record: Record
     ) -> tuple[tuple[str, str, int, tuple[str, ...]], TableDefinition | None]:
-        """What the row's shape is known by, and the table's definition at its place."""
+        """The lookup key of the row's shape, and the table's definition at the row's position."""
         definition = self._history.find(message, record)
         columns = message.key_columns
         if columns is None:
@@ -164,7 +164,7 @@ class Maxwell:
 
 
 def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
-    """The names in a Kafka key, in lower case; None where it does not say, as for a table without a key.
+    """The column names in a Kafka key, in lower case. None if it has none, as for a table without a key.
 
     `{"database": .., "table": .., "pk.id": 1}`, or with kafka_key_format = array `[.., .., [{"id": 1}]]`."""
     if not key:
@@ -190,7 +190,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     elif op != "update":
         images = (Image(op, None, row),)
     else:
-        # Nothing in `old`: nothing changed that can be seen, or it was not logged. A key finds the row.
+        # If `old` is empty, no visible value changed, or none was logged. The key still finds the row.
         old = shape.read_old(message.old) or {}
         before = {**row, **old} if old or not key else None
         lacks = None if types is None else lacking(types.keys(), row)

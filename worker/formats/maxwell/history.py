@@ -1,4 +1,4 @@
-"""Where Maxwell's records stand in the binlog, and what the tables looked like there."""
+"""The binlog positions of Maxwell's records, and the table definitions at these positions."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Statement(Header, gc=False):
 
     @property
     def name_before(self) -> tuple[str, str]:
-        """(database, table) as the statement found it."""
+        """(database, table) before the statement."""
         before = self.before
         return (self.database, self.table) if before is None else (before.database, before.table)
 
     @property
     def name_after(self) -> tuple[str, str]:
-        """(database, table) as the statement left it."""
+        """(database, table) after the statement."""
         after = self.after
         return (self.database, self.table) if after is None else (after.database, after.table)
 
 
 class _Logged(msgspec.Struct, gc=False):
-    """What tells a record's place in the log."""
+    """The fields with a record's position in the log."""
 
     type: str
     position: str | None = None
@@ -54,7 +54,7 @@ read_statement = msgspec.json.Decoder(Statement).decode
 
 
 def log_position_of(record: Record) -> LogPosition | None:
-    """By the binlog position. Without one, and for rows of a bootstrap, Kafka's time counts."""
+    """The record's binlog position. Kafka's time counts without one, and for rows of a bootstrap."""
     try:
         found = _read_logged(record.value() or b"")
     except READ_ERRORS:
@@ -67,14 +67,14 @@ def log_position_of(record: Record) -> LogPosition | None:
 
 
 class MaxwellHistory:
-    """The table definitions of the DDL topic. One thread learns, others look up."""
+    """The table definitions of the DDL topic. One thread adds definitions, other threads read them."""
 
     def __init__(self) -> None:
         self._tables = TableHistory()
         self._learned: set[tuple[str, int, int]] = set()
 
     def learn(self, record: Record) -> None:
-        """Remember the definitions of a DDL record, if it holds any; the same record once."""
+        """Remember the definitions of a DDL record, if it contains any. Ignores a record already learned."""
         place = (record.topic(), record.partition(), record.offset())
         if place in self._learned:
             return
@@ -88,7 +88,7 @@ class MaxwellHistory:
             return
 
     def find(self, row: Header, record: Record) -> TableDefinition | None:
-        """The definition of the row's table at its place; None if it is not known."""
+        """The definition of the row's table at the row's position, or None if it is unknown."""
         if not self._learned:
             return None
         order = _order_of(row.position)
@@ -111,7 +111,7 @@ class MaxwellHistory:
         else:
             before = find(clock, *old, order)
             if before is None and statement.before is not None:
-                # A table that is older than the topic: so it was until now.
+                # The table is older than the topic and had this definition until now.
                 before = definition_of(statement.before, "", None)
                 learn(clock, *old, _BEGINNING, before)
             if old != new:
@@ -120,8 +120,8 @@ class MaxwellHistory:
 
 
 def _clocks(header: Header, record: Record) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What tells the record's place among the definitions, the best first: rows of a bootstrap have no
-    position, and which fields are written is Maxwell's configuration."""
+    """Yield (clock, order) pairs that order the record among the definitions, the best first. Rows of a
+    bootstrap have no position, and Maxwell's configuration decides which fields it writes."""
     order = _order_of(header.position)
     if order:
         yield "position", order
@@ -132,6 +132,6 @@ def _clocks(header: Header, record: Record) -> Iterator[tuple[str, tuple[int, ..
 
 @lru_cache(maxsize=1024)
 def _order_of(position: str | None) -> tuple[int, ...]:
-    """(number of the binlog file, place in it) of `mysql-bin.000001:28867`; empty for anything else."""
+    """(number of the binlog file, position) of `mysql-bin.000001:28867`. Empty for any other text."""
     found = _POSITION.fullmatch(position or "")
     return (int(found[1]), int(found[2])) if found else ()

@@ -1,9 +1,9 @@
-"""The rows of Maxwell's records, decoded straight into typed values.
+"""The rows of Maxwell's records, decoded directly into typed values.
 
-A record's values are read by the table's definition at its place in the log. Each definition, with the key
-columns that the records name, has one `RowShape`, whose reader decodes a whole record in one pass. What that
-reader refuses (a zero date, a column more or less) is read column by column; only what is refused there too
-is undecodable."""
+The table's definition at the record's position in the log gives the types. Each definition, with the records'
+key columns, has one `RowShape`. Its decoder reads a whole record in one pass. If that decoder refuses a
+record (a zero date, a column more or less), the record is read column by column. It is undecodable only if
+that fails too."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NULL = msgspec.Raw(b"null")
 
 
 class Header(msgspec.Struct, gc=False):
-    """What tells how the rest is read."""
+    """The fields that decide how the others are read."""
 
     type: str
     ts: Milliseconds
-    """Seconds since 1970 of a row, milliseconds of DDL."""
+    """Time since 1970: seconds in a row, milliseconds in DDL."""
     database: str = ""
     table: str = ""
     position: str | None = None
@@ -37,11 +37,11 @@ class Header(msgspec.Struct, gc=False):
     key_columns: tuple[str, ...] | None = msgspec.field(name="primary_key_columns", default=None)
     xid: int | None = None
     reason: str | None = None
-    """Why Maxwell could not write the row: then only its key is there."""
+    """The reason why Maxwell could not write the row. Then the record has only the row's key."""
 
 
 class Message(Header, Generic[Data], gc=False, kw_only=True):
-    """A row; the other fields are never decoded."""
+    """The fields in use of a row's record. Other fields are never decoded."""
 
     ts: Seconds
     data: Data
@@ -49,7 +49,7 @@ class Message(Header, Generic[Data], gc=False, kw_only=True):
 
 
 _NESTED = frozenset((dict, list))
-# Of a column without a type that held no object and no array so far.
+# For a column without a type that contained no object and no array so far.
 _SCALAR = Column(Any, UNTYPED.read)
 _read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
 _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(
@@ -58,7 +58,7 @@ _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json
 
 
 class RowDecoder:
-    """Reads records whose rows have these columns and no others, in one pass. Never changed."""
+    """Reads records whose rows have exactly these columns, in one pass. Immutable."""
 
     __slots__ = ("_holds_any", "_read", "decode")
 
@@ -82,31 +82,31 @@ class RowDecoder:
 
 
 class RowShape:
-    """How the rows of a table are read between two DDL statements. Threads share it."""
+    """The decoders for a table's rows between two DDL statements. Threads share it."""
 
     __slots__ = ("_columns", "_nested", "definition", "key_columns", "practice", "types")
 
     def __init__(
         self, definition: TableDefinition | None, key: Iterable[str], columns: Iterable[str]
     ) -> None:
-        """`key`: the key's columns as the record names them, in any case; `columns`: those of its row."""
+        """`key`: the key's columns as the record names them, in any case. `columns`: the row's columns."""
         self.definition = definition
         self.types = None if definition is None else definition.types
         self.key_columns = spelled(key, columns) or None
         self._columns: dict[str, Column] = {}
         self._nested: frozenset[str] = frozenset()
-        """Columns without a type that held an object or an array."""
+        """Columns without a type that contained an object or an array."""
         self.practice = Practice(self._decoder)
 
     def read(self, value: bytes) -> tuple[Message[Any], Row]:
-        """A record of this shape and its row, by whichever way reads them. Raises one of READ_ERRORS."""
+        """Read a record and its row: in one pass, else column by column. Raises one of READ_ERRORS."""
         decoder = self.practice.decoder
         if decoder is not None:
             try:
                 typed = decoder.decode(value)
                 return typed, decoder.row(typed.data)
             except READ_ERRORS:
-                # Columns come and go where Maxwell leaves out what is null.
+                # The set of columns varies if Maxwell leaves out NULLs.
                 self.practice.refused()
         message: Message[dict[str, msgspec.Raw]] = _read_columns(value)
         row = self._read_row(message.data)
@@ -116,7 +116,7 @@ class RowShape:
         return message, row
 
     def read_old(self, old: msgspec.Raw) -> Row | None:
-        """What the columns that changed held before; None if the record does not say."""
+        """The old values of the columns that changed. None if the record does not have them."""
         columns = _read_old(old)
         return None if columns is None else self._read_row(columns)
 
@@ -138,7 +138,7 @@ class RowShape:
         return UNTYPED if type_text is None else column_of(type_text)
 
     def _decoder(self, columns: tuple[tuple[str, bool], ...]) -> RowDecoder:
-        """`columns`: (name, whether it holds objects or arrays, though it has no type)."""
+        """`columns`: (name, whether it has no type and contained objects or arrays)."""
         if self.types is None:
             return RowDecoder({name: UNTYPED if is_nested else _SCALAR for name, is_nested in columns})
         return RowDecoder({name: self._column_of(name) for name, _ in columns})

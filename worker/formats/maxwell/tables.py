@@ -1,7 +1,7 @@
 """Table definitions from Maxwell's DDL records.
 
-A record's `def` has the columns' types without the sizes of most (`decimal`, `binary`, `varchar`): those
-are taken from the statement, or from the table as it was before."""
+A record's `def` has the columns' types, but most without a size (`decimal`, `binary`, `varchar`). The sizes
+are read from the statement, or from the definition before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MaxwellColumn(msgspec.Struct, gc=False):
     charset: str | None = None
     labels: list[str] | None = msgspec.field(name="enum-values", default=None)
     fraction: int | None = msgspec.field(name="column-length", default=None)
-    """Digits of a second's fraction, of time, datetime and timestamp."""
+    """Fractional digits of a second, for time, datetime and timestamp."""
 
 
 class MaxwellTable(msgspec.Struct, gc=False):
@@ -35,7 +35,7 @@ class MaxwellTable(msgspec.Struct, gc=False):
     primary_key: list[str] | None = msgspec.field(name="primary-key", default=None)
 
 
-# Types whose size is told by nothing else than the statement, and what they are without one.
+# Types whose size only the statement has, and their default size.
 _SIZED = {
     "decimal": "(10,0)",
     "bit": "(1)",
@@ -45,7 +45,7 @@ _SIZED = {
     "varbinary": "",
     "tinyint": "",
 }
-# Text columns of the character set `binary` are columns of bytes.
+# Text columns with the character set `binary` contain bytes.
 _AS_BYTES = {
     "char": "binary",
     "varchar": "varbinary",
@@ -57,12 +57,12 @@ _AS_BYTES = {
 
 
 def _is_name(told: str, name: str) -> bool:
-    """Maxwell leaves a backtick in a name doubled, as the statement has it."""
+    """Compare names. Maxwell keeps a doubled backtick in a name as the statement has it."""
     return name.lower() in (told.lower(), told.lower().replace("`", "``"))
 
 
 def _operations(sql: str, database: str) -> list[ddl.Operation]:
-    """None of a statement that cannot be read: then a record's `def` tells what it can."""
+    """The statement's operations. Empty if it cannot be parsed; then only the record's `def` counts."""
     try:
         return ddl.parse(sql, database)
     except ddl.StatementError:
@@ -70,7 +70,7 @@ def _operations(sql: str, database: str) -> list[ddl.Operation]:
 
 
 def definition_of(table: MaxwellTable, sql: str, before: TableDefinition | None) -> TableDefinition:
-    """The table after the statement `sql`; `before` is what it was made from, if that is known."""
+    """The table after the statement `sql`. `before` is its definition before, or its template's, if known."""
     operations = _operations(sql, table.database)
     told = list(_told(operations))
     types = {
@@ -101,7 +101,7 @@ def _told(operations: list[ddl.Operation]) -> Iterator[ddl.Column]:
 
 
 def template_of(database: str, sql: str) -> tuple[str, str] | None:
-    """(database, table) that CREATE TABLE ... LIKE names. `database`: of a name without one."""
+    """(database, table) that CREATE TABLE ... LIKE names. `database` is the default database."""
     for operation in _operations(sql, database):
         if isinstance(operation, ddl.CreateTable) and operation.like is not None:
             return operation.like.database or database, operation.like.table
@@ -109,10 +109,10 @@ def template_of(database: str, sql: str) -> tuple[str, str] | None:
 
 
 def statement_for(database: str, table: str, after: MaxwellTable, sql: str) -> str:
-    """The statement of one `table-alter`, so that running each record's statement gives what was run.
+    """The statement of one `table-alter`: all records' statements together have the original's effect.
 
-    Maxwell writes RENAME TABLE with several tables as one record for each, all with the whole statement: each
-    gets its own part. A statement that moves a table gets the name of the database it moves from."""
+    Maxwell writes a record for each table of a RENAME TABLE, with the whole statement in each. So each gets
+    its own part. If a statement moves a table to another database, its names get the old database."""
     if (database, table) == (after.database, after.table):
         return sql
     operations = _operations(sql, database)
@@ -141,7 +141,7 @@ def _literal(label: str) -> str:
 
 
 def _kept(name: str, before: str | None) -> tuple[str, bool]:
-    """Size and sign of a column that the statement leaves as it was."""
+    """Size and sign of a column that the statement does not change."""
     known = read_type(before or "")
     if known.name != name:
         return "", False

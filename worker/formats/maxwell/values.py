@@ -1,7 +1,7 @@
-"""Columns of Maxwell's rows, as a JSON decoder reads them and what is left to do after it.
+"""Columns of Maxwell's rows: the type that a JSON decoder reads, and the conversion after it.
 
-Maxwell writes numbers as JSON numbers with all their digits, sets as arrays, JSON as it is, bytes in base64,
-geometry as WKT, everything else as text: its `schema/columndef` package."""
+Maxwell writes numbers as JSON numbers with all digits, sets as arrays, and JSON unchanged. It writes bytes in
+base64, geometry as WKT, and everything else as text (see its `schema/columndef` package)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from worker.formats.maxwell.wkt import geometry_bytes
 
 
 class Column(NamedTuple):
-    """How the JSON values of one column become Python values."""
+    """The conversion of one column's JSON values to Python values."""
 
     json_type: Any
-    """What a JSON decoder reads the value as, by itself; it may refuse values that `read` knows."""
+    """The type that a JSON decoder reads. It may refuse values that `read` accepts."""
     read: Callable[[msgspec.Raw], Any]
-    """The whole way. Raises one of READ_ERRORS for what is no value of the type."""
+    """The whole conversion from JSON. Raises one of READ_ERRORS for a value that does not fit the type."""
     finish: Callable[[Any], Any] | None = None
-    """What is left to do with the decoder's value, unless it is None. Raises as `read` does."""
+    """The conversion of the decoder's value, unless that is None. Raises the same errors as `read`."""
     is_finished: Callable[[Any], bool] | None = None
-    """Whether the decoder's value can stay as it is; None: it never can."""
+    """Whether the decoder's value needs no conversion. None: it always needs one."""
 
 
 _NULL = msgspec.Raw(b"null")
 
 
 def column_of(type_text: str) -> Column:
-    """How a column of this type (`decimal(10,2)`, `set('a','b')`) is read."""
+    """The conversion for a column of this type (`decimal(10,2)`, `set('a','b')`)."""
     mysql_type = read_type(type_text)
     name = mysql_type.name
     if name == "json":
@@ -46,7 +46,7 @@ def column_of(type_text: str) -> Column:
         return _bytes_of(mysql_type)
     converter = (
         None if name == "enum" else converter_of(type_text)
-    )  # an enum comes as its label, not its index
+    )  # Maxwell writes an enum's label, not its index
     if converter is None:
         return _TEXT
     read_text = converter.read
@@ -70,7 +70,7 @@ def _decoded(json_type: Any, finish: Callable[[Any], Any] | None = None) -> Colu
 
 
 def _json(raw: msgspec.Raw) -> str | None:
-    """Maxwell writes NULL and JSON's own null alike: both are None."""
+    """A JSON document as text. Maxwell writes NULL and JSON's null in the same way: both are None."""
     return None if raw == _NULL else compact(bytes(raw))
 
 
@@ -78,7 +78,7 @@ def _bytes_of(mysql_type: MySQLType) -> Column:
     length = mysql_type.padded_to
     if not length:
         return _BASE64
-    # BINARY(n) always holds n bytes; the stream drops the trailing zeros.
+    # BINARY(n) always has n bytes, but Maxwell's stream drops the trailing zeros.
     padded = _decoded(bytes, lambda value: value.ljust(length, b"\0"))
     return padded._replace(is_finished=lambda value: len(value) == length)
 
@@ -101,4 +101,4 @@ _BASE64 = _decoded(bytes)
 _GEOMETRY = _decoded(str, geometry_bytes)
 _JSON = Column(msgspec.Raw, _json, _json)
 UNTYPED = Column(msgspec.Raw, plain, plain)
-"""Of a column whose type nothing tells."""
+"""The conversion for a column of unknown type."""

@@ -1,6 +1,6 @@
-"""Geometries written as text (WKT), in the form that MySQL stores: SRID, then WKB.
+"""Convert geometries from text (WKT) to the form that MySQL stores: SRID, then WKB.
 
-The grammar is that of OGC 06-103r4, in two dimensions: MySQL has no others."""
+The grammar is that of OGC 06-103r4 in two dimensions, because MySQL has no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODES = {
 
 
 def geometry_bytes(text: str, srid: int = 0) -> bytes:
-    """`POINT (1 2)` as 4 bytes of SRID, little endian, and WKB. Raises ValueError for what is no WKT."""
+    """Convert `POINT (1 2)` to 4 bytes of SRID (little endian) and WKB. Raises ValueError if it is no WKT."""
     parser = _Parser(text)
     try:
         found = parser.geometry()
@@ -35,7 +35,7 @@ def geometry_bytes(text: str, srid: int = 0) -> bytes:
 
 
 class _Parser:
-    """Reads one geometry from left to right."""
+    """A parser of one geometry, from left to right."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -72,7 +72,7 @@ class _Parser:
         part = name.removeprefix("MULTI")
         head = _HEAD.pack(1, _CODES[part])
         if part == "POINT":
-            # Its points may stand with brackets and without.
+            # Brackets around each point are optional.
             return self._list(lambda: head + (self._body(part) if self._sees("(") else self._position()))
         return self._list(lambda: head + self._body(part))
 

@@ -1,1 +1,1 @@
-"""The format `json`: JSON of the user's own, by a layout in the configuration."""
+"""The format `json`: any JSON, described by a layout in the configuration."""

@@ -1,7 +1,7 @@
-"""JSON values as values of a column type that the configuration names.
+"""Convert JSON values to values of a configured column type.
 
-A text is read as in the other formats, a number by its digits; bytes are base64, sets are arrays, geometry
-is WKT."""
+Text is read as in the other formats, and a number by its digits. Bytes are base64, sets are arrays, and
+geometry is WKT."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
 
 Convert = Callable[[Any], Any]
-"""A value that is not None, as `json_values.number` and a JSON decoder give it -> the column's value. Raises
-ValueError or ArithmeticError for what is no value of the type."""
+"""Converts a value other than None, from a JSON decoder with `json_values.number`, to the column's value.
+Raises ValueError or ArithmeticError if it does not fit the type."""
 
 _TEXTS = frozenset((*TEXTS, "uuid"))
 _INTEGERS = (*INTEGERS, "integer", "bit", "year")
@@ -27,11 +27,11 @@ _OTHERS = ("decimal", "numeric", "float", "double", "date", "datetime", "timesta
 _ZONED = re.compile(r":\d\d(?:\.\d{1,6}0*)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCII)
 _read_timestamp = cast(Converter, converter_of("timestamp")).read
 TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted((*_TEXTS, *BYTES, *SHAPES)))
-"""What a column type may be, without its size and attributes."""
+"""The allowed column types, without size and attributes."""
 
 
 def converter(type_text: str) -> Convert | None:
-    """How the values of such a column are read; None: objects and arrays become text, the rest stays."""
+    """The conversion for a column type. None: objects and arrays become text, other values stay."""
     mysql_type = read_type(type_text)
     name = mysql_type.name
     if name == "json":
@@ -47,7 +47,7 @@ def converter(type_text: str) -> Convert | None:
 
 
 def _text(value: object) -> str:
-    """The characters of a text; of a number its digits; true and false as 1 and 0."""
+    """The characters of a text, the digits of a number, or 1 and 0 for true and false."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, str | int | Decimal):
@@ -58,7 +58,7 @@ def _text(value: object) -> str:
 
 
 def said(value: object) -> str:
-    """As JSON writes it, a text without quotes."""
+    """The value as JSON writes it; a text has no quotes."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Records of any JSON, whose layout the configuration tells (`json:`)."""
+"""Records of any JSON, with a layout in the configuration (`json:`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHOWN = 60
 
 
 class Json:
-    """JSON of the user's own. One object serves all threads."""
+    """The format of JSON with a configured layout. All threads share one object."""
 
     name = "json"
 
@@ -58,7 +58,7 @@ class Json:
         if value is None:
             found = self._tombstone(record)
             return Skip("tombstone") if found is None else PlainRoute(*found[0])
-        # A value that does not tell the names needs not be read for them.
+        # Do not read a value that does not contain the names.
         needed = any(isinstance(source, InValue) for source in (self._database, self._table))
         document = _read(value) if needed else ABSENT
         try:
@@ -71,12 +71,12 @@ class Json:
             raise
 
     def source_time_ms(self, record: Record) -> int | None:
-        """What `time` names; Kafka's own time without it."""
+        """The time at `json.time`, or Kafka's time without it."""
         value = record.value()
         return self._time_ms(ABSENT if value is None else _read(value), record)
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's change: none if its operation says so, two where the row's key changed."""
+        """Append the record's change: none if its operation is to skip, two if the row's key changed."""
         value = record.value()
         document: Any = ABSENT
         if value is None:
@@ -128,7 +128,7 @@ class Json:
             return columns, updated(None, row, columns, lacks=self._lacks)
         old = rule.row(before, partial(raw_row, value, self._before or ()))
         is_whole = row.keys() <= old.keys()
-        # A writer may leave out of `before` what did not change, and of a partial `after`, too.
+        # A writer may leave unchanged columns out of `before`, and also out of a partial `after`.
         if self._lacks is None:
             row = {**old, **row}
         old = {**{column: row[column] for column in columns or ()}, **old}
@@ -137,7 +137,7 @@ class Json:
     def _meaning(
         self, document: Any, record: Record, before: Row | None, after: Row | None
     ) -> Operation | None:
-        """What happened; None for a record to skip."""
+        """The record's operation, or None for a record to skip."""
         if self._operation is None:
             if before is None and after is None:
                 raise UndecodableRecord(f"no row at json.after: {self._layout.after}")
@@ -152,7 +152,7 @@ class Json:
         return None if meaning == "skip" else meaning
 
     def _tombstone(self, record: Record) -> tuple[tuple[str, str], Row] | None:
-        """Table and key of the row that a record without a value deletes; None where nothing tells them."""
+        """Table and key of the row that a record without a value deletes, or None if they are unknown."""
         try:
             names = self._names(ABSENT, record)
         except UndecodableRecord:
@@ -161,7 +161,7 @@ class Json:
         return None if key is None else (names, key)
 
     def _names(self, document: Any, record: Record) -> tuple[str, str]:
-        """Database and table. Raises UndecodableRecord."""
+        """(database, table) of the record. Raises UndecodableRecord."""
         names = []
         for key, source in (("database", self._database), ("table", self._table)):
             name = found_in(source, document, record)
@@ -181,7 +181,7 @@ class Json:
         return RowRule(key_rule(key), {**self._layout.columns, **own.columns}, self._layout.exclude)
 
     def _time_ms(self, document: Any, record: Record) -> int:
-        """Raises UndecodableRecord."""
+        """The change's time in milliseconds since 1970. Raises UndecodableRecord."""
         found = None if self._time is None else found_in(self._time, document, record)
         if found is None or found is ABSENT:
             return kafka_time(record)
@@ -208,7 +208,7 @@ def _read(value: bytes) -> Any:
 
 
 def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
-    """The object at the path; None if nothing is there."""
+    """The object at the path, or None if the path has no value."""
     found = member(document, path)
     if found is None or found is ABSENT:
         return None
@@ -218,5 +218,5 @@ def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
 
 
 def _word(value: Any) -> str:
-    """As JSON writes it, a text without quotes; null also for what is not there."""
+    """The value as JSON writes it; a text has no quotes, and a missing value is null."""
     return said(None if value is ABSENT else value)

@@ -1,4 +1,4 @@
-"""The `json:` section: where records of the format json hold what."""
+"""The `json:` section: the layout of records of the format json."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ Operations = Annotated[dict[str, JsonOperation], BeforeValidator(_operations)]
 
 
 class JsonTable(Section):
-    """What only the tables have that a pattern matches."""
+    """Keys and types for tables that match a pattern."""
 
     match: TablePattern
     """A glob on database.table (shop.*), or /regular expression/; the whole name must match."""
     key: JsonKey | None = None
-    """Instead of the layout's `key`."""
+    """Key of these tables, instead of the layout's `key`."""
     columns: ColumnTypes = Field(default={})
-    """More types, which go before those of the layout."""
+    """More types, which override those of the layout."""
 
     _matches: Callable[[str], bool] = PrivateAttr()
 
@@ -117,39 +117,39 @@ class JsonTable(Section):
         self._matches = table_matcher(self.match)
 
     def matches(self, table: str) -> bool:
-        """Whether the pattern takes `table` ("database.table")."""
+        """Whether the pattern matches `table` ("database.table")."""
         return self._matches(table)
 
 
 class JsonLayout(Section):
-    """Where records of the format json hold what; see docs/formats.md for how a place is written."""
+    """The layout of records of the format json; docs/formats.md describes how to write a place."""
 
     database: JsonSource
     """The database's name: a path, =constant, $topic, $topic.1, $key.name or $header.name."""
     table: JsonSource
-    """The table's name, likewise."""
+    """The table's name, in the same form."""
     operation: JsonSource | None = None
-    """What happened, by `operations`; without it before and after tell: a record with after alone is an
-    insert."""
+    """The operation, translated by `operations`. Without it, before and after decide: a record with only
+    after is an insert."""
     operations: Operations = Field(default=_DEFAULT_OPERATIONS)
-    """What the records say, and what it means: insert, update, delete, snapshot, or skip."""
+    """The records' word for each operation -> insert, update, delete, snapshot, or skip."""
     key: JsonKey | None = None
     """The primary key: a list of column names, or a path to an object of them ($key: the record's key)."""
     before: JsonRow | None = None
-    """The row as it was before an update or a delete."""
+    """The row before an update or a delete."""
     after: JsonRow = "."
-    """The row as it is after the change; `.` is the whole value."""
+    """The row after the change; `.` is the whole value."""
     updates: Literal["partial", "whole"] = "partial"
     """Whether `after` of an update may leave columns out, or is always the whole row."""
     exclude: list[str] = Field(default=[])
-    """Members of the rows that are no columns."""
+    """Members of the rows that are not columns."""
     time: JsonSource | None = None
-    """When it happened; without it, Kafka's time of the record."""
+    """The time of the change; without it, Kafka's time of the record."""
     time_unit: TimeUnit = "ms"
-    """What `time` counts since 1970, or iso8601."""
+    """The unit of `time` since 1970, or iso8601."""
     transaction: JsonSource | None = None
     """The source's transaction."""
     columns: ColumnTypes = Field(default={})
-    """Types of columns, in MySQL's words; values of other columns stay as JSON has them."""
+    """Column types, as MySQL names them; values of other columns stay as JSON has them."""
     tables: list[JsonTable] = Field(default=[])
     """Keys and types of some tables; the first match wins."""

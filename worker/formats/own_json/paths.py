@@ -1,4 +1,4 @@
-"""Where the `json` format finds something: a path into the record's value, or beside it.
+"""Places from which the `json` format reads: a path into the record's value, or another source.
 
 op              the member of the value with this name
 source.table    a member of a member; a backslash before a dot makes it part of the name
@@ -18,7 +18,7 @@ from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import JSON_ERRORS, read_json
 
 ABSENT: Any = object()
-"""What is not there, as opposed to null."""
+"""Marks a missing value, as opposed to null."""
 
 Path = tuple[str, ...]
 _NAME = re.compile(r"((?:[^.\\]|\\.)+)(?:\.(?=.)|\Z)", re.DOTALL)
@@ -28,21 +28,21 @@ _FORMS = "a path such as source.table, =constant, $topic, $topic.1, $key.name or
 
 @dataclass(frozen=True, slots=True)
 class InValue:
-    """A member of the record's value; of the empty path the value itself."""
+    """A member of the record's value. The empty path is the value itself."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class InKey:
-    """A member of the record's key, which is JSON; of the empty path the key itself."""
+    """A member of the record's key, which is JSON. The empty path is the key itself."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """This text, for every record."""
+    """The same text for every record."""
 
     text: str
 
@@ -73,7 +73,7 @@ Source = InValue | InKey | Constant | Topic | Header
 
 
 def read_source(text: str) -> Source:
-    """What a text of the configuration means. Raises ValueError, which says what is allowed."""
+    """Parse a place in the configuration. Raises ValueError, which says what is allowed."""
     if text.startswith("="):
         if len(text) > 1:
             return Constant(text[1:])
@@ -109,7 +109,7 @@ def _path(text: str) -> Path:
 
 
 def found_in(source: Source, value: Any, record: Record) -> Any:
-    """What `source` names of a record with this value (ABSENT: one without a value); ABSENT if nothing."""
+    """The value at `source`, or ABSENT. `value` is the record's value (ABSENT: the record has none)."""
     if isinstance(source, InValue):
         return member(value, source.path)
     if isinstance(source, Constant):
@@ -128,7 +128,7 @@ def found_in(source: Source, value: Any, record: Record) -> Any:
 
 
 def key_of(record: Record) -> Any:
-    """The record's key: JSON, else its characters; ABSENT if there is none."""
+    """The record's key as JSON, or else as text. ABSENT if it has none or is neither."""
     key = record.key()
     if key is None:
         return ABSENT
@@ -142,7 +142,7 @@ def key_of(record: Record) -> Any:
 
 
 def member(value: Any, path: Path) -> Any:
-    """What is at the path; ABSENT if nothing is."""
+    """The value at the path, or ABSENT."""
     for name in path:
         if type(value) is not dict or name not in value:
             return ABSENT

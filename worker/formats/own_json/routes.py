@@ -1,4 +1,4 @@
-"""The quick way to a JSON record's database and table: a decoder that reads these two and nothing else."""
+"""The fast path to a JSON record's database and table: a decoder that reads nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worker.formats.own_json.paths import Constant, InValue, Source
 
 
 def route_of(database: Source, table: Source) -> Callable[[bytes], Route]:
-    """A function of the value; it refuses every value where the value alone does not tell."""
+    """Make a function value -> route. It refuses every value if the route needs more than the value."""
     found = _reader(("database", database), ("table", table))
     return _refuse if found is None else found
 
@@ -22,7 +22,7 @@ def _refuse(_value: bytes) -> Route:
 
 
 def _reader(*sources: tuple[str, Source]) -> Callable[[bytes], Route] | None:
-    """Nested structs of what is looked for; the outermost has the properties of a Route."""
+    """Make a decoder of nested structs with only these fields. The outermost struct is a Route."""
     namespace: dict[str, Any] = {"alone": False}
     tree: dict[str, Any] = {}
     for attribute, source in sources:
@@ -40,7 +40,7 @@ def _reader(*sources: tuple[str, Source]) -> Callable[[bytes], Route] | None:
 
 
 def _plant(tree: dict[str, Any], path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Add a path to the tree of names; its fields from the outermost on. None where it crosses another."""
+    """Add a path to the tree. Returns its fields, outermost first, or None if it conflicts with another."""
     fields: list[str] = []
     for place, name in enumerate(path):
         last = place == len(path) - 1

@@ -1,4 +1,4 @@
-"""Rows of JSON records and their keys: members of an object as columns, by the types that are configured."""
+"""Rows of JSON records and their keys: an object's members become columns of the configured types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from worker.formats.own_json.paths import ABSENT, InKey, InValue, found_in, key_
 
 Row = dict[str, Any]
 RawRow = Callable[[], Mapping[str, msgspec.Raw]]
-"""The row's members as they are spelled; asked for only where that matters."""
+"""Returns the row's members as raw JSON. Called only if their spelling matters."""
 KeyRule = tuple[str, ...] | InValue | InKey | None
-"""Column names, or where the key's columns stand; None: no key."""
+"""Column names, or the place of the key's columns. None: no key."""
 
 _NESTED = frozenset((dict, list))
 
@@ -27,7 +27,7 @@ _read_members: Callable[[bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec
 
 
 def raw_row(value: bytes, path: Iterable[str]) -> Mapping[str, msgspec.Raw]:
-    """The members of the object at the path, which is there."""
+    """The members of the object at the path, which must exist."""
     members = _read_members(value)
     for name in path:
         members = _read_members(members[name])
@@ -35,7 +35,7 @@ def raw_row(value: bytes, path: Iterable[str]) -> Mapping[str, msgspec.Raw]:
 
 
 class RowRule:
-    """How the rows of a table are read."""
+    """The rules for reading a table's rows."""
 
     def __init__(self, key: KeyRule, columns: Mapping[str, str], exclude: Iterable[str]) -> None:
         self.key = key
@@ -46,7 +46,7 @@ class RowRule:
         self._converters = tuple((column, convert) for column, convert in converters if convert is not None)
 
     def row(self, members: Mapping[str, Any], raw: RawRow) -> Row:
-        """The columns of a row that a JSON decoder read. Raises UndecodableRecord."""
+        """Convert a decoded JSON object to a row. Raises UndecodableRecord."""
         row = dict(members)
         for name in self._exclude:
             row.pop(name, None)
@@ -62,7 +62,7 @@ class RowRule:
         return row
 
     def _write_out(self, row: Row, raw: RawRow) -> None:
-        """Objects, arrays and JSON columns as their text."""
+        """Replace objects, arrays and JSON columns by their text."""
         members: Mapping[str, msgspec.Raw] | None = None
         for column, value in row.items():
             if value is None or not (column in self._json or type(value) in _NESTED):
@@ -83,14 +83,14 @@ class RowRule:
 
 
 def _checked(text: str) -> bytes:
-    """JSON in a JSON string. Raises one of READ_ERRORS."""
+    """Check JSON in a JSON string. Raises one of READ_ERRORS."""
     raw = text.encode()
     read_json(raw)
     return raw
 
 
 def key_rule(key: str | list[str] | None) -> KeyRule:
-    """What `json.key` means."""
+    """The rule for a value of `json.key`."""
     if isinstance(key, str):
         source = read_source(key)
         return source if isinstance(source, InValue | InKey) else None
@@ -98,7 +98,7 @@ def key_rule(key: str | list[str] | None) -> KeyRule:
 
 
 def key_columns(key: KeyRule, document: Any, record: Record) -> tuple[tuple[str, ...] | None, Row]:
-    """The key's columns, and their values where they stand beside the row. Raises UndecodableRecord."""
+    """The key's columns, and their values if these are outside the row. Raises UndecodableRecord."""
     if key is None or isinstance(key, tuple):
         return key, {}
     found = found_in(key, document, record)
@@ -112,7 +112,7 @@ def key_columns(key: KeyRule, document: Any, record: Record) -> tuple[tuple[str,
 
 
 def with_key(columns: tuple[str, ...] | None, members: Row, record: Record) -> Row:
-    """The row with the key's columns, which may stand in the record's key alone. Raises UndecodableRecord."""
+    """The row with the key's columns, which may be only in the record's key. Raises UndecodableRecord."""
     if columns is None or all(map(members.__contains__, columns)):
         return members
     beside = key_of(record)
@@ -124,7 +124,7 @@ def with_key(columns: tuple[str, ...] | None, members: Row, record: Record) -> R
 
 
 def key_of_tombstone(key: KeyRule, record: Record) -> Row | None:
-    """The key of the row that a record without a value deletes; None where the record does not tell it."""
+    """The key of the row that a record without a value deletes, or None if it is unknown."""
     if key is None or isinstance(key, InValue):
         return None
     found = key_of(record)

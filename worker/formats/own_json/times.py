@@ -1,4 +1,4 @@
-"""Times as JSON writers count them, in milliseconds since 1970."""
+"""Convert times in JSON to milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LIMIT = 10**23  # nanoseconds: far beyond the year 9999
 
 
 def reader_of(unit: str) -> Callable[[Any], int]:
-    """How a time in s, ms, us, ns or iso8601 is read. Without a zone an ISO 8601 time is in UTC.
+    """Make a reader of times in s, ms, us, ns or iso8601. An ISO 8601 time without a zone is in UTC.
 
-    What it gives raises ValueError for what is no such time."""
+    The reader raises ValueError for other values."""
     if unit == "iso8601":
         return _iso8601
     unit_ns = _NANOSECONDS[unit]
@@ -34,7 +34,7 @@ def reader_of(unit: str) -> Callable[[Any], int]:
 
 
 def _exact(value: Any) -> Decimal | None:
-    """A number, or one in a text; None for anything else."""
+    """A number, also if it is written as text. None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:

@@ -1,2 +1,2 @@
-"""Records whose schemas a registry keeps: Avro, JSON Schema and Protobuf behind an id. They become what
-Debezium's JSON is, and `worker.formats.debezium` says what that means."""
+"""Records with schemas in a registry: Avro, JSON Schema and Protobuf after a schema's id. They are converted
+to Debezium's JSON, which `worker.formats.debezium` reads."""

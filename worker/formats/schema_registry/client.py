@@ -1,4 +1,4 @@
-"""Asking the registry for a schema, by the REST API of Confluent or of Apicurio.
+"""A client of the schema registry, for the REST API of Confluent or Apicurio.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/assets-attachments/registry-rest-api.htm"""
@@ -19,20 +19,20 @@ from worker.formats.schema_registry.settings import SchemaRegistrySettings
 T = TypeVar("T")
 
 _MOST_BYTES = 8 << 20
-"""Of one answer: a schema of some thousand columns is of 1 MiB."""
+"""Most bytes of one answer. A schema with some thousand columns has 1 MiB."""
 _MOST_REFERENCES = 200
 _MOST_NUMBER = 2**31 - 1
-"""Of Confluent's ids. For a greater one it answers as for a path that it does not have."""
+"""The largest id of Confluent. For a larger one, the registry answers as for an unknown path."""
 _SERIALIZED = "?format=serialized"
-"""Asks for Protobuf's descriptors instead of its language."""
+"""Requests Protobuf's descriptors instead of its source text."""
 _UNKNOWN = (40401, 40402, 40403)
-"""Confluent's codes: no such subject, version, schema."""
+"""Confluent's error codes: no such subject, version, schema."""
 _NO_RESOURCE = "NotFoundException"
-"""Apicurio's, of a path that it does not have; ArtifactNotFoundException and its kin are about schemas."""
+"""Apicurio's error name for an unknown path. ArtifactNotFoundException and similar names concern schemas."""
 
 
 class RegistryUnavailable(Exception):
-    """The registry does not answer, or cannot answer now: to be asked again."""
+    """The registry does not answer, or cannot answer now. Retry later."""
 
 
 class _NoResource(RegistryUnavailable):
@@ -44,19 +44,19 @@ class UnknownSchema(Exception):
 
 
 class UnusableSchema(ValueError):
-    """The registry has the schema, and it cannot be had: too large, or in a circle."""
+    """The registry has the schema, but it is unusable: for example too large, or with circular references."""
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """A schema as the registry gives it."""
+    """A schema from the registry."""
 
     kind: str
-    """AVRO, JSON, PROTOBUF."""
+    """AVRO, JSON or PROTOBUF."""
     text: str
     references: tuple[str, ...] = ()
-    """The schemas that it refers to, each after those that it refers to itself."""
+    """The texts of referenced schemas. Each follows those that it refers to itself."""
     names: tuple[str, ...] = ()
-    """By which they are referred to."""
+    """The names under which schemas refer to them."""
 
 
 class _Reference(msgspec.Struct, gc=False):
@@ -68,7 +68,7 @@ class _Reference(msgspec.Struct, gc=False):
 
 
 class _Schema(msgspec.Struct, gc=False):
-    """Confluent's answer."""
+    """An answer of Confluent's API."""
 
     text: str = msgspec.field(name="schema")
     kind: str = msgspec.field(name="schemaType", default="AVRO")
@@ -80,10 +80,10 @@ _read_references = msgspec.json.Decoder(list[_Reference], strict=False).decode
 
 
 class Client:
-    """One thread at a time. Only what the configuration names is ever asked: no redirect is followed."""
+    """A client for one thread at a time. It calls only the configured URL and follows no redirects."""
 
     def __init__(self, settings: SchemaRegistrySettings, folder: Path) -> None:
-        """`folder`: where relative paths of certificates start. Raises OSError where one cannot be read."""
+        """`folder`: base of relative certificate paths. Raises OSError if a certificate is unreadable."""
         self._settings = settings
         self._url = settings.url
         headers, secret, user = (
@@ -108,7 +108,7 @@ class Client:
         self._client.close()
 
     def reach(self) -> str:
-        """Ask something that every registry answers; returns what to tell of it. Raises
+        """Send a request that every registry answers. Returns a phrase for a report. Raises
         RegistryUnavailable."""
         self._get("/schemas/types" if self._settings.api == "confluent" else "/system/info")
         return f"the API of {self._settings.api}"
@@ -122,7 +122,7 @@ class Client:
     # ---- Confluent
 
     def _of_confluent(self, named: SchemaId) -> Registered:
-        if named.kind == "global":  # by this API they are content ids
+        if named.kind == "global":  # this API reads them as content ids
             raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
         if named.kind != "guid" and int(named.text) > _MOST_NUMBER:
             raise UnusableSchema(f"it is no id of a schema: these go to {_MOST_NUMBER}")
@@ -149,7 +149,7 @@ class Client:
         place = f"/ids/{kind}Ids/{named.text}"
         try:
             answer = self._answer(place)
-        except _NoResource as fault:  # so it answers for a number that is none of its ids
+        except _NoResource as fault:  # Apicurio's answer for an unknown id
             self.reach()
             raise UnknownSchema(str(fault)) from None
         language = answer.headers.get("X-Registry-ArtifactType") or _kind_of(answer.content)
@@ -162,7 +162,7 @@ class Client:
         return content.decode(), self._references(place)
 
     def _references(self, place: str) -> list[_Reference]:
-        """Of a schema that was had from this place. Apicurio before 2.2 has none, and no such resource."""
+        """The references of the schema at this path. Empty for Apicurio before 2.2, which has none."""
         try:
             return self._read(_read_references, f"{place}/references")
         except _NoResource:
@@ -171,7 +171,7 @@ class Client:
     # ---- HTTP
 
     def _read(self, read: Callable[[bytes], T], path: str) -> T:
-        """A proxy's page for logging in is no answer about a schema."""
+        """Get and decode an answer. Raises RegistryUnavailable for others, such as a proxy's login page."""
         content = self._get(path)
         try:
             return read(content)
@@ -210,7 +210,7 @@ def _registered(
     references: list[_Reference] | None,
     fetch: Callable[[_Reference], tuple[str, list[_Reference] | None]],
 ) -> Registered:
-    """The schema with what it refers to. `fetch`: the text of a reference, and what that refers to."""
+    """The schema with all referenced schemas. `fetch`: returns a reference's text and own references."""
     texts: dict[tuple[str, ...], tuple[str, str]] = {}
 
     def follow(references: list[_Reference] | None, path: tuple[tuple[str, ...], ...]) -> None:
@@ -230,7 +230,7 @@ def _registered(
 
 
 def _told_in(content: bytes) -> dict[str, Any]:
-    """What an answer that is no success says; nothing where it is another server's page."""
+    """The JSON object in an error's answer. Empty if there is none, as in another server's page."""
     try:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -239,13 +239,13 @@ def _told_in(content: bytes) -> dict[str, Any]:
 
 
 def _says_unknown(told: dict[str, Any]) -> bool:
-    """Whether a 404 is about a schema: any server has one for a path that it does not know."""
+    """Whether a 404 concerns a schema. Any server also sends 404 for an unknown path."""
     name = str(told.get("name"))
     return told.get("error_code") in _UNKNOWN or (name.endswith(_NO_RESOURCE) and name != _NO_RESOURCE)
 
 
 def _kind_of(content: bytes) -> str:
-    """Apicurio tells it in a header in some versions alone."""
+    """Guess the kind of a schema, because only some versions of Apicurio send it in a header."""
     try:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

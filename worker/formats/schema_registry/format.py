@@ -1,4 +1,4 @@
-"""Debezium's records with their schemas in a registry; those in JSON beside them are read as ever."""
+"""Debezium's records with schemas in a registry. JSON records in the same topics are read as usual."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def schemas_of(
 
 
 class _RegistryEnvelopes(Envelopes):
-    """Takes values apart, also those that name their schema by an id."""
+    """A splitter of values, including those that name their schema by id."""
 
     def __init__(self, schemas: Schemas) -> None:
         super().__init__()
@@ -63,15 +63,15 @@ class _RegistryEnvelopes(Envelopes):
 
 
 class _Rows(NamedTuple):
-    """How the rows of one table with one schema are read."""
+    """The readers for rows of one table with one schema."""
 
     shape: RowShape
     practice: Practice[RowsReader]
-    """Code for a table's rows takes some milliseconds to make."""
+    """Decides when to generate code for a table's rows, which takes some milliseconds."""
 
 
 class DebeziumWithRegistry(Debezium):
-    """One object serves all threads, without a lock, as Debezium's own does."""
+    """Debezium's format with a registry. All threads share one object without a lock, as with `Debezium`."""
 
     def __init__(self, settings: DebeziumSettings | None, schemas: Schemas) -> None:
         super().__init__(settings, lambda: _RegistryEnvelopes(schemas))
@@ -80,11 +80,11 @@ class DebeziumWithRegistry(Debezium):
         self._of_json = self._router.route
         self.route = self._route
         self._latest: dict[bytes, _Rows] = {}
-        """What records begin with -> how the last one's rows were read."""
+        """Head of records -> readers of the last record's rows."""
         self._rows = Shapes[tuple[bytes, Table], _Rows]()
 
     def ready(self, records: Sequence[Record]) -> int:
-        """How many of the first records have schemas that are known; what the next one needs is asked for."""
+        """Count the first records with known schemas, and request the missing schemas."""
         size, settled = self._sizes[_MAGIC], self._schemas.settled
         heads = {value[:size] for record in records if (value := record.value())}
         heads |= {key[:size] for record in records if (key := record.key())}
@@ -112,10 +112,10 @@ class DebeziumWithRegistry(Debezium):
 
     @staticmethod
     def _whole(record: Record) -> Record:
-        """The record, with what names its schemas before its key and value. Raises UndecodableRecord."""
+        """The record, with its schemas' ids before its key and value. Raises UndecodableRecord."""
         return record
 
-    # ---- routes and places
+    # ---- routes and positions
 
     def _route(self, value: bytes | None) -> Route:
         size = None if value is None else self._sizes.get(value[:1])
@@ -126,7 +126,7 @@ class DebeziumWithRegistry(Debezium):
             return self._router.of_envelope(self._router.payload(value))
         database, schema, table, op = envelope.route(value, size)
         if op not in OPERATIONS:
-            raise LookupError("not a row")  # `explain` has to say
+            raise LookupError("not a row")  # `explain` decides
         return PlainRoute(schema or database or "", table or "", op == "t")
 
     def _placed(self, record: Record) -> Placed | None:
@@ -153,14 +153,14 @@ class DebeziumWithRegistry(Debezium):
             placed = self._placed(record)
             if placed is None:
                 return super().log_position(record)
-        except UndecodableRecord:  # its router tells what is wrong with it
+        except UndecodableRecord:  # its router reports the error
             return None
         return LogPosition(placed.source.name, log_position(placed.source), placed.op == "t")
 
     def learn(self, record: Record) -> None:
         try:
             super().learn(self._whole(record))
-        except UndecodableRecord:  # likewise
+        except UndecodableRecord:  # its router reports the error
             return
 
     # ---- changes
@@ -202,7 +202,7 @@ class DebeziumWithRegistry(Debezium):
         return shape
 
     def _count(self, head: Head, source: Source, shape: RowShape) -> None:
-        """A record of this shape was read the long way: from so many on it gets code of its own."""
+        """Count a record of this shape that was read on the slow path. A frequent shape gets its own code."""
         key = head.bytes, _table(source)
         rows = self._rows.get(key)
         if rows is None or rows.shape is not shape:
@@ -214,7 +214,7 @@ class DebeziumWithRegistry(Debezium):
             self._latest[head.bytes] = rows
 
     def _rows_reader(self, head: Head, shape: RowShape) -> RowsReader:
-        """Raises ValueError where no code is made for such rows."""
+        """Generate code for the rows. Raises ValueError for rows that are not read by generated code."""
         envelope = self._schemas.get(head.bytes).envelope
         read = None if envelope is None else envelope.rows(shape.readers)
         if read is None:

@@ -1,7 +1,7 @@
-"""Debezium's records whose schemas are named in headers (`ids_in: header`).
+"""Debezium's records that name their schemas in headers (`ids_in: header`).
 
-Each is read as one that names its schema before its bytes. A value alone does not say what it is then, so
-that `route` leaves every record to `explain`."""
+The ids are moved before the bytes of key and value, and the records are read as usual. A value alone does not
+identify its schema, so `route` leaves every record to `explain`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_TABLES = 10_000
 
 
 class DebeziumWithHeaders(DebeziumWithRegistry):
-    """Likewise without a lock."""
+    """Debezium's format with ids in headers. All threads share one object without a lock."""
 
     def __init__(self, settings: DebeziumSettings | None, schemas: Schemas) -> None:
         super().__init__(settings, schemas)
         self.route = self._refuse
         self._heads = schemas.heads
         self._explained: set[tuple[bytes | None, str, str]] = set()
-        """(head, database, table) of records that are Debezium's, and of a connector that is read."""
+        """(head, database, table) of records from a supported connector of Debezium."""
 
     def _refuse(self, _value: bytes | None) -> NoReturn:
         raise LookupError("its headers say what it is")
@@ -39,7 +39,7 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
         for place, record in enumerate(records):
             try:
                 whole = framed(record)
-            except UndecodableRecord:  # `explain` has to say
+            except UndecodableRecord:  # `explain` raises it
                 continue
             for text in (whole.value(), whole.key()):
                 head = self._heads.of(text) if text else None
@@ -56,7 +56,7 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
         value = whole.value()
         try:
             found = self._route(value)
-        except Exception:  # whatever it raises: the record is looked at as a whole
+        except Exception:  # after any exception, the slow path examines the whole record
             return super().explain(whole)
         known = None if value is None else self._heads.of(value), found.database, found.table
         if known in self._explained:
@@ -74,5 +74,5 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
 
 
 def debezium_with(schemas: Schemas, settings: DebeziumSettings | None) -> DebeziumWithRegistry:
-    """What reads Debezium's records with these schemas."""
+    """Make the format for Debezium's records with these schemas."""
     return (DebeziumWithHeaders if schemas.heads.in_headers else DebeziumWithRegistry)(settings, schemas)

@@ -1,10 +1,10 @@
-"""How records name their schemas: by what stands before their bytes, or in a header.
+"""The ids by which records name their schemas: before their bytes, or in a header.
 
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 https://www.apicur.io/registry/docs/apicurio-registry/3.0.x/getting-started/assembly-configuring-kafka-client-serdes.html
 
-What a header says is put before the bytes, so that all else is the same for both; a mark tells which kind of
-id it is. A record's head is that mark with the id."""
+An id in a header is moved before the bytes, so all other code is the same for both. A mark gives the kind of
+the id. A record's head is the mark with the id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from worker.formats.interface import Record, UndecodableRecord, remade
 
 _NUMBER, _GUID, _CONTENT, _GLOBAL = b"\0\1\2\3"
-"""Confluent's marks are the first two; the others are Apicurio's headers here, and in no record."""
+"""The first two marks are Confluent's. The others exist only here, for ids from Apicurio's headers."""
 GUID_BYTES = 16
 _LONG = 8
 _CONFLUENT = {"__key_schema_id": False, "__value_schema_id": True}
@@ -30,21 +30,21 @@ _OURS = frozenset((*_CONFLUENT, *_APICURIO, *_HASHES, *_ENCODINGS))
 
 
 class SchemaId(NamedTuple):
-    """What a head says."""
+    """The id in a head."""
 
     kind: Literal["number", "guid", "content", "global"]
-    """`number`: the record does not say of which kind; `content` and `global`: of Apicurio."""
+    """`number`: the record does not give the kind. `content` and `global`: an id of Apicurio."""
     text: str
-    """As the registry is asked for it."""
+    """The id as requests to the registry contain it."""
 
 
 class Heads:
-    """What records begin with that name a schema."""
+    """The heads of records that name a schema."""
 
     def __init__(self, id_bytes: int = 4, *, in_headers: bool = False) -> None:
-        """`in_headers`: whether what headers say stands before the bytes, too."""
+        """`in_headers`: whether ids from headers also precede the bytes."""
         self.sizes: Mapping[bytes, int] = {bytes((_NUMBER,)): 1 + id_bytes}
-        """Mark -> bytes of a head. What begins with none of them is JSON, or nothing."""
+        """Mark -> bytes of a head. A value without any of these marks is JSON or empty."""
         self.in_headers = in_headers
         if in_headers:
             self.sizes = {
@@ -55,13 +55,13 @@ class Heads:
             }
 
     def of(self, value: bytes) -> bytes | None:
-        """The head of a key or a value; None: it names no schema, or ends too soon."""
+        """The head of a key or a value. None if it names no schema or ends too soon."""
         size = self.sizes.get(value[:1])
         return None if size is None or len(value) < size else value[:size]
 
     @staticmethod
     def read(head: bytes) -> SchemaId:
-        """What it says."""
+        """The id in a head."""
         if head[0] == _GUID:
             return SchemaId("guid", str(uuid.UUID(bytes=head[1:])))
         text = str(int.from_bytes(head[1:], "big"))
@@ -71,15 +71,15 @@ class Heads:
 
 
 def names_schema(record: Record) -> bool:
-    """Whether a header of the record does."""
+    """Whether a header of the record names a schema."""
     return any(name in _OURS for name, _ in record.headers() or ())
 
 
 def framed(record: Record) -> Record:
-    """The record, with what its headers say before its key and value. One without such headers is given back.
+    """Move the ids in a record's headers before its key and value. Without such headers, return the record.
 
-    Raises UndecodableRecord for headers that do not name a schema as they should."""
-    before = [b"", b""]  # of the key, of the value
+    Raises UndecodableRecord if the headers do not name a schema correctly."""
+    before = [b"", b""]  # heads of key and value
     for name, told in record.headers() or ():
         if name in _CONFLUENT:
             if told is None or len(told) <= GUID_BYTES or told[0] != _GUID:

@@ -1,5 +1,5 @@
-"""JSON behind the id of a JSON Schema, as Confluent's JsonSchemaConverter writes it: what the schema is to
-Kafka Connect.
+"""Convert a JSON Schema of Confluent's JsonSchemaConverter to the schema of Kafka Connect. Its records are
+the schema's id and JSON.
 
 https://github.com/confluentinc/schema-registry/blob/master/json-schema-converter/src/main/java/io/confluent/connect/json/JsonSchemaData.java
 """
@@ -20,11 +20,11 @@ from worker.formats.schema_registry.client import Registered
 _TYPES = {"integer": "int64", "number": "double", "object": "struct", "float32": "float", "float64": "double"}
 _DEPTH = 5
 _MOST_STEPS = 32
-"""References to references, and unions in unions."""
+"""Most consecutive references to references, or nested unions."""
 
 
 def json_head(registered: Registered, prefix: bytes) -> Head:
-    """What values begin with, and the schema of Connect for what follows. Raises SchemaError."""
+    """The head of values, with the Connect schema of the JSON after it. Raises SchemaError."""
     root = _object_of(registered.text)
     schema = b"null"
     if any('"connect.' in text for text in (registered.text, *registered.references)):
@@ -33,14 +33,14 @@ def json_head(registered: Registered, prefix: bytes) -> Head:
 
 
 class _Place(NamedTuple):
-    """A schema, and the one that it stands in, from which its own references lead."""
+    """A schema, and the document that contains it. The schema's references are relative to the document."""
 
     told: Mapping[str, Any]
     root: Mapping[str, Any]
 
 
 class _Reader:
-    """Reads one schema with those that it refers to."""
+    """A reader of one schema and the schemas that it refers to."""
 
     def __init__(self, registered: Registered) -> None:
         """Raises SchemaError."""
@@ -53,7 +53,7 @@ class _Reader:
         self._budget = FieldBudget()
 
     def field(self, told: Any, root: Mapping[str, Any], depth: int, **names: Any) -> dict[str, Any]:
-        """`names`: what is told of it by the object that it is in."""
+        """The Connect field for a schema. `names`: further entries from the object that contains it."""
         told, root = self._value(told, root)
         kind = told.get("connect.type") or told.get("type")
         found: dict[str, Any] = {"type": _TYPES.get(str(kind), str(kind or "")), **names}
@@ -91,7 +91,7 @@ class _Reader:
     # ---- references
 
     def _value(self, told: Any, root: Mapping[str, Any]) -> _Place:
-        """Without the null beside it, and where its reference leads."""
+        """The schema without null in its union, after following its references."""
         place = self._places.get(id(told))
         if place is None:
             place = self._places[id(told)] = self._followed(told, root)
@@ -112,7 +112,7 @@ class _Reader:
         raise SchemaError(f"references form a circle, or are more than {_MOST_STEPS} in a row")
 
     def _referred(self, reference: str, root: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-        """What is there, and the schema that it stands in."""
+        """The target of a reference, and the document that contains it."""
         name, _, path = reference.partition("#")
         if name and name != root.get("$id"):
             root = self._document(name)
@@ -143,7 +143,7 @@ def _object_of(text: str) -> Mapping[str, Any]:
 
 
 def _part(told: Any, part: str) -> Any:
-    """One step of a JSON Pointer; None: there is no such part."""
+    """Follow one step of a JSON Pointer. None if no such part exists."""
     if isinstance(told, list):
         return told[int(part)] if part.isdecimal() and len(part) < 10 and int(part) < len(told) else None
     if not isinstance(told, dict):

@@ -1,4 +1,4 @@
-"""A registered schema made ready: what the bytes of its records are in Kafka Connect's JSON."""
+"""A registered schema, prepared to convert the bytes of its records to Kafka Connect's JSON."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from worker.formats.schema_registry.client import Registered
 from worker.formats.schema_registry.json_schema import json_head
 
 MEMORY_OF_TEXT = 10
-"""Bytes that a byte of a schema's text takes, made ready; a head stays as it is."""
+"""Bytes of memory that a prepared schema takes for each byte of text. A head is kept unchanged."""
 
 
 @dataclass(eq=False, slots=True)
 class RegisteredSchema:
-    """Never changed; threads share it."""
+    """A prepared schema. Immutable, so threads share it."""
 
     number: int
     head: Head
     split: Callable[[bytes], Split]
-    """A value with the schema, taken apart. Raises UndecodableRecord for one that is not of it."""
+    """Splits a value of this schema. Raises UndecodableRecord for any other value."""
     envelope: AvroEnvelope | None = None
-    """Of rows in Avro."""
+    """The envelope, for rows in Avro."""
     _: KW_ONLY
     weight: int
-    """Bytes; it takes about MEMORY_OF_TEXT times as much memory."""
+    """Bytes. The schema takes about MEMORY_OF_TEXT times as much memory."""
 
 
 def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
-    """`prefix`: what its records begin with. Raises SchemaError."""
+    """Prepare a schema. `prefix`: the first bytes of its records. Raises SchemaError."""
     number = int.from_bytes(prefix[1:], "big")
     if registered.kind == "AVRO":
         return _avro(registered, prefix, number)
@@ -46,7 +46,7 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
         split: Callable[[bytes], Split] = lambda value: Split(head, memoryview(value)[size:])  # noqa: E731
         return RegisteredSchema(number, head, split, weight=_weight(registered, head))
     if registered.kind == "PROTOBUF":
-        # Who reads Avro needs no Protobuf.
+        # Imported here, because Avro needs no Protobuf.
         from worker.formats.schema_registry.protobuf.values import ProtobufSchema  # noqa: PLC0415
 
         references = list(zip(registered.names, registered.references, strict=True))

@@ -1,4 +1,4 @@
-"""The schemas that the registry gave, by what a record begins with; a thread of its own asks for others."""
+"""Schemas from the registry, by a record's head. A separate thread requests missing schemas."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from worker.formats.schema_registry.registered import MEMORY_OF_TEXT, Registered
 log = get_logger("schema_registry")
 
 _LAG_SECONDS, _LAG_PAUSE = 5.0, 0.5
-"""How long an unknown id is asked for again: the registry that answers may be behind the one that took it."""
+"""Retry time and pause for an unknown id: the answering instance may lag behind the one that stored it."""
 _YOUNG_SECONDS = 60.0
-"""An unknown id is asked for again until the first record that names it is this old."""
+"""An unknown id is also requested again until the first record that names it is this old."""
 _REFUSED_SECONDS = 60.0
 _MOST_REFUSED = 10_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _REBUILT_PAUSE = 600.0
-"""Seconds between two log lines that ready schemas do not fit."""
+"""Seconds between two log lines that prepared schemas do not fit into memory."""
 _MOST_KEPT = 64 << 20
-"""Bytes of all schemas, compressed."""
+"""Most bytes of all schemas, compressed."""
 
 
 class StillUnknown(RuntimeError):
-    """The registry did not answer within the time that the asker has."""
+    """The registry did not answer within the caller's patience."""
 
 
 class _Refused(msgspec.Struct, gc=False):
@@ -47,7 +47,7 @@ class _Refused(msgspec.Struct, gc=False):
 
 
 class Schemas:
-    """Any thread. Only `get` waits; what the registry once gave is never asked for again."""
+    """The known schemas, for any thread. Only `get` waits. A schema is received only once."""
 
     def __init__(
         self,
@@ -62,43 +62,43 @@ class Schemas:
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`client`: made when it is first needed, in the thread that asks. `id_bytes`, `in_headers`: see
-        Heads. `max_memory`: bytes that ready schemas may take, about. `patience`: how many seconds `get`
-        waits for a registry that is down; None: for ever. `rebuilt`: called when a schema is made ready again
-        that had been let go. `now`: seconds since 1970."""
+        """`client`: makes the client at the first request, in the requesting thread. `id_bytes`,
+        `in_headers`: see Heads. `max_memory`: approximate bytes of prepared schemas. `patience`: seconds that
+        `get` waits for a registry that is down (None: forever). `rebuilt`: called when an evicted schema is
+        prepared again. `now`: seconds since 1970."""
         self._client = client
         self.heads = Heads(id_bytes, in_headers=in_headers)
-        """What records begin with."""
+        """The heads of records."""
         self._max_memory = max_memory
         self._patience = patience
         self._rebuilt = rebuilt
         self._clock = clock
         self._now = now
         self._sleep = sleep
-        self._changed = threading.Condition()  # guards what follows; reading a dict takes no lock
+        self._changed = threading.Condition()  # guards all below; reading a dict takes no lock
         self._kept: dict[bytes, bytes] = {}
         self._kept_bytes = 0
         self._ready: dict[bytes, tuple[RegisteredSchema, int]] = {}
         self._ready_bytes = 0
         self._rebuilds, self._rebuilds_logged = 0, -_REBUILT_PAUSE
         self._refused: dict[bytes, _Refused] = {}
-        self._wanted: dict[bytes, float] = {}  # when it is refused if the registry does not know it
+        self._wanted: dict[bytes, float] = {}  # head -> time to refuse it, if still unknown
         self._asking = False
         self._trouble = "no answer yet"
-        self._made: Client | None = None  # of the thread that asks, of which there is one at a time
+        self._made: Client | None = None  # used only by the single requesting thread
         self.told: Callable[[str | None], None] = lambda _reason: None
-        """Told after each question what is wrong with the registry; None: it answers. On its own thread."""
+        """Called in the requesting thread with the registry's error, or None once it answers again."""
 
     def settled(self, head: bytes) -> bool:
-        """Whether a record that begins so need not wait."""
+        """Whether a record with this head need not wait."""
         if head in self._kept:
             return True
         refused = self._refused.get(head)
         return refused is not None and self._clock() < refused.until
 
     def want(self, heads: Mapping[bytes, int]) -> None:
-        """Have the registry asked for these. Waits for nothing. {head: the timestamp of the first record that
-        begins so, in milliseconds since 1970; 0 if it has none}"""
+        """Request these schemas. Never waits for the registry. `heads`: head -> timestamp of its first
+        record, in milliseconds since 1970 (0: no timestamp)."""
         with self._changed:
             for head, written_ms in heads.items():
                 if not self.settled(head):
@@ -110,10 +110,10 @@ class Schemas:
                 threading.Thread(target=self._ask, name="schema-registry", daemon=True).start()
 
     def get(self, head: bytes) -> RegisteredSchema:
-        """The schema of records that begin so; waits for one that was not asked for yet. One that was refused
-        stays so here, however long ago that was: only `want` has it asked for again.
+        """The schema of records with this head. Requests a schema that was never requested, and waits for it.
+        A refused schema stays refused here; only `want` requests it again.
 
-        Raises UndecodableRecord where there is none, StillUnknown."""
+        Raises UndecodableRecord if the schema is refused, StillUnknown if `patience` has passed."""
         ready = self._ready.get(head)
         if ready is None and head not in self._kept and head not in self._refused:
             self._wait(head)
@@ -141,7 +141,7 @@ class Schemas:
                     )
                 self._changed.wait(left)
 
-    # ---- the thread that asks
+    # ---- the requesting thread
 
     def _ask(self) -> None:
         failures = 0
@@ -153,19 +153,19 @@ class Schemas:
             except (RegistryUnavailable, OSError) as error:
                 failures += 1
                 self._tell(str(error), failures)
-                self._put_off(head)  # it may be just this one that the registry does not give
+                self._put_off(head)  # perhaps only this schema fails
                 self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
                 continue
             except UnknownSchema as error:
                 self._unknown(head, str(error))
-            except Exception as error:  # total: what no answer should raise is this schema's fault
+            except Exception as error:  # any other error refuses only this schema
                 self._refuse(head, f"it cannot be used: {error}")
             if failures:
                 self._tell(None, failures)
                 failures = 0
 
     def _next(self) -> bytes | None:
-        """What was wanted first. None: nothing is, and the thread ends."""
+        """The first wanted head. None: no head is wanted, and the thread ends."""
         with self._changed:
             if not self._wanted:
                 self._asking = False
@@ -173,7 +173,7 @@ class Schemas:
             return next(iter(self._wanted))
 
     def _put_off(self, head: bytes) -> int:
-        """Others come first; returns how many are wanted."""
+        """Move the head to the end of the queue. Returns the number of wanted heads."""
         with self._changed:
             self._wanted[head] = self._wanted.pop(head)
             return len(self._wanted)
@@ -196,7 +196,7 @@ class Schemas:
         size = made.weight * MEMORY_OF_TEXT
         with self._changed:
             if head not in self._ready:
-                # Not the oldest: if tables write in turn, that one is needed next.
+                # Do not evict the oldest: if tables alternate, it is needed next.
                 while self._ready and self._ready_bytes + size > self._max_memory:
                     self._ready_bytes -= self._ready.pop(random.choice(list(self._ready)))[1]
                 self._ready[head] = made, size
@@ -222,7 +222,7 @@ class Schemas:
 
     def _unknown(self, head: bytes, told: str) -> None:
         if self._clock() < self._wanted[head]:
-            self._sleep(_LAG_PAUSE / self._put_off(head))  # each is asked for about as often as one would be
+            self._sleep(_LAG_PAUSE / self._put_off(head))  # each is requested about as often as a single one
             return
         self._refuse(head, f"the schema registry knows none with this id{f': {told}' if told else ''}")
 

@@ -1,4 +1,4 @@
-"""The `schema_registry:` section: where the schemas of records are that name theirs by an id."""
+"""The `schema_registry:` section: the registry for records that name their schemas by id."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ class BasicAuth(Section):
     """A user and its password."""
 
     username: str = Field(min_length=1)
-    """The user, or the key of an API."""
+    """The user, or an API key."""
     password: str
-    """Its password, or the secret of that key."""
+    """The user's password, or the API key's secret."""
 
 
 class SchemaRegistrySettings(Section):
-    """The registry that has the schemas of Debezium's records in Avro, JSON Schema or Protobuf; see
+    """The registry with the schemas of Debezium's records in Avro, JSON Schema or Protobuf; see
     docs/schema-registry.md."""
 
     url: Url
-    """Where the registry answers: of Confluent's API its root, of Apicurio's own .../apis/registry/v3."""
+    """The registry's URL: the root of Confluent's API, or .../apis/registry/v3 of Apicurio's own API."""
     api: Literal["confluent", "apicurio"] = "confluent"
-    """Whose REST API it speaks; Apicurio has Confluent's, too, at .../apis/ccompat/v7."""
+    """The registry's REST API. Apicurio also has Confluent's API, at .../apis/ccompat/v7."""
     ids: Literal["content", "global"] = "content"
-    """Which of Apicurio's ids the records hold; its API alone tells them apart."""
+    """The kind of Apicurio ids in the records. Only Apicurio's own API distinguishes the kinds."""
     id_bytes: Literal[4, 8] = 4
-    """How long the id in a record is: 4 of Confluent's and Apicurio's present converters, 8 of its earlier
-    ones."""
+    """Bytes of the id in a record: 4 with Confluent's and Apicurio's present converters, 8 with Apicurio's
+    earlier ones."""
     ids_in: Literal["value", "header"] = "value"
-    """Where the ids are: before the bytes of keys and values, or in headers of the record (Confluent's
-    HeaderSchemaIdSerializer, Apicurio's headers.enabled); records without such headers are read as ever."""
+    """The place of the ids: before the bytes of keys and values, or in headers of the record (Confluent's
+    HeaderSchemaIdSerializer, Apicurio's headers.enabled). Records without such headers are read as usual."""
     basic_auth: BasicAuth | None = None
-    """The user that asks."""
+    """The user for requests."""
     bearer_token: str | None = Field(default=None, min_length=1)
     """A token, instead of a user."""
     tls: TlsOptions = TlsOptions()
     """Certificates."""
     max_memory: PositiveSize = size("160MiB")
-    """How much memory schemas may take that are ready for records, about. If records need more of them, each
-    that has no room is made ready again when a record needs it, which takes some milliseconds."""
+    """The approximate memory for prepared schemas. A schema that does not fit is prepared again when a record
+    needs it, which takes some milliseconds."""
     timeout: PositiveDuration = duration("10s")
-    """How long to wait for a connection, and for each part of an answer."""
+    """The timeout for a connection, and for each part of an answer."""
 
     @model_validator(mode="after")
     def _one_proof(self) -> Self:

@@ -1,1 +1,1 @@
-"""Canal's packets: what it writes to Kafka unless `canal.mq.flatMessage` is true."""
+"""Canal's packets, which it writes to Kafka unless `canal.mq.flatMessage` is true."""

@@ -1,7 +1,7 @@
-"""The entries of a packet: where each belongs, and a packet taken apart by its tables.
+"""The entries of a packet: route each one, and split a packet by table.
 
-A packet holds what Canal read at once, of whichever tables its topic and partition are for: rows of several
-tables, statements between them, marks of transactions."""
+A packet contains everything that Canal read at once for its topic and partition: rows of several tables,
+statements between them, and transaction markers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from worker.formats.interface import Apart, PlainRoute, Route, Skip, Undecodable
 from worker.formats.statements import place_of as statement_place
 
 _MESSAGES = 7
-"""The type of packet that holds changes."""
+"""The type of packets with changes."""
 _UNCOMPRESSED = (0, 1)
 _ROWS = (0, 2)
-"""Entry types: not said, ROWDATA."""
+"""Entry types: unspecified, ROWDATA."""
 _ENTRIES_WITHOUT_ROWS = {1: "transaction", 3: "transaction", 4: "heartbeat", 5: "transaction"}
 """Entry type (TRANSACTIONBEGIN, TRANSACTIONEND, HEARTBEAT, GTIDLOG) -> why it is skipped."""
 ROW_EVENTS: Mapping[int, Operation] = {1: "insert", 2: "update", 3: "delete"}
@@ -30,17 +30,17 @@ _EVENTS_WITHOUT_ROWS = {12: "transaction", 13: "transaction", 14: "transaction",
 """Event type (GTID, XACOMMIT, XAROLLBACK, MHEARTBEAT) -> why it is skipped."""
 _QUERY = 7
 _MOST_INDEX = 2**31 - 1
-"""Of a change: targets keep it in 32 bits."""
+"""Largest index of a change, because targets store it in 32 bits."""
 
 # https://github.com/alibaba/canal/tree/master/protocol/src/main/java/com/alibaba/otter/canal/protocol
-# (CanalProtocol.proto, EntryProtocol.proto): the fields that are read. Made here, which needs no compiler.
+# (CanalProtocol.proto, EntryProtocol.proto): the fields in use. Building them here needs no compiler.
 _PACKAGE = "binlane.canal"
 _FIELDS: dict[str, dict[str, tuple[int, str]]] = {
     "Packet": {"type": (3, "int32"), "compression": (4, "int32"), "body": (5, "bytes")},
     "Messages": {
         "messages": (2, "repeated bytes"),
-        # Not Canal's, which passes over it: of each message, the index of its first change in the record
-        # that it was taken from.
+        # Not a field of Canal, which ignores it: for each message, the index of its first change in the
+        # record before the split.
         "first_index": (7301, "repeated uint32"),
     },
     "Entry": {"header": (1, "Header"), "entry_type": (2, "int32"), "store_value": (3, "bytes")},
@@ -71,7 +71,7 @@ _FIELDS: dict[str, dict[str, tuple[int, str]]] = {
 
 
 def _make() -> dict[str, Any]:
-    """Name -> class."""
+    """Build the message classes: name -> class."""
     file = descriptor_pb2.FileDescriptorProto(name="binlane/canal.proto", package=_PACKAGE, syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in _FIELDS.items():
@@ -84,7 +84,7 @@ def _make() -> dict[str, Any]:
                 added.type, added.type_name = kinds.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
             else:
                 added.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()  # of its own: nothing else may be registered under these names
+    pool = descriptor_pool.DescriptorPool()  # a private pool, so these names cannot conflict
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
@@ -100,18 +100,18 @@ RowChange: Any = _CLASSES["RowChange"]
 
 
 class Content(NamedTuple):
-    """What a packet holds."""
+    """The content of a packet."""
 
     entries: Sequence[bytes]
     first_index: Sequence[int]
-    """Of each entry: what its first change has for an index."""
+    """For each entry, the index of its first change."""
 
 
 def read_content(value: bytes) -> Content:
-    """Raises UndecodableRecord.
+    """Read a packet. Raises UndecodableRecord.
 
-    Changes count on from the bytes of the entries before theirs, which no entry has fewer of than changes. So
-    that is known without reading those, and a change has one index, taken apart or not."""
+    An entry's first index is the number of bytes in the entries before it, because an entry has at least as
+    many bytes as changes. So no other entry needs to be read, and a split keeps each change's index."""
     try:
         packet = Packet.FromString(value)
         if packet.type != _MESSAGES:
@@ -133,7 +133,7 @@ def read_content(value: bytes) -> Content:
 
 
 def read_entry(data: bytes) -> Any:
-    """Raises UndecodableRecord."""
+    """Read an entry of a packet. Raises UndecodableRecord."""
     try:
         return Entry.FromString(data)
     except DecodeError as error:
@@ -141,7 +141,7 @@ def read_entry(data: bytes) -> Any:
 
 
 def row_change(entry: Any) -> Any:
-    """Raises UndecodableRecord."""
+    """Read an entry's rows or statement. Raises UndecodableRecord."""
     try:
         return RowChange.FromString(entry.store_value)
     except DecodeError as error:
@@ -149,7 +149,7 @@ def row_change(entry: Any) -> Any:
 
 
 def explain(value: bytes) -> Route | Skip | Apart:
-    """Where the packet belongs. Raises UndecodableRecord."""
+    """Route, skip or split a packet. Raises UndecodableRecord."""
     content = read_content(value)
     parts: list[tuple[PlainRoute, list[int]]] = []
     open_parts: dict[tuple[str, str], list[int]] = {}
@@ -164,7 +164,7 @@ def explain(value: bytes) -> Route | Skip | Apart:
         if isinstance(found, Skip):
             reasons[found.reason] = None
         elif found.alone:
-            # Behind it nothing joins what came before it: it may be about other tables, too.
+            # Later rows start new parts, because the statement may be about other tables too.
             parts.append((found, [place]))
             open_parts.clear()
         else:
@@ -187,7 +187,7 @@ def explain(value: bytes) -> Route | Skip | Apart:
 
 def _table_of(header: Any) -> tuple[str, str]:
     """(database, table) of an entry that names a table. Raises UndecodableRecord."""
-    # Of some DDL Canal keeps the database's name as it was written, backticks and all.
+    # For some DDL, Canal keeps the backticks around the database's name.
     database = header.schema_name.strip("`")
     if not database:
         raise UndecodableRecord(f"no packet of Canal: table {header.table_name!r} without a database")
@@ -195,7 +195,7 @@ def _table_of(header: Any) -> tuple[str, str]:
 
 
 def place_of(entry: Any) -> PlainRoute | Skip:
-    """Raises UndecodableRecord."""
+    """Route or skip an entry. Raises UndecodableRecord."""
     header = entry.header
     event = header.event_type
     reason = _ENTRIES_WITHOUT_ROWS.get(entry.entry_type) or _EVENTS_WITHOUT_ROWS.get(event)
@@ -207,7 +207,7 @@ def place_of(entry: Any) -> PlainRoute | Skip:
         return PlainRoute(*_table_of(header))
     change = row_change(entry)
     if event == _QUERY and header.table_name and not change.is_ddl:
-        return Skip("query")  # the text of a statement whose rows come by themselves
+        return Skip("query")  # a statement whose rows have their own entries
     if header.table_name:
         return PlainRoute(*_table_of(header), change.is_ddl)
     if change.row_datas:
@@ -218,7 +218,7 @@ def place_of(entry: Any) -> PlainRoute | Skip:
 
 
 def _packet(content: Content, places: Sequence[int]) -> bytes:
-    """A packet with these entries alone, whose changes have the index that they have in the whole one."""
+    """A packet with only these entries. Its changes keep their index in the whole packet."""
     body = Messages(
         messages=[content.entries[place] for place in places],
         first_index=[content.first_index[place] for place in places],

@@ -1,7 +1,7 @@
-"""The changes of packets: rows as lists of columns, each with its name, type and text.
+"""The changes of packets, whose rows are lists of columns, each with its name, type and text.
 
-The types come with every column, and nearly always they are those of the entry before. So each shape (names,
-types, key) is looked up once an entry, and each of its rows is read with what is known of it."""
+Every column contains its type, nearly always that of the entry before. So each shape (names, types, key) is
+looked up once per entry, and all rows of the entry are read with it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from worker.formats.times import has_calendar
 
 _TRUNCATE = 8
 _ShapeKey = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""Names, types, names of the key."""
+"""Column names, types, names of key columns."""
 
 
 class _Shape:
-    """How the rows of one shape are read. Never changed."""
+    """The converters for rows of one shape. Immutable."""
 
     __slots__ = ("columns", "key_columns", "names", "types")
 
@@ -39,13 +39,13 @@ class _Shape:
         self.types = dict(zip(names, types, strict=True)) or None
         self.key_columns = key or None
         self.columns: dict[str, tuple[str, Callable[[str], Any] | None]] = {}
-        """Name -> the same name, for all rows to share, and what reads its text; None: it stays text."""
+        """Name -> (the same string, which all rows share; converter of its text, or None to keep it)."""
         for name, type_text in zip(names, types, strict=True):
             converter = converter_for(name, type_text)
             self.columns[name] = name, None if converter is None else converter.read
 
     def row(self, columns: Any) -> Row:
-        """Raises UndecodableRecord."""
+        """Make a row from columns. Raises UndecodableRecord."""
         row: Row = {}
         known = self.columns.get
         for column in columns:
@@ -64,7 +64,7 @@ class _Shape:
 
 
 class Packets:
-    """Reads packets. Threads share it without a lock."""
+    """A reader of packets. Threads share it without a lock."""
 
     def __init__(self) -> None:
         self._shapes = Shapes[_ShapeKey, _Shape]()
@@ -72,12 +72,12 @@ class Packets:
     explain = staticmethod(explain)
 
     def source_time_ms(self, value: bytes) -> int | None:
-        """When the packet's first entry happened; None if it has none. Raises UndecodableRecord."""
+        """The time of the packet's first entry in milliseconds, or None. Raises UndecodableRecord."""
         entries = read_content(value).entries
         return read_entry(entries[0]).header.execute_time if entries else None
 
     def changes(self, value: bytes, record: Record) -> list[Change]:
-        """Of a packet whose changes are all of one table, in order. Raises UndecodableRecord."""
+        """The changes of a packet of one table, in order. Raises UndecodableRecord."""
         found: list[Change] = []
         tables: dict[tuple[str, str], None] = {}
         content = read_content(value)
@@ -92,7 +92,7 @@ class Packets:
                         "no packet of Canal: its header and `isDdl` contradict each other"
                     )
                 found += self._of_entry(entry.header, change, record, first_index)
-        if len(tables) > 1:  # whoever asks takes it apart first
+        if len(tables) > 1:  # the caller splits such a packet first
             told = ", ".join(map(".".join, tables))
             raise UndecodableRecord(f"a packet with changes of several tables: {told}")
         return found
@@ -159,17 +159,17 @@ def _not_in(columns: Any, names: Container[str]) -> list[Any]:
 
 
 def _update(row: Any, shape: _Shape) -> Iterable[Image]:
-    """As of flat messages: of the row before, the columns that changed count; the key, too, when it did: then
-    the row of the old key goes, and one of the new key comes."""
+    """The images of an updated row. As for flat messages, only columns that changed have old values. If the
+    key changed, the images are a delete under the old key and an insert under the new key."""
     after = shape.row(row.after_columns)
     if not after:
         raise UndecodableRecord("no packet of Canal: an update without the row after it")
     count, kept = len(after), _not_in(row.before_columns, after)
     after |= shape.row(kept)
-    # Of an image that is not FULL: nobody knows what other columns there are.
+    # If the images are not FULL, the table's other columns are unknown.
     is_told = len(row.before_columns) in (0, count + len(kept))
     lacks = lacking(shape.columns.keys(), after) if is_told else None
-    if not row.before_columns:  # the source did not log what was there before
+    if not row.before_columns:  # the source did not log the old values
         return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}
     old = shape.row([column for column in row.before_columns if column.name in changed])

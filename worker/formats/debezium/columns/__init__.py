@@ -1,1 +1,1 @@
-"""How each column of a row is read: by its schema, by its MySQL type, or by what the configuration says."""
+"""Readers of a row's columns, from its schema, its MySQL type, or the configuration."""

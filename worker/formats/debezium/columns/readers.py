@@ -1,4 +1,4 @@
-"""The columns of a table's rows: their types for handlers, and how each is read."""
+"""The columns of a table's rows: their types for handlers, and their readers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
-    """The columns that the schema tells. `hidden`: how the names begin of what a flattened record holds
-    besides."""
+    """The columns in the schema. `hidden`: prefix of a flattened record's fields that are not columns.
+    Raises UndecodableRecord if the schema is invalid."""
     try:
         fields = {} if head is None else columns_of(head.schema)
     except DECODE_ERRORS as error:
@@ -42,9 +42,9 @@ def readers_of(
     is_mysql: bool,
     lost: bool,
 ) -> tuple[Mapping[str, str] | None, dict[str, Reader]]:
-    """(type texts, readers) of all columns that the schema, the definition or the configuration tells.
+    """(type texts, readers) of all columns in the schema, the definition or the configuration.
 
-    `lost`: whether a time that the connector has lost is LOST, and no fault."""
+    `lost`: whether a time that the connector has lost becomes LOST instead of an error."""
     known = {**told, **definition.types} if definition is not None else dict(told)
     types: dict[str, str | None] = {
         name: text if is_mysql else _type_text(text) for name, text in known.items()

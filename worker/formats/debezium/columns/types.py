@@ -1,4 +1,4 @@
-"""MySQL's column types as Debezium tells them: in schema-change records, and in the schemas of rows."""
+"""MySQL's column types in Debezium's schema-change records and in the schemas of rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from worker.formats.debezium.connect.schema import Field, unquoted_list
 from worker.formats.debezium.connect.values import bits_of
 from worker.formats.debezium.postgres.types import sized_decimal
 
-# After the size: INT(10) UNSIGNED.
+# Words after the size: INT(10) UNSIGNED.
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")
-# Other spellings of types that are known by one name.
+# Other spellings of types -> the spelling used here.
 _SPELLINGS = {
     "boolean": "tinyint(1)",
     "bool": "tinyint(1)",
@@ -53,7 +53,7 @@ class Column(msgspec.Struct, gc=False):
     length: int | None = None
     scale: int | None = None
     enum_values: Sequence[str] | None = msgspec.field(name="enumValues", default=None)
-    """Of an enum or a set, each in quotes."""
+    """The labels of an enum or a set, each in quotes."""
 
 
 def type_of_column(column: Column) -> str:
@@ -77,14 +77,14 @@ def _type_text(name: str, length: int | None, scale: int | None, labels: Sequenc
     return f"{base}({size}){attributes}"
 
 
-# ---- what the schema of a row tells
+# ---- types from the schema of a row
 
 
 def type_of_field(field: Field, *, is_mysql: bool) -> str | None:
-    """The type text of a column as far as its schema tells it; None where it tells none (arrays, intervals).
+    """The type text of a column, from its schema. None if MySQL has no such type (arrays, intervals).
 
-    With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type; without,
-    the narrowest type that holds all values of the Connect type."""
+    With `column.propagate.source.type` or `datatype.propagate.source.type` it is MySQL's own type. Otherwise
+    it is the narrowest type for all values of the Connect type."""
     labels = _labels(field)
     own = field.parameter(f"{SOURCE}type") if is_mysql else None
     if own is not None:
@@ -107,7 +107,7 @@ def _decimal(field: Field) -> str:
     if not precision or not precision.isdecimal() or not scale.removeprefix("-").isdecimal():
         return "decimal"
     places = int(scale)
-    # The connector forgets the sign: see connect_values.
+    # The connector sends the scale without its sign: see connect/values.py.
     return sized_decimal(int(precision), places - 2048 if places > 1000 else places)
 
 

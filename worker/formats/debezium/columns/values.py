@@ -1,8 +1,8 @@
-"""Columns of Debezium's rows: by their Connect schema, by the table's MySQL types, or by both.
+"""Readers of MySQL columns, from their Connect schema, the table's MySQL types, or both.
 
-The schema says in which form a value travels, the MySQL type what it means: a DECIMAL may come as bytes, as
-text or as a double, a BIGINT UNSIGNED as a negative number. Without schemas the form is that of the
-connector's default settings; of decimals and bytes as text, the configuration or the value tells it."""
+The schema gives a value's form, and the MySQL type its meaning. A DECIMAL may be bytes, text or a double. A
+BIGINT UNSIGNED may be a negative number. Without schemas, the form is that of the connector's default
+settings. For decimals and for bytes as text, the configuration or the value decides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, conn
 
 _INTEGERS = ("year", *INTEGERS, *(name for name, stands_for in SYNONYMS.items() if stands_for in INTEGERS))
 _BLOBS = {"binary": 1, "tinyblob": 255}
-"""Their longest values in bytes, where no size says it."""
+"""The longest values, in bytes, of types without a size."""
 _TEXT = Field("string")
 _ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
 _read_integer = cast(Converter, converter_of("bigint")).read
@@ -33,7 +33,7 @@ _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 def reader_of(  # noqa: PLR0911 - one return a kind of type
     field: Field | None, type_text: str | None, forms: Forms
 ) -> Reader:
-    """How a column of MySQL is read. `field`: its schema, if the record has one; `type_text`: its type, if
+    """The reader of a MySQL column. `field`: its schema, if the record has one. `type_text`: its type, if
     known."""
     if field is not None and field.name == _ZONED_TIMESTAMP:
         return _TIMESTAMP
@@ -59,7 +59,7 @@ def reader_of(  # noqa: PLR0911 - one return a kind of type
 
 
 def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one return a type
-    """What the connector's default settings make of a type (`time.precision.mode`: adaptive microseconds)."""
+    """The field of a type with default settings (`time.precision.mode` is adaptive microseconds)."""
     name, sizes = mysql_type.name, mysql_type.sizes
     fraction = sizes[0] if sizes else 0
     if name in _INTEGERS:
@@ -90,13 +90,13 @@ def _default_field(mysql_type: MySQLType) -> Field:  # noqa: PLR0911 - one retur
 
 
 def _boolean(reader: Reader) -> Reader:
-    """MySQL has no boolean type: BIT(1) travels as one."""
+    """Read booleans as integers. MySQL has no boolean type, but the connector sends BIT(1) as boolean."""
     return Reader(bool, int) if reader.json_type is bool else reader
 
 
 def _integer(field: Field, mysql_type: MySQLType) -> Reader:
     reader = _boolean(connect_reader(field, as_none))
-    if field.type == "string":  # of a converter or a transform of the connector: its digits are meant
+    if field.type == "string":  # a converter or transform of the connector wrote the digits as text
         reader = Reader(int | str, _whole, _whole)
     if field.name == DECIMAL:  # bigint.unsigned.handling.mode: precise
         return Reader(bytes, unscaled)
@@ -112,7 +112,7 @@ def _integer(field: Field, mysql_type: MySQLType) -> Reader:
 
 
 def _whole(value: Any) -> int:
-    """Of digits in a text."""
+    """Read an integer, or the digits of a text. Raises ValueError for other values."""
     if isinstance(value, str):
         number: int = _read_integer(value)
         return number
@@ -128,7 +128,7 @@ _in_utc: Callable[[str], datetime | None] = in_utc(as_none)
 
 
 def _timestamp(text: str) -> datetime | None:
-    """MySQL's TIMESTAMP begins at 1970-01-01 00:00:01; the second before it is its zero date."""
+    """Read a TIMESTAMP. MySQL's first one is 1970-01-01 00:00:01; the second before is its zero date."""
     moment = _in_utc(text)
     return None if moment == _ZERO else moment
 

@@ -1,1 +1,1 @@
-"""Kafka Connect's JSON: schemas and the values they describe."""
+"""Kafka Connect's JSON: schemas, and the values that they describe."""

@@ -1,4 +1,4 @@
-"""Columns as Kafka Connect describes them: the narrowest types of MySQL and PostgreSQL for their values."""
+"""The narrowest types of MySQL and PostgreSQL for the values of a Kafka Connect schema."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from worker.formats.debezium.connect.schema import Field
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SOURCE = "__debezium.source.column."
-"""How the parameters begin that tell the source's own type (`datatype.propagate.source.type`)."""
+"""Prefix of the parameters with the source's own type (`datatype.propagate.source.type`)."""
 
 
 class Types(NamedTuple):
     mysql: str | None
-    """None: it has none for these values."""
+    """None if MySQL has no type for these values."""
     postgresql: str
 
 
@@ -70,5 +70,5 @@ _BY_TYPE: Mapping[str, Types] = {
 
 
 def types_of(field: Field) -> Types:
-    """By what the schema says that the values mean, else by the form in which they travel."""
+    """The types for a field, from the meaning in its schema, or else from the form of its values."""
     return _BY_MEANING.get(field.name or "") or _BY_TYPE.get(field.type, _NOT_KNOWN)

@@ -1,4 +1,4 @@
-"""Numbers of Kafka Connect's JSON: exact, and none that is longer than any source's."""
+"""Exact numbers of Kafka Connect's JSON. Numbers too long for any source are refused."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 # Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
 EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])
 _MOST_BYTES, _MOST_INTEGER_BYTES = 61_300, 64
-"""Of such a number, of an integer."""
+"""Most bytes of such a number, and of an integer."""
 _FEW_BITS = 4_096
-"""Python takes the square of their number to make a Decimal of them."""
+"""Bits that Python converts to a Decimal at once. Its time grows with the square of the bits."""
 
 
 def unscaled(value: bytes) -> int:
-    """A two's complement, big endian: java.math.BigInteger. Raises ValueError for one beyond any source's."""
+    """Read a java.math.BigInteger (two's complement, big endian). Raises ValueError if it is too long."""
     if len(value) > _MOST_INTEGER_BYTES:
         raise ValueError("no integer of any source")
     return int.from_bytes(value, "big", signed=True)
 
 
 def scaled(scale: int) -> Callable[[bytes], Decimal]:
-    """Of `org.apache.kafka.connect.data.Decimal`: exact, with `scale` digits after the point.
+    """Make a reader of `org.apache.kafka.connect.data.Decimal` with `scale` digits after the point.
 
-    Raises BeyondBounds for a scale that no source has; what it gives does for a number that none has."""
+    Raises BeyondBounds for a scale that no source has. The reader raises it for a number that is too long."""
     if not -MOST_ZEROS <= scale <= MOST_FRACTION:
         raise BeyondBounds(f"a decimal with a scale of {scale}")
     times, from_bytes, unit = EXACT.multiply, int.from_bytes, Decimal(1).scaleb(-scale)
@@ -44,7 +44,7 @@ def scaled(scale: int) -> Callable[[bytes], Decimal]:
 
 
 def _long(number: int, bits: int) -> Decimal:
-    """A number of so many bits, which are a power of two: by halves."""
+    """Convert a number of up to `bits` bits (a power of two) in halves."""
     if bits <= _FEW_BITS:
         return Decimal(number)
     half = bits >> 1
@@ -58,7 +58,7 @@ def _power_of_two(bits: int) -> Decimal:
 
 
 def digits_of(value: Any) -> str:
-    """A JSON number's own digits, as plain JSON gives it. Raises ValueError for anything else."""
+    """The digits of a plain JSON number. Raises ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise ValueError("no number")  # noqa: TRY004 - as for any value of the wrong type here
     if isinstance(value, Decimal):

@@ -1,7 +1,7 @@
-"""Kafka Connect's JSON with schemas: `{"schema": ..., "payload": ...}`, the schema in every record.
+"""Kafka Connect's JSON with schemas: `{"schema": ..., "payload": ...}`, with the schema in every record.
 
-It is three quarters of the bytes and nearly always that of the record before. So a schema is parsed once:
-what stands before the payload is remembered, and a value that begins with the same bytes has the same schema.
+The schema is three quarters of the bytes and nearly always that of the record before. So it is parsed once:
+the bytes before the payload are remembered, and a value that begins with them has the same schema.
 (https://github.com/apache/kafka/blob/trunk/connect/json/src/main/java/org/apache/kafka/connect/json/JsonConverter.java)
 """
 
@@ -15,11 +15,11 @@ import msgspec
 from worker.formats.json_values import DECODE_ERRORS
 
 BEGIN = b'{"schema"'
-"""How a value with a schema begins. (A row may have a column of that name, too.)"""
+"""The first bytes of a value with a schema. (A row may also have a column of that name.)"""
 
 _MOST_HEADS = 64
 _END = ord("}")
-_NO_VALUE = b"\xff"  # of a head that tells nothing about other values: no JSON begins so
+_NO_VALUE = b"\xff"  # for a head that fits no other value: no JSON begins with this
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Field(msgspec.Struct, frozen=True):
     field: str = ""
     """The column's name."""
     name: str | None = None
-    """What the value means: `io.debezium.time.Date`."""
+    """The value's meaning: `io.debezium.time.Date`."""
     parameters: Mapping[str, str] | None = None
     fields: tuple[Field, ...] = ()
     items: Field | None = None
@@ -43,8 +43,8 @@ class Field(msgspec.Struct, frozen=True):
 class Head:
     """The bytes of a value up to its payload. Compared by identity.
 
-    A value that begins with the same bytes, and ends with a brace, has the same schema, and its payload is
-    what stands between."""
+    A value that begins with the same bytes and ends with a brace has the same schema. The bytes in between
+    are its payload."""
 
     __slots__ = ("bytes", "closes", "schema", "size")
 
@@ -52,12 +52,12 @@ class Head:
         self.bytes = head
         self.size = len(head)
         self.schema = schema
-        """JSON; `null` where there is none."""
+        """JSON; `null` if the value has no schema."""
         self.closes = closes
-        """What follows the payload; None: the payload is no JSON."""
+        """The bytes after the payload. None: the payload is no JSON."""
 
     def payload(self, value: bytes) -> bytes | memoryview | None:
-        """The JSON of a value that begins so; None for another value."""
+        """The JSON of a value that begins with these bytes. None for other values."""
         closes = self.closes
         if closes is None or not value.startswith(self.bytes) or not value.endswith(closes):
             return None
@@ -70,10 +70,10 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 class Split(NamedTuple):
-    """A value taken apart."""
+    """A value's head and payload."""
 
     head: Head | None
-    """None: it has no schema."""
+    """None if the value has no schema."""
     payload: bytes | memoryview | msgspec.Raw
     """JSON."""
 
@@ -83,15 +83,15 @@ _read_field = msgspec.json.Decoder(Field | None).decode
 
 
 class Envelopes:
-    """Takes values apart, and remembers the heads that it met lately.
+    """A splitter of values that remembers recent heads.
 
-    Threads share it without a lock: the remembered heads are one tuple that is replaced as a whole."""
+    Threads share it without a lock, because the heads are one tuple that is replaced as a whole."""
 
     def __init__(self) -> None:
         self._recent: tuple[Head, ...] = ()
 
     def split(self, value: bytes) -> Split:
-        """A value without a schema is its own payload, also one that is no JSON."""
+        """Split a value. A value without a schema is its own payload, even if it is no JSON."""
         if value.startswith(BEGIN) and value[-1] == _END:
             recent = self._recent
             for head in recent:
@@ -108,7 +108,7 @@ class Envelopes:
         schema, payload = bytes(envelope.schema), bytes(envelope.payload)
         if not schema.startswith(b"{") and schema != b"null":
             return Split(None, value)  # a row with columns of these names
-        # With the payload last and nothing behind it, the same head means the same schema.
+        # The same head means the same schema only if the payload is the last member.
         begin = value[: len(value) - len(payload) - 1]
         if value.startswith(BEGIN) and value == begin + payload + b"}":
             head = Head(begin, schema)
@@ -119,8 +119,8 @@ class Envelopes:
 
 
 def columns_of(schema: bytes) -> dict[str, Field]:
-    """The columns of the rows that a value's schema describes, in their order: of an envelope those of
-    `after`, else its own. Empty where there is no schema. Raises msgspec.DecodeError."""
+    """The columns of the rows that a schema describes, in order: the fields of `after` for an envelope, else
+    the schema's own fields. Empty if there is no schema. Raises msgspec.DecodeError."""
     row = _read_field(schema)
     if row is None:
         return {}
@@ -131,5 +131,5 @@ def columns_of(schema: bytes) -> dict[str, Field]:
 
 
 def unquoted_list(text: str) -> tuple[str, ...]:
-    r"""The entries of Debezium's comma-separated lists, where `\,` is a comma inside an entry."""
+    r"""The entries of a comma-separated list of Debezium, in which `\,` is a comma inside an entry."""
     return tuple(part.replace("\0", ",") for part in text.replace("\\,", "\0").split(","))

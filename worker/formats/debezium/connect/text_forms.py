@@ -1,6 +1,6 @@
-"""Bytes and decimals that come as text, without a schema that says in which form.
+"""Bytes and decimals as text, without a schema that gives their form.
 
-What the value alone tells is followed; where it could be read in two ways, the configuration has to say."""
+If the value has only one reading, that is used. If it has two, the configuration must decide."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SPECIAL = {"POSITIVE_INFINITY": Decimal("Infinity"), "NEGATIVE_INFINITY": Decim
 def bytes_from_text(
     binary: str | None, size: int | None = None, *, is_padded: bool = False
 ) -> Callable[[str], bytes]:
-    """Of `binary.handling.mode` bytes, base64 (both alike), base64-url-safe or hex; None: as the value tells.
-
-    `size`: how many bytes a value has at most; `is_padded`: and at least. Raises ValueError."""
+    """Make a reader for `binary.handling.mode`: bytes, base64 (the same), base64-url-safe or hex. If it is
+    None, the value decides. `size`: most bytes of a value; also its least if `is_padded`.
+    The reader raises ValueError."""
     if binary == "hex":
         return bytes.fromhex
     if binary is not None:
@@ -36,7 +36,7 @@ def bytes_from_text(
     def from_text(value: str) -> bytes:
         if not _HEX.fullmatch(value) or not fits(len(value) // 2):
             return _base64(value)
-        # Base64 has four characters for three bytes, and fills up the last four.
+        # Base64 has four characters for three bytes, and pads the last four.
         if value and len(value) % 4 == 0 and fits(len(value) // 4 * 3):
             raise ValueError(
                 "it may be hexadecimal or base64: set debezium.binary to the connector's binary.handling.mode"
@@ -53,9 +53,9 @@ def _base64(value: str) -> bytes:
 def any_decimal(
     decimals: str | None, precision: int, scale: int, from_text: Callable[[str], Decimal]
 ) -> Reader:
-    """Of decimal(precision, scale), by `decimal.handling.mode`; None: as the value tells.
+    """The reader of a decimal(precision, scale) for a `decimal.handling.mode`. None: the value decides.
 
-    Numbers are taken in every mode: `decimal.format=NUMERIC`. `from_text` reads digits."""
+    JSON numbers are valid in every mode (`decimal.format=NUMERIC`). `from_text` reads digits."""
     from_bytes = scaled(scale)
 
     def from_json(value: Any) -> Decimal:
@@ -63,7 +63,7 @@ def any_decimal(
             return from_text(digits_of(value))
         if decimals == "precise":
             return from_base64(value)
-        # Neither is a character of base64.
+        # "." and "-" do not occur in base64.
         if decimals == "string" or "." in value or "-" in value:
             return from_text(value)
         if scale or not value.isdecimal() or len(value) > precision:
@@ -81,8 +81,8 @@ def any_decimal(
 
 
 def decimal_from_text(value: str) -> Decimal:
-    """Of `decimal.handling.mode` string, PostgreSQL's NaN and infinities too. Raises ValueError, also for
-    one that is longer than any source's."""
+    """Read a decimal of `decimal.handling.mode` string, including PostgreSQL's NaN and infinities. Raises
+    ValueError for other texts, and for a number that is too long for any source."""
     try:
         number = _SPECIAL.get(value) or Decimal(value)
     except ArithmeticError:

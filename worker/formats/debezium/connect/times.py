@@ -1,4 +1,4 @@
-"""Dates and times of Kafka Connect's JSON, also those that Python's calendar has not."""
+"""Dates and times of Kafka Connect's JSON, including those beyond Python's calendar."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _EPOCH = datetime(1970, 1, 1)
 _DAY = timedelta(days=1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _YEARS, _DAYS = 400, 146_097
-"""After so many years, which have so many days, the calendar repeats itself."""
+"""The period after which the calendar repeats, in years and in days."""
 _INFINITY, _MINUS_INFINITY = BeyondCalendar("infinity"), BeyondCalendar("-infinity")
 _FIRST_YEAR = -4713
-"""PostgreSQL's, 4714 BC."""
-# What stands for PostgreSQL's infinities: org.postgresql.PGStatement, in each unit.
+"""The first year of PostgreSQL's calendar, 4714 BC."""
+# The values that mean PostgreSQL's infinities in each unit: org.postgresql.PGStatement.
 _INFINITE = {
     **dict.fromkeys((9_223_372_036_825_200_000, 9_223_372_036_825_200), _INFINITY),
     **dict.fromkeys((-9_223_372_036_832_400_000, -9_223_372_036_832_400), _MINUS_INFINITY),
 }
-# Of dates the connector makes days since 1970, which do not fit into its 32 bits: in the stream of
-# PostgreSQL's own days since 2000, in the snapshot of milliseconds in the zone of its machine.
+# The connector sends dates as days since 1970, and infinities overflow its 32 bits. In the stream it converts
+# PostgreSQL's days since 2000; in the snapshot, milliseconds in the time zone of its machine.
 _INFINITE_DAYS = {
     **dict.fromkeys((-2_147_472_692, *range(-622_191_236, -622_191_231)), _INFINITY),
     **dict.fromkeys((-2_147_472_691, *range(-625_821_275, -625_821_269)), _MINUS_INFINITY),
@@ -43,14 +43,14 @@ _read_zoned = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).d
 
 
 class NoTime(ValueError):
-    """A number that stands for no time of PostgreSQL: the connector has lost which one it was."""
+    """A number that is no time of PostgreSQL, because the connector has lost the real one."""
 
 
 LOST = object()
 """A time that the connector has lost."""
 Beyond = Callable[[Callable[[Any], Any], Any], Any]
-"""What becomes of a value beyond Python's calendar. It is given what makes a BeyondCalendar of the value, or
-raises NoTime; and the value."""
+"""Handles a value beyond Python's calendar. The arguments are the value's converter and the value. The
+converter makes a BeyondCalendar, or raises NoTime."""
 
 
 def as_told(far: Callable[[Any], Any], value: Any) -> Any:
@@ -59,13 +59,13 @@ def as_told(far: Callable[[Any], Any], value: Any) -> Any:
 
 def as_none(far: Callable[[Any], Any], value: Any) -> Any:
     with suppress(NoTime):
-        found = far(value)  # raises ValueError for what is no time at all
+        found = far(value)  # raises ValueError if the value is no time at all
         return None if type(found) is BeyondCalendar else found
     return None
 
 
 def as_lost(far: Callable[[Any], Any], value: Any) -> Any:
-    """As told; LOST for what the connector has lost."""
+    """Convert the value; LOST if the connector has lost the time."""
     try:
         return far(value)
     except NoTime:
@@ -73,7 +73,7 @@ def as_lost(far: Callable[[Any], Any], value: Any) -> Any:
 
 
 def date_of(beyond: Beyond) -> Callable[[int], Any]:
-    """Of days since 1970."""
+    """Make a reader of days since 1970."""
 
     def far(days: int) -> date | BeyondCalendar:
         if days in _INFINITE_DAYS:
@@ -91,7 +91,7 @@ def date_of(beyond: Beyond) -> Callable[[int], Any]:
 
 
 def moment_of(unit: timedelta, beyond: Beyond) -> Callable[[int], Any]:
-    """Of such units since 1970."""
+    """Make a reader of times that are counted in `unit` since 1970."""
 
     def far(value: int) -> datetime | BeyondCalendar:
         if value in _INFINITE:
@@ -109,7 +109,7 @@ def moment_of(unit: timedelta, beyond: Beyond) -> Callable[[int], Any]:
 
 
 def _far(near: Time, repeats: int) -> Time | BeyondCalendar:
-    """The date or time as many times 400 years later."""
+    """The date or time `repeats` times 400 years later. Raises NoTime for years before 4714 BC."""
     year = near.year + _YEARS * repeats
     if MINYEAR <= year <= MAXYEAR:
         return near.replace(year=year)
@@ -130,7 +130,7 @@ def length_of(unit: timedelta) -> Callable[[int], timedelta]:
 
 
 def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
-    """Raises ValueError for a time between two microseconds: no source that is read has one."""
+    """Make a reader of nanoseconds. It raises ValueError for fractions of a microsecond."""
 
     def read(value: int) -> Any:
         micros, rest = divmod(value, 1_000)
@@ -142,7 +142,7 @@ def of_nanos(of_micros: Callable[[int], Any]) -> Callable[[int], Any]:
 
 
 def in_utc(beyond: Beyond) -> Callable[[str], Any]:
-    """Of a text of a timestamp with a zone. Raises ValueError, also for one between two microseconds."""
+    """Make a reader of zoned timestamps as text. It raises ValueError, also for nanoseconds."""
 
     def far(value: datetime) -> datetime | BeyondCalendar:
         repeats = 1 if value.year == MAXYEAR else -1
@@ -164,7 +164,7 @@ def in_utc(beyond: Beyond) -> Callable[[str], Any]:
 
 
 def _refuse_finer(text: str) -> None:
-    """Python drops or rounds what is finer than a microsecond."""
+    """Raise ValueError for fractions of a microsecond, which Python drops or rounds."""
     if _FINER_TEXT.search(text):
         raise ValueError(_FINER)
 
@@ -176,7 +176,7 @@ _ZONED = re.compile(
 
 
 def _far_moment(value: str) -> datetime | BeyondCalendar:
-    """A text of a timestamp with a zone, of a year that Python's calendar has not. Raises ValueError."""
+    """Read a timestamp with a zone in a year beyond Python's calendar. Raises ValueError."""
     if value in ("infinity", "-infinity"):
         return BeyondCalendar(value)
     _refuse_finer(value)
@@ -190,7 +190,7 @@ def _far_moment(value: str) -> datetime | BeyondCalendar:
 
 
 def zoned_time(text: str) -> timedelta:
-    """PostgreSQL's time with a zone, which Debezium sends in UTC; 24:00:00 is a time, too."""
+    """Read PostgreSQL's time with a zone, which Debezium sends in UTC. 24:00:00 is valid too."""
     if text.startswith("24:00"):
         return _DAY
     _refuse_finer(text)
@@ -202,7 +202,7 @@ def zoned_time(text: str) -> timedelta:
 
 
 def temporal_text(type_text: str) -> Callable[[str], Any]:
-    """Of `time.precision.mode` isostring: `2020-01-01Z`, `2020-01-01T10:00:00Z`, `10:00:00Z`."""
+    """Make a reader for `time.precision.mode` isostring (`2020-01-01Z`, `2020-01-01T10:00:00Z`)."""
     read = converter_of(type_text)
 
     def from_text(value: str) -> Any:

@@ -1,7 +1,7 @@
-"""Values of Kafka Connect's JSON as Python values, by the column's schema.
+"""Convert values of Kafka Connect's JSON to Python values, by the column's schema.
 
-Debezium's own types are described at https://debezium.io/documentation/reference/stable/connectors/mysql.html
-(data type mappings) and on the page of the PostgreSQL connector. docs/formats.md has the table."""
+https://debezium.io/documentation/reference/stable/connectors/mysql.html (data type mappings) describes
+Debezium's own types, as does the page of the PostgreSQL connector. docs/formats.md has the table."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from worker.formats.debezium.connect.times import (
 
 
 class Reader(NamedTuple):
-    """How the JSON values of one column become Python values."""
+    """The conversion of one column's JSON values to Python values."""
 
     json_type: Any
-    """What msgspec decodes the value as."""
+    """The type as which msgspec decodes the value."""
     finish: Callable[[Any], Any] | None = None
-    """What is left to do with it, unless it is None. Raises ValueError."""
+    """Converts the decoded value, unless that is None. Raises ValueError."""
     other: Callable[[Any], Any] | None = None
-    """Of a value that is not of `json_type`, as plain JSON gives it. Raises ValueError or TypeError."""
+    """Converts a plain JSON value that is not of `json_type`. Raises ValueError or TypeError."""
 
     def read(self, value: Any) -> Any:
-        """The whole way from plain JSON. Raises ValueError, TypeError or ArithmeticError."""
+        """Convert a plain JSON value. Raises ValueError, TypeError or ArithmeticError."""
         try:
             value = msgspec.convert(value, self.json_type)
         except msgspec.ValidationError:
@@ -53,12 +53,12 @@ class Reader(NamedTuple):
 
 
 class Forms(NamedTuple):
-    """What a configuration says of the values of a table."""
+    """The configuration of a table's values."""
 
     binary: str | None
     decimals: str | None
     beyond: Beyond
-    """For dates and times beyond Python's calendar, of PostgreSQL."""
+    """Handles PostgreSQL's dates and times beyond Python's calendar."""
 
 
 class _Geometry(msgspec.Struct, gc=False):
@@ -74,9 +74,9 @@ class _AnyScale(msgspec.Struct, gc=False):
 AS_IT_IS = Reader(Any)
 _MILLI, _MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
 _MOST_PLACES = 1000
-"""Digits after the point, of PostgreSQL's numeric."""
+"""Most digits after the point in PostgreSQL's numeric."""
 _LONGEST_BITS = 64
-"""That are one number; longer ones are bytes, the last first."""
+"""Bits that are read as one number. More bits are read as bytes, with the last byte first."""
 _LENGTH_DIGITS = 10
 _HAS_SRID = 0x20000000
 
@@ -85,13 +85,13 @@ _HAS_SRID = 0x20000000
 
 
 def _decimal(field: Field) -> Reader:
-    """Also of `decimal.format=NUMERIC`: a JSON number."""
+    """The reader of a decimal, which may also be a JSON number (`decimal.format=NUMERIC`)."""
     scale = field.parameter("scale") or "0"
     places = int(scale) if scale.removeprefix("-").isdecimal() else 0
     if places <= _MOST_PLACES:
         from_text = cast(Converter, converter_of(f"decimal({_MOST_PLACES},{places})")).read
         return Reader(bytes, scaled(places), lambda value: from_text(digits_of(value)))
-    # PostgreSQL counts scales in eleven bits, of which the connector forgets the sign: 2046 is -2.
+    # PostgreSQL's scales have eleven bits, and the connector ignores the sign: 2046 is -2.
     from_bytes, whole = scaled(places), Decimal(1)
     return Reader(bytes, lambda value: from_bytes(value).quantize(whole, context=EXACT))
 
@@ -106,7 +106,7 @@ def _bits(value: bytes) -> int:
 
 
 def enum_of(labels: Sequence[str]) -> Reader:
-    """Debezium's stream (not its snapshot) writes a comma in a label as `\\,`."""
+    """The reader of an enum. Debezium's stream (not its snapshot) writes a comma in a label as `\\,`."""
     known = frozenset(labels)
 
     def label(value: str) -> str:
@@ -119,7 +119,7 @@ def enum_of(labels: Sequence[str]) -> Reader:
 
 
 def set_of(labels: Sequence[str]) -> Reader:
-    """The labels joined by commas: a tuple in the type's order."""
+    """The reader of a set: labels joined by commas become a tuple in the type's order."""
     places = {label: place for place, label in enumerate(labels)}
 
     def chosen(value: str) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def set_of(labels: Sequence[str]) -> Reader:
 
 
 def _geometry(value: _Geometry) -> bytes | None:
-    """As MySQL keeps it: the SRID, then the WKB, in which PostGIS has the SRID once more."""
+    """A geometry as MySQL stores it: SRID, then WKB. PostGIS repeats the SRID in the WKB; drop it there."""
     if value.wkb is None:
         return None
     wkb = value.wkb
@@ -153,14 +153,14 @@ def _geometry(value: _Geometry) -> bytes | None:
 
 
 def _float_text(value: Any) -> float:
-    """Connect writes NaN and the infinities as text."""
+    """Read NaN and the infinities, which Connect writes as text."""
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     raise ValueError("no number")
 
 
 def _integer_other(value: Any) -> int:
-    """A whole number in another form: true and false, or a number's bytes."""
+    """Read an integer in another form: true, false, or the number's bytes in base64."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, str):
@@ -205,7 +205,7 @@ _BY_MEANING: Mapping[str, Reader] = {
 
 @cache
 def _of_calendar(beyond: Beyond) -> Mapping[str, Reader]:
-    """Meaning -> reader, of the dates and times that Python's calendar may not have."""
+    """Meaning -> reader, for dates and times that may be beyond Python's calendar."""
     day = Reader(int, date_of(beyond), temporal_text("date"))
     millis = Reader(int, moment_of(_MILLI, beyond), temporal_text("datetime(6)"))
     micros = moment_of(_MICRO, beyond)
@@ -231,13 +231,13 @@ _BY_TYPE: Mapping[str, Reader] = {
 
 
 def bits_of(field: Field) -> int:
-    """How many bits a column of `io.debezium.data.Bits` has at most: 2^31 - 1 without a length."""
+    """The most bits of an `io.debezium.data.Bits`: 2^31 - 1 if the type has no length."""
     length = field.parameter("length") or ""
     return int(length) if length.isdecimal() and len(length) <= _LENGTH_DIGITS else _LONGEST_BITS
 
 
 def connect_reader(field: Field, beyond: Beyond = as_told) -> Reader:
-    """How a column with this schema is read. What the schema leaves open stays as JSON has it."""
+    """The reader of a column with this schema. Values that the schema does not describe stay plain JSON."""
     if field.name == "io.debezium.data.Bits" and bits_of(field) > _LONGEST_BITS:
         return Reader(bytes)
     reader = _BY_MEANING.get(field.name or "") or _of_calendar(beyond).get(field.name or "")

@@ -1,2 +1,2 @@
-"""What is PostgreSQL's own in Debezium's records: types, values, values that the log does not hold
-(`unchanged_toast`)."""
+"""The parts of Debezium's records that only PostgreSQL has: types, values, and values that the log does not
+contain (`unchanged_toast`)."""

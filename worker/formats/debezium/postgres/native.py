@@ -1,4 +1,4 @@
-"""Types that only PostgreSQL has, as far as a column's schema or the configuration tells them.
+"""Types that only PostgreSQL has, from a column's schema or the configuration.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
 
@@ -17,18 +17,18 @@ _OWN = frozenset(
     )
 )
 _AS_TEXT = frozenset(("numeric", "money", "bytea"))
-"""What the connector may send as text: `decimal.handling.mode`, `binary.handling.mode`."""
+"""Types that the connector may send as text: `decimal.handling.mode`, `binary.handling.mode`."""
 _MOST_SIZED = 1000
-"""Digits of a numeric with a size; the connector has more of one without."""
+"""Most digits of a numeric with a size. For one without a size, the connector sends a larger length."""
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
-"""The connector's length of what has none."""
+"""The length that the connector sends for a type without one."""
 
 
 def source_type(field: Field) -> str | None:
-    """In PostgreSQL's words, the type of a column that travels as text without a meaning.
+    """PostgreSQL's name for the type of a column that the connector sends as plain text.
 
-    None: the schema does not tell it (`datatype.propagate.source.type`), or text is what it is."""
+    None if the schema does not have it (`datatype.propagate.source.type`), or if the column is text."""
     item = field.items if field.type == "array" and field.items is not None else field
     told = (field.parameter(f"{SOURCE}type") or "").lower()
     name = told.removeprefix("_")
@@ -44,8 +44,8 @@ def source_type(field: Field) -> str | None:
 
 
 def with_native(text: str | None, field: Field | None, told: str | None) -> str | None:
-    """A column's type text with PostgreSQL's own beside it, if there is more to tell. `field`: its schema, if
-    the record has one; `told`: its type in PostgreSQL's words, if the configuration has it."""
+    """A column's type text, with PostgreSQL's own name if that is more precise. `field`: its schema, if the
+    record has one. `told`: its type as PostgreSQL names it, if known."""
     native = native_text(told) if told is not None else None if field is None else _of_field(field)
     if native is None:
         return text
@@ -55,7 +55,7 @@ def with_native(text: str | None, field: Field | None, told: str | None) -> str 
 
 
 def native_text(told: str, length: int | None = None) -> str | None:
-    """PostgreSQL's name of a type of its own; None: `told` is a type that others have as well, or none.
+    """PostgreSQL's name of a type that only it has. None if `told` is another type, or no type.
 
     >>> native_text("character varying(9)[]"), native_text("JSONB"), native_text("numeric(10,2)")
     ('varchar(9)[]', 'jsonb', None)
@@ -92,7 +92,7 @@ def _of_field(field: Field) -> str | None:
 
 
 def _plain(item: str) -> str:
-    """The name of a type that others have as well, as an array's item."""
+    """The name of an array item's type that other databases have too."""
     found = spelled(item)
     if found is None:
         return "text"

@@ -1,4 +1,4 @@
-"""PostgreSQL's column types: the form in which Debezium's default settings send them, their names here.
+"""PostgreSQL's column types: their form with Debezium's default settings, and their type texts.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
 
@@ -16,11 +16,11 @@ class PostgresType(NamedTuple):
     """A column type."""
 
     field: Field
-    """As the schema would have it."""
+    """The Connect schema that the connector would send."""
     type_text: str | None
-    """In MySQL's spelling; None for those that it has none for."""
+    """MySQL's spelling of the type, or None if MySQL has no such type."""
     is_bit: bool = False
-    """bit(1), which travels as a boolean."""
+    """True for bit(1), which the connector sends as a boolean."""
 
 
 _ALIASES = {
@@ -80,7 +80,7 @@ _LONGEST_BITS = 64
 
 
 def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one return a kind
-    """The type written so: `numeric(12,2)`, `character varying(10)[]`, `timestamptz`; None for another."""
+    """Parse a type: `numeric(12,2)`, `character varying(10)[]`, `timestamptz`. None for other texts."""
     text = " ".join(text.lower().split())
     if text.endswith("[]"):
         item = postgres_type(text.removesuffix("[]"))
@@ -112,7 +112,7 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
 
 
 def spelled(text: str) -> tuple[str, int | None, int | None] | None:
-    """(name, size, scale) of a type in lower case, by its usual name; None: none is written so."""
+    """(usual name, size, scale) of a type in lower case. None if the text has not the form of a type."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
@@ -121,8 +121,8 @@ def spelled(text: str) -> tuple[str, int | None, int | None] | None:
 
 
 def sized_decimal(precision: int, scale: int) -> str:
-    """A decimal's type text where every target has one: PostgreSQL's numeric(3,5) has five digits after the
-    point, numeric(5,-2) seven before it.
+    """A decimal's type text that every target supports. PostgreSQL's numeric(3,5) has five digits after the
+    point; its numeric(5,-2) has seven before the point.
 
     >>> sized_decimal(3, 5), sized_decimal(5, -2)
     ('decimal(5,5)', 'decimal(7,0)')
@@ -133,7 +133,7 @@ def sized_decimal(precision: int, scale: int) -> str:
 def _numeric(precision: int | None, scale: int) -> PostgresType:
     if precision is None:
         return PostgresType(Field("struct", name="io.debezium.data.VariableScaleDecimal"), "decimal")
-    # The connector counts scales in eleven bits, and forgets the sign.
+    # The connector sends scales as eleven bits without a sign.
     parameters = {"scale": str(scale % 2048), "connect.decimal.precision": str(precision)}
     return PostgresType(Field("bytes", name=DECIMAL, parameters=parameters), sized_decimal(precision, scale))
 
@@ -147,7 +147,7 @@ def _bits(length: int, *, is_fixed: bool) -> PostgresType:
 
 
 def _item(field: Field) -> Field:
-    """An array's times are in microseconds, whatever its size."""
+    """The field of an array's item: its times are always in microseconds."""
     if field.name == "io.debezium.time.Time":
         return Field("int64", name="io.debezium.time.MicroTime")
     if field.name == "io.debezium.time.Timestamp":

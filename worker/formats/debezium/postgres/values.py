@@ -1,4 +1,4 @@
-"""Columns of PostgreSQL's rows: by their Connect schema, the type that the configuration gives, or both."""
+"""Readers of PostgreSQL columns, from their Connect schema, the configured type, or both."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 
 
 def postgres_reader(field: Field | None, type_text: str | None, forms: Forms) -> Reader:
-    """How a column is read. `field`: its schema, if the record has one; `type_text`: its type, if it was
-    given."""
+    """The reader of a column. `field`: its schema, if the record has one. `type_text`: its type, if it is
+    known."""
     told = None if type_text is None else postgres_type(type_text)
     if told is None:
         return AS_IT_IS if field is None else connect_reader(field, forms.beyond)
@@ -51,20 +51,20 @@ def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
     if kind in ("double", "float") or (kind is None and decimals == "double"):
         return Reader(Any, _from_json)
     precision, scale = told.parameter("connect.decimal.precision"), int(told.parameter("scale") or "0")
-    if told.name != _DECIMALS[0] or scale:  # base64 has no point, and text has one
+    if told.name != _DECIMALS[0] or scale:  # text has a point, base64 has none
         return connect_reader(told)._replace(other=_from_json)
     return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
 
 
 def _interval_text(value: Any) -> str:
-    """Of `interval.handling.mode=string`: `P1Y2M3DT4H5M6.5S`, whose months and days stay what they are."""
+    """An interval as text (`interval.handling.mode=string`), unchanged: `P1Y2M3DT4H5M6.5S`."""
     if isinstance(value, str) and value.startswith("P"):
         return value
     raise ValueError("no interval")
 
 
 def _from_json(value: Any) -> Decimal:
-    """Of a number, or of digits as text."""
+    """Make a decimal from a number, or from digits as text."""
     return decimal_from_text(value if isinstance(value, str) else digits_of(value))
 
 

@@ -1,2 +1,2 @@
-"""Avro as Kafka Connect's converters write it: schemas (`schema`), values (`values`), whole rows by code that
-is made for each schema (`rows`), and what a schema is to Connect (`connect`)."""
+"""Avro as Kafka Connect's converters write it: schemas (`schema`), values (`values`), envelopes read by code
+that is generated for each schema (`envelopes`, `code`), and schemas of Connect (`connect`)."""

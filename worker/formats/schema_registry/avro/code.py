@@ -1,9 +1,9 @@
-"""Python code that reads values of an Avro schema, made for that schema: lines in which `b` are the bytes and
-`p` the place in them.
+"""Generate Python code that reads values of one Avro schema. In the code, `b` are the bytes and `p` is the
+position in them.
 
-What it is made of are numbers and names of its own; what the schema names stands in it as the texts that
-`repr` makes, and nowhere else. Where bytes end too soon they give an IndexError, a struct.error or a place
-behind their end: who runs it has to hold that against their length."""
+The code contains only numbers and its own names. Names from the schema occur in it only as texts that `repr`
+makes. If the bytes end too soon, the code raises IndexError or struct.error, or returns a position after the
+end. So its caller must compare the position with their length."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from worker.formats.schema_registry.avro.weights import VALUE, open_budget
 
 _INDENT = "    "
 _DEPTH = 4
-"""Records in each other that are taken apart; deeper ones are read whole."""
+"""Depth of nested records that get their own code. A plain reader reads deeper ones."""
 _MOST_LINES = 30_000
-"""Likewise a record is read whole that would make more of them. Two rows of 1,000 columns are 24,000, which
-take a quarter of a second to compile."""
+"""A plain reader also reads records that need more lines. Two rows of 1,000 columns need 24,000, which take a
+quarter of a second to compile."""
 _ENUM_BYTE = 64
-"""So many symbols have numbers of one byte."""
+"""Most symbols of an enum whose numbers have one byte."""
 _LINES = {"null": 0, "boolean": 1, "float": 1, "double": 1, "bytes": 7, "string": 7, "int": 3, "long": 3}
 _LINES_OF_OTHERS, _LINES_OF_NULLABLE = 13, 7
 
 
 def branches_of(schema: AvroSchema) -> tuple[int, int] | None:
-    """(branch of null, branch of the other one) of a union of null and one type; None for another schema."""
+    """(branch of null, other branch) for a union of null and one type. None for other schemas."""
     if schema.kind != "union" or len(schema.branches) != 2:
         return None
     kinds = [branch.kind for branch in schema.branches]
     if kinds.count("null") != 1:
         return None
     null = kinds.index("null")
-    # Unions in unions, which Avro has not, would become more blocks in each other than Python takes.
+    # Nested unions, which Avro forbids, would become more nested blocks than Python accepts.
     return None if kinds[1 - null] == "union" else (null, 1 - null)
 
 
 class Code:
-    """The lines of one function."""
+    """A generator of one function's lines."""
 
     def __init__(self, arguments: str = "b, p") -> None:
         self.lines = [f"def made({arguments}):"]
@@ -61,7 +61,7 @@ class Code:
         self.lines.append(_INDENT * self._depth + text)
 
     def block(self, head: str, *body: str | Callable[[], object]) -> None:
-        """A head with its colon, and what stands below it: lines, and what writes lines."""
+        """Add a head (with its colon) and its block. `body`: lines, or functions that add lines."""
         self.line(head)
         self._depth += 1
         count = len(self.lines)
@@ -75,7 +75,7 @@ class Code:
         self._depth -= 1
 
     def bind(self, value: object) -> str:
-        """A name for an object."""
+        """Make a name for an object in the code."""
         name = f"k{len(self.known)}"
         self.known[name] = value
         return name
@@ -93,8 +93,8 @@ class Code:
     def nullable(
         self, schema: AvroSchema, other: Callable[[AvroSchema], None], null: Callable[[], None]
     ) -> None:
-        """What to do with the value of a union of null and one type, and what with null; of any other schema
-        what to do with its value."""
+        """Add code for a union of null and one type: `other` handles the value, `null` handles null. For any
+        other schema, `other` handles its value."""
         found = branches_of(schema)
         if found is None:
             other(schema)
@@ -107,7 +107,7 @@ class Code:
         self.block("else:", "raise ValueError('a branch that its union has not')")
 
     def read(self, schema: AvroSchema, name: str) -> None:
-        """Put the value into the variable `name`."""
+        """Add code that puts the value into the variable `name`."""
         match schema.kind:
             case "null":
                 self.line(f"{name} = None")
@@ -119,7 +119,7 @@ class Code:
             case "int" | "long":
                 self.line("n = b[p]")
                 self.block("if n < 128:", "p += 1", f"{name} = (n >> 1) ^ -(n & 1)")
-                # One of two bytes has its sign in the first, too.
+                # A number of two bytes also has its sign in the first byte.
                 self.block(
                     "elif b[p + 1] < 128:", f"{name} = ((n & 127) >> 1 | b[p + 1] << 6) ^ -(n & 1)", "p += 2"
                 )
@@ -147,7 +147,7 @@ class Code:
                 self._whole(schema, name)
 
     def skip(self, schema: AvroSchema, depth: int = 0) -> None:
-        """Go to the place behind the value."""
+        """Add code that moves to the position after the value."""
         match schema.kind:
             case "null":
                 pass
@@ -176,7 +176,7 @@ class Code:
                 self._whole(schema, "_")
 
     def _each(self, *body: str | Callable[[], object]) -> None:
-        """What to do with each item of an array or a map."""
+        """Add code for each item of an array or a map."""
         self._readers.take = True
         next_block = f"count, p = {self.bind(read_block)}(b, p, {VALUE})"
         self.line(next_block)
@@ -186,7 +186,7 @@ class Code:
         self.line(f"{name}, p = {self.bind(self._readers.charged(schema))}(b, p)")
 
     def _size(self, schema: AvroSchema, depth: int) -> int:
-        """How many lines `skip` makes of it, about."""
+        """The approximate number of lines that `skip` adds for the schema."""
         found = branches_of(schema)
         if found is not None:
             return _LINES_OF_NULLABLE + self._size(schema.branches[found[1]], depth)
@@ -198,7 +198,7 @@ class Code:
         return self._sizes[key]
 
     def fields(self, schema: AvroSchema, wanted: Mapping[str, str]) -> None:
-        """Read some fields of a record into variables, and skip the others. `wanted`: field -> variable."""
+        """Add code that reads some fields into variables and skips others. `wanted`: field -> variable."""
         for field in schema.fields:
             name = wanted.get(field.name)
             if name is None:
@@ -207,15 +207,15 @@ class Code:
                 self.read(field.type, name)
 
     def steady(self, schema: AvroSchema, wanted: Mapping[str, str], names: Collection[str]) -> None:
-        """As `fields`; fields of these `names` are nearly always as they were in the value before: where a
-        run of them has the same bytes again, it has the same values."""
+        """As `fields`, but fields with these `names` nearly always have the values of the record before. If
+        a run of them has the same bytes again, the code reuses its values."""
         for is_steady, run in groupby(schema.fields, key=lambda field: field.name in names):
             fields = AvroSchema("record", fields=tuple(run))
             if not is_steady:
                 self.fields(fields, wanted)
                 continue
             found = [wanted[field.name] for field in fields.fields if field.name in wanted]
-            # A tuple that is replaced as a whole: threads share it.
+            # Threads share this tuple, because it is replaced as a whole.
             last = self.bind([(b"\xff" * 16, 0, *(None for _ in found))])
             values = "".join(f", {name}" for name in found)
             self.line(f"last = {last}[0]")

@@ -1,4 +1,4 @@
-"""What an Avro schema is to Kafka Connect: the schema that its JsonConverter would write.
+"""Convert an Avro schema to the schema that Kafka Connect's JsonConverter would write.
 
 https://github.com/confluentinc/schema-registry/blob/master/avro-data/src/main/java/io/confluent/connect/avro/AvroData.java
 (Apicurio's converter is a copy of it.)"""
@@ -38,20 +38,20 @@ _LOGICAL = {
     "decimal": "org.apache.kafka.connect.data.Decimal",
 }
 _DEPTH = 4
-"""An envelope's columns, and what an array of them holds; deeper ones are read as they are."""
+"""Depth of an envelope's columns and their arrays' items. Deeper values are read without a schema."""
 
 
 def connect_schema(schema: AvroSchema) -> bytes:
-    """JSON, `null` for a schema of a converter that leaves Connect's meanings out.
+    """The schema as JSON; `null` if the converter left out Connect's meanings.
 
-    Raises SchemaError for one that would be too large: types stand in it wherever they are named."""
+    Raises SchemaError if it would be too large, because it repeats each type wherever it is named."""
     if not has_meanings(schema, set()):
         return b"null"
     return msgspec.json.encode(_field(schema.value, _DEPTH, FieldBudget()))
 
 
 def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
-    """Whether anything in it has a property of Connect (`connect.meta.data`, which is on by default)."""
+    """Whether any part has a property of Connect (`connect.meta.data`, which is on by default)."""
     if id(schema) in met:
         return False
     met.add(id(schema))
@@ -62,7 +62,7 @@ def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
 
 
 def _field(schema: AvroSchema, depth: int, budget: FieldBudget, **names: Any) -> dict[str, Any]:
-    """`names`: what is told of it by the record that it is in."""
+    """The Connect field for a schema. `names`: further entries from the record that contains it."""
     kind = schema.connect_type or _TYPES.get(schema.kind, "")
     told: dict[str, Any] = {"type": kind, **names}
     meaning = schema.meaning or _LOGICAL.get(schema.logical or "")
@@ -88,7 +88,7 @@ def _field(schema: AvroSchema, depth: int, budget: FieldBudget, **names: Any) ->
 
 
 def _default(schema: AvroSchema, default: Any) -> Any:
-    """As Connect's JSON has it; an object's is of no use here."""
+    """The default in Connect's JSON. Defaults of objects and arrays are not needed here."""
     if default is None:
         default = schema.default
     if isinstance(default, str) and schema.kind in ("bytes", "fixed"):

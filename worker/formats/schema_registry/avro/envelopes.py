@@ -1,5 +1,5 @@
-"""Debezium's envelopes in Avro: what routes a record, what places it in its source's log, and its rows, each
-read by code that is made for the schema."""
+"""Debezium's envelopes in Avro. Code generated for each schema reads a record's route, its position in the
+source's log, and its rows."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _SOURCE = {
     "ts_ms": "number",
     "gtid": "string",
 }
-"""The fields of `Source`, in its order, and what they have to be."""
+"""The fields of `Source`, in its order, and their required kinds."""
 _STEADY = frozenset(
     ("version", "connector", "name", "snapshot", "db", "schema", "table", "server_id", "file")
 )
 _REQUIRED = ("name", "connector")
-"""Those that are no None there."""
+"""The fields of `Source` that are never None."""
 _KINDS = {"string": "string", "int": "number", "long": "number"}
 _MOST_COLUMNS = 1_000
-"""More would make code that takes long to make; such rows go the way of JSON."""
+"""Code for more columns would take too long to generate. Such rows are read through JSON."""
 _MOST_FIELDS = 1_000
-"""Likewise of an envelope, and of what else it has."""
+"""The same limit for the fields of an envelope, its source and its transaction."""
 _NATIVE: Mapping[Any, tuple[str, ...]] = {
     int: ("int", "long"),
     int | str: ("int", "long", "string"),
@@ -48,13 +48,13 @@ _NATIVE: Mapping[Any, tuple[str, ...]] = {
     bytes: ("bytes", "fixed"),
     Any: ("int", "long", "boolean", "string", "enum"),
 }
-"""What a column's reader wants of JSON -> what of Avro is that already."""
+"""JSON type of a column's reader -> Avro kinds that already have this type."""
 _EXACT = frozenset(("boolean", "int", "long", "bytes", "string", "enum", "fixed"))
-"""Of which equal values are the same: other numbers have a negative zero, also those in arrays."""
+"""Kinds whose equal values are identical. Other numbers have a negative zero, also in arrays."""
 
 
 class Placed(NamedTuple):
-    """All of a row's record but its rows."""
+    """A row's record without its rows."""
 
     source: Source
     op: str
@@ -63,21 +63,21 @@ class Placed(NamedTuple):
 
 
 RowsReader = Callable[[bytes, int], tuple[Message[Row], Row | None, Row | None]]
-"""(value, where its Avro begins) -> the message, `before`, `after`. Raises one of READ_ERRORS or REFUSALS."""
+"""(value, start of its Avro) -> (message, `before`, `after`). Raises one of READ_ERRORS or REFUSALS."""
 
 
 class AvroEnvelope:
-    """A schema of rows in envelopes. Never changed; threads share it."""
+    """A schema of rows in envelopes. Threads share it without a lock."""
 
     def __init__(self, schema: AvroSchema, row: AvroSchema) -> None:
         self._schema = schema
         self._row = row
         self.route: Callable[[bytes, int], tuple[str | None, str | None, str | None, str]] = self._route()
-        """(value, where its Avro begins) -> (db, schema, table, op)."""
+        """(value, start of its Avro) -> (db, schema, table, op)."""
         self._place: Callable[[bytes, int], Placed] | None = None
 
     def placed(self, value: bytes, start: int) -> Placed:
-        """Raises one of READ_ERRORS."""
+        """Read a record without its rows. Raises one of READ_ERRORS."""
         if self._place is None:
             self._place = self._placed()
         return self._place(value, start)
@@ -96,7 +96,7 @@ class AvroEnvelope:
         return code.made()
 
     def rows(self, readers: Mapping[str, Reader]) -> RowsReader | None:
-        """`readers`: of the columns. None where there are too many columns."""
+        """Generate the reader of rows. `readers`: column -> reader. None if there are too many columns."""
         columns = self._row.fields
         if len(columns) > _MOST_COLUMNS:
             return None
@@ -129,7 +129,7 @@ class AvroEnvelope:
         if field.type.kind == "union":
             code.block(f"if {raw} is None:", f"{done} = None")
             head = "elif"
-        if shares:  # most values of an update are as they were
+        if shares:  # most values of an update do not change
             code.block(f"{head} before and {raw} == x{place}:", f"{done} = xf{place}")
             head = "elif"
         if head == "if":
@@ -138,7 +138,7 @@ class AvroEnvelope:
             code.block("else:", f"{done} = {finish}({raw})")
 
     def _head(self, code: Code, rows: Mapping[str, str] | None = None) -> None:
-        """All but the rows, and the end; `rows`: the prefixes of the variables of their columns."""
+        """Read all parts and check the end. `rows`: row -> prefix of the variables of its columns."""
         for name in _SOURCE:
             code.line(f"s_{name} = {'' if name in _REQUIRED else None!r}")
         code.line("transaction = ts_ms = None")
@@ -189,7 +189,7 @@ class AvroEnvelope:
 
 
 def envelope_of(schema: AvroSchema) -> AvroEnvelope | None:
-    """None for a schema of other records."""
+    """The envelope of a schema, or None for a schema of other records."""
     fields = {field.name: field.type for field in schema.fields}
     if schema.kind != "record" or not {"before", "after", "source", "op"} <= fields.keys():
         return None
@@ -230,7 +230,7 @@ def _is_transaction(block: AvroSchema) -> bool:
 
 
 def _finish(field: AvroField, reader: Reader | None) -> Callable[[Any], Any] | None:
-    """What is left to do with a value that is not None; None: nothing."""
+    """The conversion of a value other than None. None: the value stays unchanged."""
     kind = field.type.value.kind
     if reader is None:
         return None if kind in _NATIVE[Any] else _refused
@@ -246,5 +246,5 @@ def _finish(field: AvroField, reader: Reader | None) -> Callable[[Any], Any] | N
 
 
 def _refused(_value: object) -> Any:
-    """Bytes, and numbers that JSON has not, have another form there: those records go the way of JSON."""
+    """Refuse bytes and numbers whose form in JSON differs. Such records are read through JSON."""
     raise ValueError("no value of its column's type")

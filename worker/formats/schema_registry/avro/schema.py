@@ -1,7 +1,7 @@
 """Avro schemas: https://avro.apache.org/docs/1.12.0/specification/
 
-Of a writer's schema that is all that reading needs: each record is read by the one that it was written with,
-so that a table's columns come and go as the records say."""
+Only the parts of a writer's schema that reading needs. Each record is read with the schema that wrote it, so
+a table's columns change with its records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DEPTH = 64
 _MOST_TYPES = 20_000
-"""Of one schema with all that it refers to: a table of 5,000 columns has about 10,000."""
+"""Most types of one schema with its references. A table of 5,000 columns has about 10,000."""
 _MOST_FIXED = 1 << 20  # bytes
 
 
 class SchemaError(ValueError):
-    """What the registry gave is no schema that can be read."""
+    """The registry's schema is invalid or unsupported."""
 
 
 class AvroField(msgspec.Struct, gc=False, eq=False):
@@ -30,12 +30,12 @@ class AvroField(msgspec.Struct, gc=False, eq=False):
 
 
 class AvroSchema(msgspec.Struct, eq=False):
-    """One type. Filled in once, and then never changed; a record may contain itself."""
+    """One type. It is filled in once and then never changes. A record may contain itself."""
 
     kind: str
     """A primitive's name, or record, enum, fixed, array, map, union."""
     meaning: str | None = None
-    """`connect.name`: what a converter of Kafka Connect says that the value means."""
+    """`connect.name`: the value's meaning, from a converter of Kafka Connect."""
     connect_type: str | None = None
     """`connect.type`: int8, int16."""
     parameters: Mapping[str, str] | None = None
@@ -44,21 +44,21 @@ class AvroSchema(msgspec.Struct, eq=False):
     """`connect.default`."""
     fields: tuple[AvroField, ...] = ()
     items: AvroSchema | None = None
-    """Of an array or a map."""
+    """The type of an array's items or a map's values."""
     branches: tuple[AvroSchema, ...] = ()
     symbols: tuple[str, ...] = ()
     size: int = 0
-    """Of fixed."""
+    """Bytes of a fixed."""
 
     @property
     def value(self) -> AvroSchema:
-        """Of a union of null and one type: that type; else itself."""
+        """The other type in a union of null and one type, else this type."""
         left = [branch for branch in self.branches if branch.kind != "null"]
         return left[0] if len(left) == 1 else self
 
 
 def parse(text: str | bytes, references: Iterable[str | bytes] = ()) -> AvroSchema:
-    """`references`: the schemas that it refers to, each after those that it refers to itself.
+    """Parse a schema. `references`: the schemas that it refers to, each after those that it refers to itself.
 
     Raises SchemaError."""
     parser = _Parser()

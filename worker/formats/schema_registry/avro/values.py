@@ -1,7 +1,7 @@
-"""Values of any Avro schema as the plain values that Kafka Connect's JSON has for them.
+"""Readers of values of any Avro schema, as the plain values of Kafka Connect's JSON.
 
-A reader takes the bytes and a place in them, and gives the value and the place behind it. All raise one of
-READ_ERRORS for bytes that are not of the schema."""
+A reader takes the bytes and a position, and returns the value and the position after it. All readers raise
+one of READ_ERRORS for bytes that do not fit the schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _double = struct.Struct("<d").unpack_from
 
 
 def _number_of(bits_at_most: int) -> Callable[[bytes, int], tuple[int, int]]:
-    last = (bits_at_most - 1) // 7 * 7  # where the last byte that it may have begins
+    last = (bits_at_most - 1) // 7 * 7  # shift of the last possible byte
 
     def read(value: bytes, at: int) -> tuple[int, int]:
         byte = value[at]
@@ -46,13 +46,13 @@ def _number_of(bits_at_most: int) -> Callable[[bytes, int], tuple[int, int]]:
 
 
 varint = _number_of(64)
-"""A long, a branch or a count: zig-zag, seven bits a byte, lowest first."""
+"""Read a long, a branch or a count: zig-zag, seven bits in each byte, lowest bits first."""
 int32 = _number_of(32)
-"""An int."""
+"""Read an int."""
 
 
 def length(value: bytes, at: int) -> tuple[int, int]:
-    """A number that is not negative, and for which the value has as many bytes left."""
+    """Read a length. Raises ValueError if it is negative, or more than the bytes left."""
     count, at = varint(value, at)
     if not 0 <= count <= len(value) - at:
         raise ValueError(f"a length of {count} at byte {at} of {len(value)}")
@@ -104,9 +104,9 @@ _PRIMITIVES: dict[str, Reader] = {
 
 
 def reader_of(schema: AvroSchema) -> Reader:
-    """Reads whole values: records and maps as dicts, bytes as bytes, numbers that JSON has not as text.
+    """Make a reader of whole values. Records and maps become dicts, and numbers that JSON lacks become text.
 
-    Raises SchemaError for a schema of which no value could be read."""
+    Raises SchemaError for a schema whose values cannot be read."""
     readers = Readers()
     read, weight = readers.of(schema), readers.weights.of(schema)
     if not readers.take:
@@ -120,16 +120,16 @@ def reader_of(schema: AvroSchema) -> Reader:
 
 
 class Readers:
-    """Readers of the types of one schema, each made once. One thread at a time; threads share the readers."""
+    """The readers of one schema's types. Threads share the readers, but one thread at a time makes them."""
 
     def __init__(self) -> None:
         self.weights = Weights()
         self.take = False
-        """Whether one of them takes from the record's budget, which is to be opened before."""
+        """Whether a reader takes from the record's budget, so that `open_budget` must be called first."""
         self._known: dict[int, list[Reader]] = {}
 
     def of(self, schema: AvroSchema) -> Reader:
-        """Raises SchemaError for a schema of which no value could be read."""
+        """The reader of a type. Raises SchemaError for a type whose values cannot be read."""
         primitive = _PRIMITIVES.get(schema.kind)
         if primitive is not None:
             return primitive
@@ -142,7 +142,7 @@ class Readers:
         return made
 
     def charged(self, schema: AvroSchema) -> Reader:
-        """As `of`, for a value that counts as VALUE where it stands: what it weighs more is taken first."""
+        """As `of`, but first take the value's weight beyond VALUE, which its container counts for it."""
         read, weight = self.of(schema), self.weights.of(schema)
         if weight == VALUE:
             return read
@@ -152,7 +152,7 @@ class Readers:
     def _made(self, schema: AvroSchema) -> Reader:
         match schema.kind:
             case "record":
-                self.weights.of(schema)  # refuses one that has itself as a field
+                self.weights.of(schema)  # refuses a record with itself as a field
                 return _record([(field.name, self.of(field.type)) for field in schema.fields])
             case "union":
                 return _union([self.charged(branch) for branch in schema.branches])
@@ -167,7 +167,7 @@ class Readers:
 
 
 def _inside(made: list[Reader], value: bytes, at: int) -> tuple[Any, int]:
-    """Of a record in itself: its reader is not made yet when it is named."""
+    """Read a record inside itself, whose reader was not complete when its name was read."""
     return made[0](value, at)
 
 
@@ -216,7 +216,7 @@ def _fixed(size: int) -> Reader:
 
 
 def read_block(value: bytes, at: int, weight: int) -> tuple[int, int]:
-    """How many items the next block has, of this weight each at least; 0: that was the last one."""
+    """The number of items in the next block, each of at least this weight. 0: no more blocks."""
     count, at = varint(value, at)
     if count < 0:
         count = -count

@@ -1,7 +1,7 @@
-"""How much memory values of an Avro schema take, and how much those of one record may.
+"""Memory that values of an Avro schema take, and the limit for one record.
 
-A value may be of no bytes at all, and an array says how many there are: what a record's bytes become has no
-bound but this one."""
+A value may have no bytes, and an array only gives its number of items. So this limit is the only bound on the
+memory of a record's values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import msgspec
 from worker.formats.schema_registry.avro.schema import AvroSchema, SchemaError
 
 VALUE = 100
-"""About how many bytes any value takes, with its text in JSON; those of its own bytes come on top."""
+"""Approximate bytes of any value with its JSON text, without the value's own bytes."""
 _RECORD = 300
 _MOST = 64 << 20
-"""Bytes that the values of one record may take."""
+"""Most bytes that the values of one record may take."""
 
 
 class _Budget(threading.local):
-    """Readers are shared by threads, and each thread reads one record at a time."""
+    """The budget of a thread's current record. Threads share readers, but not this."""
 
     left = 0
 
@@ -30,28 +30,28 @@ _budget = _Budget()
 
 
 def open_budget(taken: int = 0) -> None:
-    """Before each record whose values take from it. `taken`: bytes, of what it has in any case."""
+    """Reset the budget before each record that uses it. `taken`: bytes that the record always takes."""
     _budget.left = _MOST - taken
 
 
 def take(size: int) -> None:
-    """`size`: bytes. Raises ValueError where this thread's record has no more left."""
+    """Take `size` bytes from the budget. Raises ValueError if this thread's record exceeds it."""
     left = _budget.left = _budget.left - size
     if left < 0:
         raise ValueError(f"its values would take more than {_MOST >> 20} MiB")
 
 
 class Weights:
-    """The weights of the types of one schema, each found once. One thread at a time."""
+    """The weights of one schema's types, each computed once. Not for several threads at once."""
 
     def __init__(self) -> None:
         self._known: dict[int, int | None] = {}
 
     def of(self, schema: AvroSchema) -> int:
-        """About how many bytes the smallest value takes, with the names of a record's fields in its JSON; not
-        what stands in arrays, maps and unions.
+        """Approximate bytes of the smallest value, including a record's field names in JSON. Excludes the
+        content of arrays, maps and unions.
 
-        Raises SchemaError for a record of which no value could be read."""
+        Raises SchemaError for a record that contains itself as a field, or whose values are too large."""
         if schema.kind not in ("record", "enum"):
             return VALUE
         key = id(schema)
@@ -80,21 +80,21 @@ def _text(text: str) -> int:
     return len(msgspec.json.encode(text))
 
 
-# ---- the schema that Kafka Connect would have: types that are named again and again multiply
+# ---- the schema of Kafka Connect, which repeats each type wherever it is named
 
 _MOST_FIELDS = 20_000
-"""A row of 5,000 columns stands in an envelope twice."""
+"""Most fields of a schema. An envelope contains a row of 5,000 columns twice."""
 _MOST_OF_SCHEMA = 16 << 20
 
 
 class FieldBudget:
-    """Of one schema."""
+    """The limit on fields and bytes of one schema."""
 
     def __init__(self) -> None:
         self._fields, self._bytes = _MOST_FIELDS, _MOST_OF_SCHEMA
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """`told`: a field without those in it. Raises SchemaError where it is one too many."""
+        """Count the field `told`, without nested fields. Raises SchemaError if a limit is exceeded."""
         self._fields -= 1
         self._bytes -= len(msgspec.json.encode(told))
         if self._fields < 0 or self._bytes < 0:

@@ -1,2 +1,2 @@
-"""Protobuf as Kafka Connect's ProtobufConverter writes it: schemas (`descriptors`), what they are to Connect
+"""Protobuf as Kafka Connect's ProtobufConverter writes it: schemas (`descriptors`), their schemas in Connect
 (`connect`), and values (`values`)."""

@@ -1,10 +1,10 @@
-"""What a message of Protobuf is to Kafka Connect: the schema that its JsonConverter would write, and how its
-values are read for that.
+"""Convert Protobuf messages to Kafka Connect: the schema that its JsonConverter would write, and a reader of
+values.
 
 https://github.com/confluentinc/schema-registry/blob/master/protobuf-converter/src/main/java/io/confluent/connect/protobuf/ProtobufData.java
 
-The converter keeps what messages are, and forgets what numbers and texts mean. It writes NULL as nothing, as
-Protobuf does with 0 and "" where a field has no presence (`optional.for.nullables`)."""
+The converter keeps the meaning of messages, but loses that of numbers and texts. It omits NULL, and Protobuf
+also omits 0 and "" if a field has no presence (`optional.for.nullables`)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _DEPTH = 32
 _MOST_FIELDS = 20_000
 _MOST_BYTES = 64 << 20
 _OF_STRUCT, _OF_FIELD = 64, 32
-"""Bytes that a struct takes in memory, at least, and each field of it beside its name."""
+"""Least bytes of a struct in memory, and of each field without its name."""
 _MEANINGS = {
     "VariableScaleDecimal": ("io.debezium.data.VariableScaleDecimal", {"scale", "value"}),
     **{name: (f"io.debezium.data.geometry.{name}", {"wkb"}) for name in ("Geometry", "Geography", "Point")},
 }
-"""Messages that are called so, with these fields."""
+"""Message name -> (its meaning, the fields that it must have)."""
 _ROWS = ("before", "after")
 _NO_ROWS = re.compile(r"\w*Key|Envelope|\w*Heartbeat|SchemaChangeValue|TransactionMetadataValue|MessageValue")
-"""Debezium's own messages that have no columns, and keys, whose columns are never NULL."""
+"""Debezium's own messages without columns, and keys, whose columns are never NULL."""
 _MAP = re.compile(r"ConnectDefault\d+Entry")
-"""What the converter calls the entries of one of Connect's maps."""
+"""The converter's name for the entries of a Connect map."""
 
 
 class Meter:
-    """What the values of one record may take."""
+    """The memory limit for the values of one record."""
 
     __slots__ = ("left",)
 
@@ -43,7 +43,7 @@ class Meter:
         self.left = _MOST_BYTES
 
     def take(self, size: int) -> None:
-        """Raises ValueError."""
+        """Take `size` bytes. Raises ValueError if none are left."""
         self.left -= size
         if self.left < 0:
             raise ValueError(f"its fields that are not there would take more than {_MOST_BYTES >> 20} MiB")
@@ -53,19 +53,19 @@ Read = Callable[[Any, Meter], Any]
 
 
 class _Kind(NamedTuple):
-    """What a message, or one item, is."""
+    """The schema and reader of a message or an item."""
 
     told: Told
     read: Read
     fields: int
-    """In all that its schema names."""
+    """Number of fields in the schema, including nested ones."""
 
 
 class MessageReader:
-    """Reads one kind of message. Never changed; threads share it."""
+    """A reader of one kind of message. Immutable, so threads share it."""
 
     def __init__(self, message: Descriptor) -> None:
-        """Raises SchemaError."""
+        """Raises SchemaError if the message is recursive or too large."""
         name, fields = message.name, message.fields_by_name
         is_key = name.endswith("Key")
         self._strict = not (is_key or _tells_null(message, set()))
@@ -78,7 +78,7 @@ class MessageReader:
         self._read = kind.read
 
     def read(self, message: Any) -> Any:
-        """In the form of Connect's JSON. Raises ValueError."""
+        """Convert a message to the form of Connect's JSON. Raises ValueError."""
         return self._read(message, Meter())
 
     def _struct(self, message: Descriptor, *, is_row: bool) -> _Kind:
@@ -101,7 +101,7 @@ class MessageReader:
             parts.append((field.name, kind.read))
             size += _OF_FIELD + len(field.name)
         told: dict[str, Any] = {"type": "struct", "fields": fields}
-        # A column of the same name gives it another ending.
+        # The name ends in "Message" if a column has the same name.
         name, needed = _MEANINGS.get(message.name.removesuffix("Message"), ("", set[str]()))
         if name and needed <= set(message.fields_by_name):
             told["name"] = name
@@ -109,14 +109,14 @@ class MessageReader:
         return made
 
     def _field(self, field: FieldDescriptor, *, is_row: bool) -> _Kind:
-        """Of a field, read off the message that it is in."""
+        """The schema of a field, and a reader that takes the message with the field."""
         name = field.name
         if field.is_repeated:
             return self._repeated(field, is_row=is_row)
         kind = self._item(field, is_row=name in _ROWS)
         read = kind.read
         if field.has_presence:
-            # As of its class: a field may be called as this is.
+            # Called through the class, because a field may be named HasField.
             return kind._replace(
                 read=lambda value, meter: (
                     read(getattr(value, name), meter) if type(value).HasField(value, name) else None
@@ -125,7 +125,7 @@ class MessageReader:
         if not self._strict:
             return kind._replace(read=lambda value, meter: read(getattr(value, name), meter))
         default = field.default_value
-        if not is_row:  # of a source: texts that are not there
+        if not is_row:  # in a source, an empty text means a missing one
             return kind._replace(
                 read=lambda value, meter: (
                     None if (found := getattr(value, name)) == "" else read(found, meter)
@@ -169,7 +169,7 @@ class MessageReader:
         )
 
     def _map(self, field: FieldDescriptor, *, is_row: bool) -> _Kind | None:
-        """None: it is an array."""
+        """The schema and reader of a map. None if the field is an array."""
         entry, name = field.message_type, field.name
         if entry is None or not (entry.GetOptions().map_entry or _MAP.fullmatch(entry.name)):
             return None
@@ -191,7 +191,7 @@ class MessageReader:
         return _Kind(told, read_all, 1 + item.fields)
 
     def _item(self, field: FieldDescriptor, *, is_row: bool = False) -> _Kind:
-        """Of what a field holds, or what repeats in it."""
+        """The schema and reader of a field's value, or of one item of a repeated field."""
         message = field.message_type
         found = scalar(field) if message is None else leaf(message)
         if found is None:
@@ -209,7 +209,7 @@ def _struct_reader(parts: Sequence[tuple[str, Read]], size: int) -> Read:
 
 
 def _tells_null(message: Descriptor, met: set[str]) -> bool:
-    """Whether NULL of any scalar in it can be told from its default."""
+    """Whether the message distinguishes NULL from the default for any of its scalars."""
     met.add(message.full_name)
     for field in message.fields:
         kind = field.message_type

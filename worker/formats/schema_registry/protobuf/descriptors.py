@@ -1,5 +1,5 @@
-"""A schema of Protobuf as a registry gives it with `?format=serialized`: descriptors, so that nobody has to
-read its language.
+"""Protobuf schemas from a registry with `?format=serialized`: descriptors, which need no parser of Protobuf's
+language.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html#get--schemas-ids-int-%20id"""
 
@@ -45,7 +45,7 @@ def _file(
 
 
 def _known_files() -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """What registries take for known, and do not give: Google's own, and those that the converter imports."""
+    """Files that registries do not contain: Google's own, and those that the converter imports."""
     common = any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
     for module in (descriptor_pb2, *common, source_context_pb2, type_pb2, api_pb2):
         yield descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
@@ -62,13 +62,13 @@ def _known_files() -> Iterator[descriptor_pb2.FileDescriptorProto]:
         *("confluent/type/decimal.proto", "confluent.type", "Decimal"),
         [("value", bytes_), ("precision", _FIELD.TYPE_UINT32), ("scale", whole)],
     )
-    yield descriptor_pb2.FileDescriptorProto(  # where it was before
+    yield descriptor_pb2.FileDescriptorProto(  # its former path
         name="confluent/types/decimal.proto",
         syntax="proto3",
         dependency=["confluent/type/decimal.proto"],
         public_dependency=[0],
     )
-    # Options of fields, none of which is needed here: they stay unknown.
+    # Options of fields, which are not needed here and stay unknown.
     yield descriptor_pb2.FileDescriptorProto(name="confluent/meta.proto", syntax="proto3")
 
 
@@ -76,8 +76,8 @@ _KNOWN = {file.name: file for file in _known_files()}
 
 
 def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
-    """The file of a schema. `references`: (the name by which it is imported, its text) of those that it
-    needs, each after those that it needs itself. Raises SchemaError."""
+    """The file of a schema. `references`: (name in imports, text) of each file that it needs. Each one
+    follows those that it needs itself. Raises SchemaError."""
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
 
@@ -100,10 +100,10 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
             file.name = name
             add(file)
         file = _read(text)
-        file.name = own = "/".join([_OWN, *(name for name, _ in references)])  # none is called so
+        file.name = own = "/".join([_OWN, *(name for name, _ in references)])  # a unique name
         add(file)
         return pool.FindFileByName(own)
-    except (TypeError, KeyError, ValueError, Error) as error:  # what pools raise for a file that does not fit
+    except (TypeError, KeyError, ValueError, Error) as error:  # a pool's errors for an invalid file
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(f"no schema of Protobuf: {error}") from None
@@ -119,11 +119,11 @@ def _read(text: str) -> descriptor_pb2.FileDescriptorProto:
         ) from None
 
 
-# ---- which message it is
+# ---- the message of a value
 
 
 def indexes_at(value: bytes, place: int) -> tuple[tuple[int, ...], int]:
-    """The way to a message within its file, and where its bytes begin. Raises ValueError."""
+    """Read the indexes of a message in its file, and the start of its bytes. Raises ValueError."""
     count, place = _varint(value, place)
     if count == 0:
         return (0,), place
@@ -137,7 +137,7 @@ def indexes_at(value: bytes, place: int) -> tuple[tuple[int, ...], int]:
 
 
 def message_of(file: FileDescriptor, path: Sequence[int]) -> Descriptor:
-    """Raises ValueError where there is none."""
+    """The message with these indexes. Raises ValueError if there is no such message."""
     siblings = list(file.message_types_by_name.values())
     found: Descriptor | None = None
     for index in path:
@@ -150,7 +150,7 @@ def message_of(file: FileDescriptor, path: Sequence[int]) -> Descriptor:
 
 
 def _varint(value: bytes, place: int) -> tuple[int, int]:
-    """Zigzag, as Kafka's own."""
+    """Read a zigzag number, in Kafka's own encoding."""
     number = 0
     for shift in range(_MOST_VARINT):
         if place >= len(value):

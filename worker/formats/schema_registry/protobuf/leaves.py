@@ -1,5 +1,5 @@
-"""Values of Protobuf that are one value to Kafka Connect: scalars, and the messages that its converter makes
-of numbers, dates and times. In the form of Connect's JSON.
+"""Protobuf values that are one value in Kafka Connect's JSON: scalars, and the messages that its converter
+makes for numbers, dates and times.
 
 https://github.com/confluentinc/schema-registry/blob/master/protobuf-converter/src/main/java/io/confluent/connect/protobuf/ProtobufData.java
 """
@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from handlers.change_json import json_float
 
 Told = Mapping[str, Any]
-"""A schema of Connect's, as its JSON has it."""
+"""A Connect schema in JSON."""
 Read = Callable[[Any], Any]
 
 _TYPE = FieldDescriptor
@@ -41,11 +41,11 @@ _NANOS = 1_000_000_000
 
 
 def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
-    """Of a field that is no message, and what repeats in one."""
+    """The schema and reader of a field that is no message, or of its repeated items."""
     if field.enum_type is not None:
         labels: dict[int, str] = {}
         for value in field.enum_type.values:
-            labels.setdefault(value.number, value.name)  # the first of several, as Java has it
+            labels.setdefault(value.number, value.name)  # the first of several, as in Java
         return {"type": "string"}, lambda number: labels.get(number, str(number))
     if field.type == _TYPE.TYPE_BYTES:
         return {"type": "bytes"}, _base64
@@ -58,7 +58,7 @@ def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
 
 
 def leaf(message: Descriptor) -> tuple[Told, Read] | None:
-    """Of a message that is one value to Connect; None: it is a struct."""
+    """The schema and reader of a message that is one value in Connect. None if it is a struct."""
     name = message.full_name
     if name in _WRAPPERS:
         inner = message.fields_by_name.get("value")
@@ -75,7 +75,7 @@ def leaf(message: Descriptor) -> tuple[Told, Read] | None:
 
 
 def key_of(field: FieldDescriptor) -> Callable[[Any], str] | None:
-    """How a key of a map becomes a text; None: it cannot be one."""
+    """The conversion of a map's key to text. None if the field cannot be a key."""
     if field.is_repeated or field.message_type is not None or field.type == _TYPE.TYPE_BYTES:
         return None
     if field.type == _TYPE.TYPE_BOOL:
@@ -88,26 +88,26 @@ def _base64(value: bytes) -> str:
 
 
 def _text(value: Any) -> str:
-    """Protobuf's former syntax lets any bytes be a text. Raises ValueError."""
+    """Check a text. Raises ValueError for bytes, which Protobuf's former syntax allows in a text."""
     if not isinstance(value, str):
         raise ValueError("a text that is no UTF-8")  # noqa: TRY004 - as for any value that does not fit
     return value
 
 
 def _signed(value: int) -> int:
-    """Raises ValueError for what is no number to Connect."""
+    """Check an unsigned number. Raises ValueError if it is too large for Connect."""
     if value > _MOST:
         raise ValueError(f"{value} is beyond 63 bits")
     return value
 
 
 def _decimal(value: Any) -> Any:
-    """With a scale of its own, whatever the schema says."""
+    """The decimal with its own scale, even if the schema has another."""
     return {"scale": value.scale, "value": _base64(value.value)}
 
 
 def _days(value: Any) -> int:
-    """Since 1970-01-01, of a date as Java's calendar counts: Julian before 1582-10-15. Raises ValueError."""
+    """Days since 1970-01-01 of a date in Java's calendar: Julian before 1582-10-15. Raises ValueError."""
     year, month, day = value.year, value.month, value.day
     is_gregorian = (year, month, day) >= _GREGORIAN
     is_long = month == 2 and (isleap(year) if is_gregorian else year % 4 == 0)
@@ -121,7 +121,7 @@ def _days(value: Any) -> int:
 
 
 def _milliseconds(value: Any) -> int:
-    """Of a day. Raises ValueError."""
+    """Milliseconds since midnight. Raises ValueError."""
     hours, minutes, seconds, nanos = value.hours, value.minutes, value.seconds, value.nanos
     if not (0 <= hours <= 24 and 0 <= minutes < 60 and 0 <= seconds <= 60 and 0 <= nanos < _NANOS):
         raise ValueError(f"no time of a day: {hours}:{minutes}:{seconds} and {nanos} ns")
@@ -161,4 +161,4 @@ _LOGICAL: Mapping[str, tuple[Told, Read, Mapping[str, int]]] = {
         {"seconds": _TYPE.TYPE_INT64, "nanos": _INT32},
     ),
 }
-"""Name -> its schema, how it is read, and what it has to have: another's message may be called so."""
+"""Name -> (schema, reader, required fields). Other messages may have the same name."""

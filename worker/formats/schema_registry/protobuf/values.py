@@ -1,4 +1,4 @@
-"""Bytes behind the id of a schema of Protobuf: which message they are, and what that is in Connect's JSON."""
+"""Convert the bytes after a Protobuf schema's id to Connect's JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from worker.formats.schema_registry.protobuf.descriptors import file_of, indexes
 
 _FIRST = (0,)
 _MOST_MESSAGES = 4
-"""Of one schema: Debezium's has one."""
+"""Most messages of one schema that are remembered. Debezium's schemas have one."""
 _BYTES_OF_FIELD = 70
-"""A tenth of what is kept of a field."""
+"""A tenth of the memory for one field."""
 
 
 class _Known(NamedTuple):
@@ -29,10 +29,10 @@ class _Known(NamedTuple):
 
 
 class ProtobufSchema:
-    """A file of messages, one of which each value is. Threads share it."""
+    """A file of messages. Each value is one of these messages. Threads share it."""
 
     def __init__(self, text: str, references: list[tuple[str, str]], prefix: bytes, number: int) -> None:
-        """`text`, `references`: see `file_of`; `prefix`: what its values begin with, up to the indexes of the
+        """`text`, `references`: see `file_of`. `prefix`: the first bytes of values, up to the indexes of the
         message. Raises SchemaError."""
         self._file: FileDescriptor = file_of(text, references)
         self._prefix = prefix
@@ -45,11 +45,11 @@ class ProtobufSchema:
             raise SchemaError(str(error)) from None
         self.head = first.head
         self.weight = len(text) + sum(len(told) for _, told in references)
-        """Bytes of text that would take as much memory if they were Avro's."""
+        """Bytes of Avro text that would take as much memory."""
         self.weight += _BYTES_OF_FIELD * first.reader.fields * _MOST_MESSAGES
 
     def split(self, value: bytes) -> Split:
-        """Raises UndecodableRecord for bytes that are not of it."""
+        """Split a value. Raises UndecodableRecord for bytes that do not fit the schema."""
         try:
             path, begin = indexes_at(value, len(self._prefix))
             known = self._known.get(path) or self._message(path)
@@ -61,7 +61,7 @@ class ProtobufSchema:
             ) from None
 
     def _message(self, path: tuple[int, ...]) -> _Known:
-        """Raises ValueError, SchemaError."""
+        """Prepare the message with these indexes. Raises ValueError or SchemaError."""
         message = message_of(self._file, path)
         reader = MessageReader(message)
         head = Head(self._prefix, msgspec.json.encode(reader.schema), closes=None)
