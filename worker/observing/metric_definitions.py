@@ -21,9 +21,9 @@ _HELP = {
     "binlane_tables_halted": "Blocked tables with a change that failed permanently. They need a person.",
     "binlane_tables_target_down": "Blocked tables that wait for a target or for the dead-letter topic. They "
     "continue by themselves.",
-    "binlane_blocked_records": "Fetched records that more workers cannot help: records of blocked tables, "
-    "records of tables whose batch has failed for `stuck_after`, and records that wait for room in lanes "
-    "full of these.",
+    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to blocked "
+    "tables, or to tables whose batch has failed for `stuck_after`, or they wait for room in lanes full of "
+    "these.",
     "binlane_table_state{table,state}": "1 for the table's state: idle, queued, running, retrying or "
     "blocked.",
     "binlane_table_delay_seconds{table}": "Now minus the source time of the table's oldest unfinished "
@@ -49,8 +49,8 @@ _HELP = {
     "binlane_backpressure_seconds_total": "Time in which partitions were paused because the lanes were full.",
     "binlane_partition_paused{topic,partition}": "1 while the partition is paused, else 0.",
     "binlane_partition_blocked{topic,partition}": "1 while the partition is not read and one more worker "
-    "would not help, else 0: blocked tables (see `binlane_blocked_records`) fill the lanes, or it is paused "
-    "for another reason than full lanes.",
+    "would not help, else 0. Either blocked tables (see `binlane_blocked_records`) fill the lanes, or it is "
+    "paused for another reason than full lanes.",
     "binlane_standstill_seconds{topic,partition}": "How long the partition has not been read although Kafka "
     "has more records, the lanes have room and nothing is paused; else 0.",
     "binlane_partition_error_seconds{topic,partition}": "How long Kafka has returned an error instead of the "
