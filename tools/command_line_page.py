@@ -17,7 +17,8 @@ _HEAD = """\
 
 <!-- made by tools/generate.py -->
 
-What `--help` of each command says. `CONFIG` is a [configuration](configuration.md).
+Which commands and options exist? This is the `--help` of each command. `CONFIG` is the path of a
+[configuration](configuration.md).
 """
 
 

@@ -19,9 +19,9 @@ _HEAD = """\
 
 <!-- made by tools/generate.py -->
 
-What the model says that reads a configuration: `binlane schema` prints the same for editors.
-[Configuration](configuration.md) tells what the keys are for and how values are written (durations, sizes,
-patterns, variables). A key with a section of its own below has `section` as its type.
+Which keys can a configuration contain? The tables come from the model that reads a configuration.
+`binlane schema` prints the same for editors. [Configuration](configuration.md) explains the keys, and how to
+write values (durations, sizes, patterns, variables). A key of type `section` has its own section below.
 """
 _TYPES = {
     "string": "text",
@@ -51,7 +51,7 @@ def page() -> str:
 def sections() -> Iterator[tuple[str, str, list[Row]]]:
     """Yield (heading, meaning, rows) of the file's top level and of each section below it."""
     schema = Configuration.model_json_schema()
-    schema["description"] = "The keys that stand at the left edge of the file."
+    schema["description"] = "The keys at the top level of the file."
     schema["properties"]["spark"]["$ref"] = ""  # a section whose keys are in a separate model
     yield from _sections("Top level", "", schema, schema["$defs"])
     yield from _sections("", "spark", *_model(section_model("spark")))

@@ -43,7 +43,7 @@ def rules(*patterns: str) -> list[dict[str, Any]]:
 def test_a_rule_behind_a_wider_one_is_told_with_both(patterns: tuple[str, ...]) -> None:
     [sentence] = found(tables=rules(*patterns))
     assert sentence.startswith(f"tables[{len(patterns) - 1}] ({patterns[-1]}) is never used")
-    assert f"tables[0] ({patterns[0]}) takes all of its tables" in sentence
+    assert f"tables[0] ({patterns[0]}) matches all of its tables" in sentence
 
 
 def test_a_pattern_of_sql_is_told() -> None:

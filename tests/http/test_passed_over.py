@@ -48,7 +48,7 @@ def test_a_topic_that_does_not_exist_is_named_before_that_the_worker_starts() ->
     level, line = told_by(status)
     assert level == "bad"
     assert line.startswith(
-        "Topic clinic.patientz does not exist (and 1 other matter). Correct its name in kafka"
+        "Topic clinic.patientz does not exist (and 1 other problem). Correct its name in kafka"
     )
     first = troubles(status)[0]
     assert first.error == MISTYPED.error
@@ -58,7 +58,7 @@ def test_a_topic_that_does_not_exist_is_named_before_that_the_worker_starts() ->
 def test_beside_topics_that_are_read_it_is_told_when_kafka_said_that_there_is_none() -> None:
     level, line = told_by(with_faults(MISTYPED))
     assert level == "warn"
-    assert line.startswith("Topic clinic.patientz does not exist, as Kafka said 2 min ago. ")
+    assert line.startswith("Topic clinic.patientz does not exist, as Kafka reported 2 min ago. ")
 
 
 def test_a_topic_that_may_not_be_read_is_told_with_the_right_that_is_missing() -> None:
@@ -76,7 +76,7 @@ def test_other_errors_of_a_topic_are_told_while_nothing_is_read_and_no_longer() 
 def test_that_no_broker_can_be_reached_has_the_clients_error() -> None:
     fault = KafkaFault(topic=None, code="_AUTHENTICATION", error="invalid credentials", seconds=1.0)
     (trouble,) = troubles(with_faults(fault, up=False))
-    assert (trouble.what, trouble.error) == ("No broker of Kafka can be reached", "invalid credentials")
+    assert (trouble.what, trouble.error) == ("No Kafka broker can be reached", "invalid credentials")
     assert troubles(with_faults(fault)) == []
 
 
@@ -120,14 +120,14 @@ def test_a_group_that_refuses_the_worker_is_told() -> None:
     )
     level, line = told_by(with_faults(fault, partitions=[]))
     assert level == "bad"
-    assert line.startswith("The group does not take this worker: INCONSISTENT_GROUP_PROTOCOL. Give all ")
+    assert line.startswith("The group refuses this worker: INCONSISTENT_GROUP_PROTOCOL. Give all ")
     assert told_by(with_faults(fault))[0] == "good", "it has partitions"
 
 
 def test_a_worker_without_partitions_says_what_that_may_mean() -> None:
     level, line = told_by(msgspec.structs.replace(calm(), partitions=[]))
     assert level == "good"
-    assert "No partition is this worker's: others of the group have them" in line
+    assert "This worker has no partition: others of the group have them" in line
 
 
 def test_records_of_which_no_rule_matches_any_are_a_trouble_with_the_rule_that_was_meant() -> None:
@@ -136,7 +136,7 @@ def test_records_of_which_no_rule_matches_any_are_a_trouble_with_the_rule_that_w
     level, line = told_by(status)
     assert level == "bad"
     assert line.startswith(
-        "No match under tables fits any of the 12,000 records that came since the start or the last reload: "
+        "No match under tables fits any of the 12,000 records received since the start or the last reload: "
         "clinic.patients (clinic.patients looks like match: clinic.patient). Correct match"
     )
 
@@ -200,7 +200,7 @@ def test_a_dead_letter_topic_that_does_not_exist_is_to_be_made() -> None:
     status = msgspec.structs.replace(calm(), targets=[down], config="clinic.yaml")
     (trouble,) = troubles(status)
     assert (trouble.what, trouble.error) == ("The dead-letter topic clinic.dead does not exist", error)
-    assert trouble.do.startswith("Make it, ")
+    assert trouble.do.startswith("Create it, ")
     assert trouble.commands == [
         "binlane check clinic.yaml --connect",
         "kafka-topics.sh --bootstrap-server BROKER:9092 --create --topic clinic.dead --partitions 1",

@@ -165,7 +165,7 @@ def test_faults_of_the_worker_and_its_checkpoint_are_shown() -> None:
         checkpoint=CheckpointStatus(last_success=None, last_error="state/: No space left on device"),
     )
     lines = drawn(live(status, lost="connection refused"), height=50)
-    assert lines[1].startswith("The worker ends by an error (and ")
+    assert lines[1].startswith("The worker stops because of an error (and ")
     assert lines[3:6] == [
         "No newer answer: connection refused",
         "table shop.orders is blocked",
@@ -177,8 +177,8 @@ def test_faults_of_the_worker_and_its_checkpoint_are_shown() -> None:
 def test_that_no_batch_begins_is_shown() -> None:
     kafka = KafkaStatus(up=True, quiet_seconds=1.0, unconfirmed_seconds=75.0)
     lines = drawn(live(msgspec.structs.replace(status_at(100), kafka=kafka)), height=50)
-    assert lines[1].startswith("No batch begins: for 75 s the group's coordinator")
-    assert lines[3].startswith("No batch begins: for 75 s the group's coordinator has taken no commit")
+    assert lines[1].startswith("No batch starts: for 75 s the group's coordinator")
+    assert lines[3].startswith("No batch starts: for 75 s the group's coordinator has accepted no commit")
 
 
 def test_names_and_errors_cannot_command_the_terminal() -> None:

@@ -69,7 +69,7 @@ def test_a_blocked_table_tells_its_error_its_place_and_the_command_that_helps() 
     ]
     level, line = headline(with_table(halted()), [trouble])
     assert level == "bad"
-    assert line.startswith("shop_00.orders is blocked at cdc.shop[2] offset 4711. Mend the cause")
+    assert line.startswith("shop_00.orders is blocked at cdc.shop[2] offset 4711. Fix the cause")
 
 
 def test_a_dead_letter_is_proposed_where_there_is_a_topic_for_it() -> None:
@@ -129,8 +129,8 @@ def test_the_worst_comes_first_and_the_headline_counts_the_others() -> None:
     status = msgspec.structs.replace(status, tables=[retrying, *status.tables[1:]])
     found = troubles(status)
     assert [each.level for each in found] == ["bad"] * 4 + ["warn"]
-    assert found[0].what == "No broker of Kafka can be reached"
-    assert headline(status, found)[1].startswith("No broker of Kafka can be reached (and 4 other matters). ")
+    assert found[0].what == "No Kafka broker can be reached"
+    assert headline(status, found)[1].startswith("No Kafka broker can be reached (and 4 other problems). ")
 
 
 def test_partitions_without_a_first_commit_are_told_with_the_cause() -> None:
@@ -147,8 +147,8 @@ def test_partitions_without_a_first_commit_are_told_with_the_cause() -> None:
     name = f"{waits.topic}[{waits.partition}]"
     found = [each for each in troubles(status) if each.what.startswith(name)]
     assert [(each.level, each.error) for each in found] == [("bad", "Kafka refused the commit")]
-    assert found[0].what == f"{name} not handled: for 20 s Kafka has taken no commit of where it begins"
-    assert "No batch begins" not in " ".join(each.what for each in troubles(status))
+    assert found[0].what == f"{name} not handled: for 20 s Kafka has accepted no commit of its start offset"
+    assert "No batch starts" not in " ".join(each.what for each in troubles(status))
 
 
 def test_a_stuck_record_is_told_once_with_its_table_if_that_is_blocked() -> None:
@@ -176,7 +176,7 @@ def test_a_stuck_record_is_told_once_with_its_table_if_that_is_blocked() -> None
     [
         ("state", "starting", "The worker is starting"),
         ("state", "draining", "The worker is draining"),
-        ("error", "SomeError: gone", "The worker ends by an error"),
+        ("error", "SomeError: gone", "The worker stops because of an error"),
     ],
 )
 def test_the_worker_s_own_state_is_told(field: str, value: str, told: str) -> None:

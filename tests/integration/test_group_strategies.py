@@ -28,7 +28,7 @@ def test_a_group_of_another_strategy_is_told_with_its_members(stage: Stage) -> N
         assert response is not None
         return str(response.json()["headline"])
 
-    assert "The group does not take this worker: INCONSISTENT_GROUP_PROTOCOL" in trouble()
+    assert "The group refuses this worker: INCONSISTENT_GROUP_PROTOCOL" in trouble()
     fault = worker.status()["kafka"]["faults"][-1]
     assert "the-old-consumer" in fault["error"]
     assert "group_strategies_differ" in worker.logged("kafka_error")[0]["hint"]

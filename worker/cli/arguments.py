@@ -15,7 +15,7 @@ Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuratio
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Patterns = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PATTERN]...", help="Only these: globs on database.table, or /expressions/."),
+    typer.Argument(metavar="[PATTERN]...", help="Tables: globs on database.table, or /expressions/."),
 ]
 
 _OF_SPARK = ("pyspark", "pyarrow", "obstore")

@@ -8,7 +8,7 @@ import typer
 
 from worker.cli.arguments import AsJson, Config, call, time_of
 
-checkpoint = typer.Typer(help="Look at the positions of a worker, or move them while it is stopped.")
+checkpoint = typer.Typer(help="Show a worker's positions, or move them while the worker is stopped.")
 
 
 @checkpoint.command("show")
@@ -16,9 +16,9 @@ def checkpoint_show(
     config: Config,
     as_json: AsJson = False,
     history: Annotated[
-        bool, typer.Option("--history", help="Also the last positions of each partition, from the journal.")
+        bool, typer.Option("--history", help="Also list each partition's last positions (journal).")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many of them.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Positions per partition.")] = 20,
 ) -> int | None:
     """Show every store's position for each partition, and where a start would begin and why."""
     return call("checkpoint:show", config, as_json, limit if history else 0)
@@ -35,8 +35,8 @@ def checkpoint_set(
         typer.Option(
             "--time",
             metavar="ISO8601",
-            help="Begin where this time of the source begins, by the journal, else by Kafka's time of the "
-            "records; without a zone: UTC.",
+            help="Start at this time: by source time if the journal has it, otherwise by Kafka's timestamps. "
+            "Default zone: UTC.",
         ),
     ] = None,
 ) -> int | None:
@@ -50,14 +50,14 @@ def checkpoint_set(
 def checkpoint_copy(
     config: Config,
     to: Annotated[
-        str, typer.Option("--to", metavar="STORE", help="kafka, a folder, or the URL of a database.")
+        str, typer.Option("--to", metavar="STORE", help="The target: kafka, a folder, or a database URL.")
     ],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="STORE", help="Likewise; default: the configuration's own store."),
+        typer.Option("--from", metavar="STORE", help="The origin. Default: the configuration's store."),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also where the other store has another position.")
+        bool, typer.Option("--replace", help="Overwrite different positions in the target.")
     ] = False,
 ) -> int | None:
     """Copy a stopped group's checkpoints from one store to another."""

@@ -13,7 +13,7 @@ from worker.cli.checkpoint import checkpoint
 from worker.cli.dead_letters import dead_letters
 
 Token = Annotated[
-    str | None, typer.Option(envvar="BINLANE_TOKEN", help="Its http.token; with CONFIG it is known.")
+    str | None, typer.Option(envvar="BINLANE_TOKEN", help="The worker's http.token. Not needed with CONFIG.")
 ]
 Authorities = Annotated[
     Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
@@ -22,7 +22,7 @@ _STATUS_URL = "http://127.0.0.1:8080"
 
 app = typer.Typer(
     name="binlane",
-    help="Database change records from Kafka to handlers chosen per table: in parallel, in order.",
+    help="Pass database change records from Kafka to handlers chosen per table: in parallel, in order.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -55,12 +55,12 @@ def run(config: Config) -> int | None:
 def check(
     config: Config,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Also reach Kafka and every handler's target.")
+        bool, typer.Option("--connect", help="Also connect to Kafka and to all targets.")
     ] = False,
     sample: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Show what becomes of these records (JSON lines: value, or key and value)."
+            metavar="FILE", help="Show how these records are handled (JSON lines: value, or key and value)."
         ),
     ] = None,
 ) -> int | None:
@@ -78,10 +78,10 @@ def schema() -> int | None:
 def demo(
     directory: Annotated[
         Path | None,
-        typer.Option(help="A new or empty folder for all that is written. Default: a temporary one."),
+        typer.Option(help="A new or empty folder for all output. Default: a temporary folder."),
     ] = None,
-    changes: Annotated[int, typer.Option(min=1000, help="How many row changes the shop makes.")] = 50_000,
-    seed: Annotated[int, typer.Option(help="Another number gives another day in the shop.")] = 7,
+    changes: Annotated[int, typer.Option(min=1000, help="Number of row changes.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="Seed of the random changes.")] = 7,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
 ) -> int | None:
     """Run a demo on this machine: Kafka, a small shop's changes, the worker with Spark."""
@@ -92,10 +92,10 @@ def demo(
 def status(
     target: Annotated[
         str,
-        typer.Argument(metavar="[CONFIG|URL]", help="The worker on this machine, or where one serves HTTP."),
+        typer.Argument(metavar="[CONFIG|URL]", help="The worker's configuration on this machine, or a URL."),
     ] = _STATUS_URL,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep showing, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     *,
     token: Token = None,
     ca: Authorities = None,
@@ -108,20 +108,20 @@ def status(
 def unblock(
     target: Annotated[
         str,
-        typer.Argument(metavar="CONFIG|URL", help="The worker on this machine, or where one serves HTTP."),
+        typer.Argument(metavar="CONFIG|URL", help="The worker's configuration on this machine, or a URL."),
     ],
     *,
     offset: Annotated[int, typer.Option("--offset", min=0, help="The record's offset.")],
     table: Annotated[
-        str, typer.Option("--table", help="database.table; none: a batch that cannot be read begins there.")
+        str, typer.Option("--table", help="The blocked database.table. Omit it for an unreadable batch.")
     ] = "",
-    skip: Annotated[bool, typer.Option("--skip", help="Pass over it.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Skip the record.")] = False,
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Write it to the dead-letter topic.")
     ] = False,
-    topic: Annotated[str | None, typer.Option("--topic", help="If several have that offset.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Needed if several topics have it.")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="If several have that offset.")
+        int | None, typer.Option("--partition", min=0, help="Needed if several partitions have it.")
     ] = None,
     token: Token = None,
     ca: Authorities = None,
@@ -139,7 +139,7 @@ def tables(
     config: Config,
     patterns: Patterns = None,
     as_json: AsJson = False,
-    views: Annotated[bool, typer.Option("--views", help="Print statements that make views instead.")] = False,
+    views: Annotated[bool, typer.Option("--views", help="Print statements that create views.")] = False,
 ) -> int | None:
     """List Spark handlers' tables: rows, files, size, unmerged rows, times and offsets."""
     return call("tables:tables", config, patterns or (), as_json, views)
@@ -147,9 +147,11 @@ def tables(
 
 Against = Annotated[
     str,
-    typer.Option("--against", metavar="URL", envvar="BINLANE_AGAINST", help="As in mysql://user@host/shop."),
+    typer.Option(
+        "--against", metavar="URL", envvar="BINLANE_AGAINST", help="Source: mysql://user@host/shop."
+    ),
 ]
-Through = Annotated[str, typer.Option(metavar="view|table", help="With what is not merged yet, or without.")]
+Through = Annotated[str, typer.Option(metavar="view|table", help="With unmerged changes (view) or without.")]
 
 
 @app.command()
@@ -159,11 +161,11 @@ def verify(
     patterns: Patterns = None,
     *,
     through: Through = "view",
-    chunk: Annotated[int, typer.Option(min=1, help="So many rows have one checksum.")] = 10_000,
-    settle: Annotated[str, typer.Option(help="How long differences may be on their way.")] = "30s",
-    limit: Annotated[int, typer.Option(min=0, help="So many differences of a table are listed.")] = 20,
+    chunk: Annotated[int, typer.Option(min=1, help="Source rows per checksum.")] = 10_000,
+    settle: Annotated[str, typer.Option(help="Recheck different rows for this long.")] = "30s",
+    limit: Annotated[int, typer.Option(min=0, help="Differences listed per table.")] = 20,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write rows that differ as the source has them.")
+        bool, typer.Option("--repair", help="Change different rows to match the source.")
     ] = False,
     as_json: AsJson = False,
 ) -> int | None:
@@ -176,13 +178,13 @@ def verify(
 def reload(
     config: Config,
     *,
-    table: Annotated[str, typer.Option("--table", help="database.table, as the source calls it.")],
-    handler: Annotated[str | None, typer.Option("--handler", help="If it has several.")] = None,
+    table: Annotated[str, typer.Option("--table", help="Its name in the source: database.table.")],
+    handler: Annotated[str | None, typer.Option("--handler", help="Needed if the table has several.")] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Read its topic from the beginning. Must be given.")
+        bool, typer.Option("--from-beginning", help="Read its topic from the beginning. Required.")
     ] = False,
     alone: Annotated[
-        bool, typer.Option("--alone", help="No worker runs: for a store that is safe for one writer (S3).")
+        bool, typer.Option("--alone", help="Confirm that no worker runs. For single-writer stores (S3).")
     ] = False,
 ) -> int | None:
     """Rebuild one SQL or Spark table from its topic, while a worker continues."""
@@ -197,11 +199,11 @@ def reload(
 def broker(
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", metavar="D", help="Keep its data here; default: a temporary folder."),
+        typer.Option("--directory", metavar="D", help="Folder for its data. Default: a temporary folder."),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", metavar="P", min=1, max=65535, help="Its port; default: any free one."),
+        typer.Option("--port", metavar="P", min=1, max=65535, help="Its port. Default: any free port."),
     ] = None,
 ) -> int | None:
     """Run a real single-node Kafka in the foreground, for development and demos."""

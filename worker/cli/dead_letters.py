@@ -8,22 +8,22 @@ import typer
 
 from worker.cli.arguments import AsJson, Config, call, time_of
 
-dead_letters = typer.Typer(help="Read the dead-letter topic, or send its records back.")
+dead_letters = typer.Typer(help="List, show or replay dead letters.")
 
 
 @dead_letters.command("list")
 def dead_letters_list(
     config: Config,
-    table: Annotated[str | None, typer.Option("--table", help="Only those of this database.table.")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only letters of this database.table.")] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="ISO8601",
-            help="Only those written then or later; without a zone: UTC.",
+            help="Only letters from this time on. Default zone: UTC.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only so many of the newest.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of newest letters.")] = None,
     as_json: AsJson = False,
 ) -> int | None:
     """List dead letters, oldest first, and whether each was replayed."""
@@ -34,7 +34,7 @@ def dead_letters_list(
 @dead_letters.command("show")
 def dead_letters_show(
     config: Config,
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="partition:offset of the letter, as 0:17.")],
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="The letter's partition:offset, as 0:17.")],
 ) -> int | None:
     """Show one dead letter: its headers, key, value, and changes."""
     return call("dead_letters:show", config, place)
@@ -44,14 +44,14 @@ def dead_letters_show(
 def dead_letters_replay(
     config: Config,
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLACE]...", help="partition:offset of letters, as 0:17.")
+        list[str] | None, typer.Argument(metavar="[PLACE]...", help="partition:offset, such as 0:17.")
     ] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All that were not replayed yet.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All letters not replayed yet.")] = False,
     table: Annotated[
-        str | None, typer.Option("--table", help="Those of this database.table that were not replayed yet.")
+        str | None, typer.Option("--table", help="All of this database.table not replayed yet.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int | None:
     """Send dead letters back through their table's handlers, in this process."""

@@ -6,105 +6,104 @@ from typing import Literal, NamedTuple
 
 _HELP = {
     "binlane_records_consumed_total{topic,partition}": "Records fetched from Kafka.",
-    "binlane_records_finished_total{table}": "Records that all handlers of their table have finished with.",
+    "binlane_records_finished_total{table}": "Records that all handlers of their table have finished.",
     "binlane_records_skipped_total{reason}": "Records that count as finished although no handler applied "
-    "them; the reason says why.",
-    "binlane_handler_seconds{handler}": "How long one call of a handler with one batch took.",
-    "binlane_handler_failures_total{handler}": "Calls of a handler that raised.",
-    "binlane_handler_passed_over_total{handler}": "Changes that a handler passed over, because its target's "
+    "them; `reason` says why.",
+    "binlane_handler_seconds{handler}": "Duration of one handler call with one batch.",
+    "binlane_handler_failures_total{handler}": "Handler calls that raised an error.",
+    "binlane_handler_passed_over_total{handler}": "Changes that a handler skipped, because its target's "
     "marks say that they were applied before.",
-    "binlane_retries_total{table}": "Batches given to their handlers again after a failure.",
+    "binlane_retries_total{table}": "Batches that were passed to their handlers again after a failure.",
     "binlane_dead_letters_total{table}": "Records written to the dead-letter topic.",
-    "binlane_unblocked_records_total{action}": "Records that were set aside because a person ordered it: "
-    "`skip` or `dead_letter`.",
-    "binlane_tables_blocked": "Tables that stand still because a batch failed for good, or while their "
-    "target is down.",
-    "binlane_tables_halted": "Those of them of which a change failed for good: they need a person.",
-    "binlane_tables_target_down": "Those of them that wait for a target, or for the dead-letter topic: they "
-    "go on by themselves.",
-    "binlane_blocked_records": "Fetched records that wait, however many workers there are: of tables that "
-    "stand still, or of which a batch has been failing for `stuck_after`, and those that wait for room in "
-    "lanes full of them.",
-    "binlane_table_state{table,state}": "1 for the state that the table is in: idle, queued, running, "
-    "retrying or blocked.",
+    "binlane_unblocked_records_total{action}": "Records that were set aside by request: `skip` or "
+    "`dead_letter`.",
+    "binlane_tables_blocked": "Blocked tables: a batch failed permanently, or their target is down.",
+    "binlane_tables_halted": "Blocked tables with a change that failed permanently. They need a person.",
+    "binlane_tables_target_down": "Blocked tables that wait for a target or for the dead-letter topic. They "
+    "continue by themselves.",
+    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to blocked "
+    "tables, or to tables whose batch has failed for `stuck_after`, or they wait for room in lanes full of "
+    "these.",
+    "binlane_table_state{table,state}": "1 for the table's state: idle, queued, running, retrying or "
+    "blocked.",
     "binlane_table_delay_seconds{table}": "Now minus the source time of the table's oldest unfinished "
-    "change; 0 when none is unfinished.",
-    "binlane_target_up{handler}": "0 while the handler's target is down and its tables wait, else 1; "
+    "change; 0 if all are finished.",
+    "binlane_target_up{handler}": "0 while the handler's target is down and its tables wait, else 1. "
     "`__dead_letter__` is the dead-letter topic, `__schema_registry__` the schema registry.",
-    "binlane_lane_queued_records{lane}": "Records queued or running in the lane.",
-    "binlane_lane_queued_bytes{lane}": "Bytes queued or running in the lane.",
-    "binlane_lane_running_seconds{lane}": "How long the lane's present batch has been with its handlers; 0 "
-    "when none is.",
-    "binlane_lane_busy_seconds_total{lane}": "Time the lane's processor spent on batches.",
-    "binlane_lane_offers_total{lane,result}": "Deliveries with records of the lane, taken whole (`queued`) "
-    "or not at all (`refused`: no room in one of their lanes; they are offered again).",
-    "binlane_lane_batches_total{lane,result}": "Batches that the lane's processor took, by how they ended: "
-    "`finished`, `given_back` (to be tried again), `halted`, or `spread` over shards.",
-    "binlane_lane_fill_ratio{lane,of}": "How full the lane is: its `records` of `lanes.max_records`, its "
-    "`bytes` of `lanes.max_bytes`, which all lanes share.",
-    "binlane_lane_max_records": "How many records a lane may hold (`lanes.max_records`).",
-    "binlane_lanes_max_bytes": "How many bytes all lanes may hold together (`lanes.max_bytes`).",
-    "binlane_lanes_fill_ratio": "How full they are, 0 to 1: the fullest lane's records, or all bytes, "
-    "whichever is more.",
+    "binlane_lane_queued_records{lane}": "Records that are queued or running in the lane.",
+    "binlane_lane_queued_bytes{lane}": "Bytes that are queued or running in the lane.",
+    "binlane_lane_running_seconds{lane}": "How long the lane's current batch has been with its handlers; 0 "
+    "if no batch is.",
+    "binlane_lane_busy_seconds_total{lane}": "Time that the lane's processor spent on batches.",
+    "binlane_lane_offers_total{lane,result}": "Deliveries with records for the lane: accepted as a whole "
+    "(`queued`) or not at all (`refused`). A delivery is refused if one of its lanes has no room, and is "
+    "offered again.",
+    "binlane_lane_batches_total{lane,result}": "Batches that the lane's processor took, by result: "
+    "`finished`, `given_back` (to be retried), `halted`, or `spread` over shards.",
+    "binlane_lane_fill_ratio{lane,of}": "How full the lane is: its `records` as a share of "
+    "`lanes.max_records`, its `bytes` as a share of `lanes.max_bytes`, which all lanes share.",
+    "binlane_lane_max_records": "Limit of records per lane (`lanes.max_records`).",
+    "binlane_lanes_max_bytes": "Limit of bytes in all lanes together (`lanes.max_bytes`).",
+    "binlane_lanes_fill_ratio": "How full the lanes are, 0 to 1: the records of the fullest lane or the "
+    "bytes of all lanes, whichever is more.",
     "binlane_backpressure_seconds_total": "Time in which partitions were paused because the lanes were full.",
     "binlane_partition_paused{topic,partition}": "1 while the partition is paused, else 0.",
-    "binlane_partition_blocked{topic,partition}": "1 while the partition is not read on and one more worker "
-    "would not change it: tables that stand still (see `binlane_blocked_records`) leave no room in the "
-    "lanes, or it is paused for something else than full lanes; else 0.",
+    "binlane_partition_blocked{topic,partition}": "1 while the partition is not read and one more worker "
+    "would not help, else 0. Either blocked tables (see `binlane_blocked_records`) fill the lanes, or it is "
+    "paused for another reason than full lanes.",
     "binlane_standstill_seconds{topic,partition}": "How long the partition has not been read although Kafka "
-    "has more, the lanes have room and nothing is paused; 0 as long as all is well.",
-    "binlane_partition_error_seconds{topic,partition}": "How long Kafka has told an error of the partition "
-    "in place of its records; 0 while it tells none.",
-    "binlane_first_commit_missing_seconds{topic,partition}": "How long nothing of the partition has been "
-    "handled because Kafka has not taken the commit of where it begins; 0 once it has.",
+    "has more records, the lanes have room and nothing is paused; else 0.",
+    "binlane_partition_error_seconds{topic,partition}": "How long Kafka has returned an error instead of the "
+    "partition's records; 0 without an error.",
+    "binlane_first_commit_missing_seconds{topic,partition}": "How long the partition's records have waited "
+    "because Kafka has not accepted the first commit, of the start offset; 0 after it has.",
     "binlane_head_stuck_seconds{topic,partition}": "How long the partition's first unfinished record has "
-    "been the first, once that is `stuck_after`; 0 until then.",
-    "binlane_ahead_records{topic,partition}": "Records that were fetched with the first unfinished one and "
-    "since; `max_ahead` bounds them.",
-    "binlane_max_ahead_reached{topic,partition}": "1 while the partition is paused because so many were, "
+    "been the first; 0 until this reaches `stuck_after`.",
+    "binlane_ahead_records{topic,partition}": "Records that were fetched with or after the first unfinished "
+    "record. `max_ahead` limits them.",
+    "binlane_max_ahead_reached{topic,partition}": "1 while the partition is paused because of `max_ahead`, "
     "else 0.",
-    "binlane_position{topic,partition}": "The next offset to be fetched.",
-    "binlane_committed{topic,partition}": "The committed offset: the next one to be read after a restart.",
+    "binlane_position{topic,partition}": "The next offset to fetch.",
+    "binlane_committed{topic,partition}": "The committed offset: the next offset to read after a restart.",
     "binlane_unfinished_records{topic,partition}": "Fetched records that are not finished.",
-    "binlane_unread_records{topic,partition}": "Records between the next offset to be fetched and the "
-    "partition's end.",
+    "binlane_unread_records{topic,partition}": "Records between the next offset to fetch and the partition's "
+    "end.",
     "binlane_lag_records{topic,partition}": "Records between the committed offset and the partition's end.",
     "binlane_delay_seconds{topic,partition}": "Now minus the source time of the oldest unfinished change; 0 "
-    "when none is unfinished.",
-    "binlane_last_source_timestamp_seconds{topic,partition}": "When the newest change that was fetched "
-    "happened in its source, in seconds since 1970.",
-    "binlane_kafka_up": "1 while a broker can be reached, else 0; told every 10 seconds "
+    "if all are finished.",
+    "binlane_last_source_timestamp_seconds{topic,partition}": "Source time of the newest fetched change, in "
+    "seconds since 1970.",
+    "binlane_kafka_up": "1 while a broker can be reached, else 0. Updated every 10 seconds "
     "(`statistics.interval.ms`).",
-    "binlane_kafka_errors_total{code}": "Errors that Kafka's client told, repeated ones included; `code` is "
-    "librdkafka's name for it.",
-    "binlane_poll_idle_seconds": "Seconds since the last poll that brought a record, or the end of a "
+    "binlane_kafka_errors_total{code}": "Errors that the Kafka client reported, including repeated ones; "
+    "`code` is librdkafka's name.",
+    "binlane_poll_idle_seconds": "Seconds since the last poll that returned a record or reached the end of a "
     "partition.",
-    "binlane_membership_unconfirmed_seconds": "For how long batches have waited because the group's "
-    "coordinator takes no commit of this worker; 0 when none has to.",
-    "binlane_commits_total{store,result}": "Commits to a checkpoint store; result is success or failure.",
-    "binlane_last_commit_timestamp_seconds{store}": "When the store last took a commit, in seconds since "
-    "1970; without work there is none.",
-    "binlane_rebalances_total{kind}": "Rebalances seen; kind is assign, revoke or lost.",
-    "binlane_reloads_total{result}": "Changed configuration files; result is success (taken over) or "
-    "refused.",
-    "binlane_last_reload_successful": "0 while the configuration file is one that was refused, else 1.",
-    "binlane_schemas_rebuilt_total": "Schemas of the registry that were made ready again: those that records "
-    "need take more than `schema_registry.max_memory`.",
-    "binlane_spark_waiting_rows{table}": "Received rows that are durable and in the table's view, but not in "
-    "the Spark table yet.",
-    "binlane_spark_waiting_seconds{table}": "How long the oldest of them has waited; 0 when none does.",
-    "binlane_spark_merge_seconds": "How long it took to bring what waited into one Spark table.",
-    "binlane_spark_merges_total{result}": "Times that what waited was brought into a Spark table; result is "
-    "success or failure.",
-    "binlane_spark_up{handler}": "1 while the handler's Spark answers, else 0: also while it starts.",
-    "binlane_log_events_total{level}": "Events of the worker's own log, from `logging.level` on: also those "
-    "whose lines were left out.",
-    "binlane_log_lines_left_out_total{event}": "Lines that the log was spared, because the same event came "
-    "too often within a minute.",
-    "binlane_spans_exported_total": "Spans that the collector of `tracing` has taken.",
-    "binlane_spans_dropped_total{reason}": "Spans that no collector gets: `export_failed`, or `queue_full` "
-    "before; `too_many` counts records whose traces were not gone on with.",
-    "binlane_info{version}": "Always 1; the version is in the label.",
+    "binlane_membership_unconfirmed_seconds": "How long batches have waited because the group's coordinator "
+    "accepts no commit from this worker; 0 if no batch waits for this.",
+    "binlane_commits_total{store,result}": "Commits to a checkpoint store; `result` is success or failure.",
+    "binlane_last_commit_timestamp_seconds{store}": "Time of the store's last successful commit, in seconds "
+    "since 1970. Without work, there are no commits.",
+    "binlane_rebalances_total{kind}": "Rebalances; `kind` is assign, revoke or lost.",
+    "binlane_reloads_total{result}": "Changed configuration files; `result` is success (applied) or refused.",
+    "binlane_last_reload_successful": "0 if the current configuration file was refused, else 1.",
+    "binlane_schemas_rebuilt_total": "Schemas of the registry that were parsed again, because the needed "
+    "schemas exceed `schema_registry.max_memory`.",
+    "binlane_spark_waiting_rows{table}": "Received rows that are durable and in the table's view, but not "
+    "yet in the Spark table.",
+    "binlane_spark_waiting_seconds{table}": "How long the oldest of these rows has waited; 0 if no row "
+    "waits.",
+    "binlane_spark_merge_seconds": "Duration of one merge into one Spark table.",
+    "binlane_spark_merges_total{result}": "Merges into Spark tables; `result` is success or failure.",
+    "binlane_spark_up{handler}": "1 while the handler's Spark answers, else 0, also while it starts.",
+    "binlane_log_events_total{level}": "Events of the worker's log at `logging.level` or above, including "
+    "events whose lines were left out.",
+    "binlane_log_lines_left_out_total{event}": "Log lines left out because the same event occurred too often "
+    "within a minute.",
+    "binlane_spans_exported_total": "Spans that the collector of `tracing` has accepted.",
+    "binlane_spans_dropped_total{reason}": "Spans that reach no collector: `export_failed`, or `queue_full` "
+    "before. `too_many` counts records whose traces were not continued.",
+    "binlane_info{version}": "Always 1. The label contains the version.",
 }
 """`name{labels}` -> help, in the order of the documentation."""
 

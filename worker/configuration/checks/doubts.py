@@ -52,7 +52,7 @@ def _behind_wider_rules(rules: list[TableRule]) -> Iterator[str]:
             if covers(wider.match, rule.match):
                 yield (
                     f"tables[{number}] ({rule.match}) is never used: the first match wins, and "
-                    f"tables[{before}] ({wider.match}) takes all of its tables; put the narrower rule first"
+                    f"tables[{before}] ({wider.match}) matches all of its tables. Put the narrower rule first"
                 )
                 break
 

@@ -10,21 +10,21 @@ from worker.observing.status import KafkaFault, KafkaStatus, PartitionError, Par
 from worker.observing.visible_text import duration
 
 _DO = {
-    "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart; or make the topic, and it is "
-    "read by itself within minutes.",
-    "TOPIC_AUTHORIZATION_FAILED": "Give the user the ACL Read on the topic; it goes on by itself.",
+    "UNKNOWN_TOPIC_OR_PART": "Correct its name in kafka.topics and restart. Or create the topic: the "
+    "worker then reads it within minutes.",
+    "TOPIC_AUTHORIZATION_FAILED": "Give the user the ACL Read on the topic. The worker then continues.",
 }
 """Errors that stay until a person acts. Of all others, only Kafka's text is known."""
 _GROUP = {
-    "INCONSISTENT_GROUP_PROTOCOL": "Give all members of the group one partition.assignment.strategy in "
-    "kafka.properties, and restart those that differ.",
-    "GROUP_AUTHORIZATION_FAILED": "Give the user the ACL Read on the group; it goes on by itself.",
+    "INCONSISTENT_GROUP_PROTOCOL": "Give all members of the group the same partition.assignment.strategy in "
+    "kafka.properties. Restart those that differ.",
+    "GROUP_AUTHORIZATION_FAILED": "Give the user the ACL Read on the group. The worker then continues.",
 }
 """Errors that keep a worker out of its group."""
 _LASTS_SECONDS = 60.0
 _UNREADABLE = (
-    "Nothing behind this batch is read. If it was refused for its size, raise receive.message.max.bytes in "
-    "kafka.properties and restart; else give the batch up. docs/runbooks.md, BinlanePartitionError."
+    "No record after this batch is read. If it is too large, raise receive.message.max.bytes in "
+    "kafka.properties and restart. Otherwise skip the batch. See docs/runbooks.md, BinlanePartitionError."
 )
 
 
@@ -37,9 +37,9 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
         general = [each.error for each in kafka.faults if each.topic is None]
         yield Trouble(
             level="bad",
-            what="No broker of Kafka can be reached",
+            what="No Kafka broker can be reached",
             error=general[-1] if general else None,
-            do="Look at the brokers and the network; it goes on by itself.",
+            do="Check the brokers and the network. The worker then continues by itself.",
         )
     check = f"binlane check {shlex.quote(config)} --connect"
     yield from _of_topics(kafka, bool(status.partitions), check)
@@ -54,7 +54,7 @@ def of_kafka(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble
             level="bad",
             what=what,
             error=status.checkpoint.last_error,
-            do="See why commits fail; it goes on by itself.",
+            do="Find out why commits fail. The worker continues when one succeeds.",
         )
 
 
@@ -63,15 +63,15 @@ def not_begun(status: WorkerStatus) -> list[str]:
     found = []
     if status.kafka is not None and status.kafka.unconfirmed_seconds >= 1:
         found.append(
-            f"No batch begins: for {duration(status.kafka.unconfirmed_seconds)} the group's coordinator has "
-            "taken no commit of this worker, so its partitions may be another's"
+            f"No batch starts: for {duration(status.kafka.unconfirmed_seconds)} the group's coordinator has "
+            "accepted no commit of this worker, so its partitions may belong to another"
         )
     first = [each for each in status.partitions if each.first_commit_seconds >= 1]
     if first:
         waited = duration(max(each.first_commit_seconds for each in first))
-        begin = "it begins" if len(first) == 1 else "they begin"
+        begin = "its start offset" if len(first) == 1 else "their start offsets"
         places = names([place(each) for each in first], "partitions")
-        found.append(f"{places} not handled: for {waited} Kafka has taken no commit of where {begin}")
+        found.append(f"{places} not handled: for {waited} Kafka has accepted no commit of {begin}")
     return found
 
 
@@ -82,9 +82,9 @@ def _of_topics(kafka: KafkaStatus, reads: bool, command: str) -> Iterator[Troubl
         yield Trouble(
             # Kafka reports it once. If others are read, it may exist by now, or be another worker's.
             level="warn" if reads else "bad",
-            what=_what(fault) + (f", as Kafka said {duration(fault.seconds)} ago" if reads else ""),
+            what=_what(fault) + (f", as Kafka reported {duration(fault.seconds)} ago" if reads else ""),
             error=fault.error,
-            do=_DO.get(fault.code, "Mend what the error names; it goes on by itself."),
+            do=_DO.get(fault.code, "Fix what the error names. The worker then continues by itself."),
             commands=[command],
         )
 
@@ -94,7 +94,7 @@ def _of_group(kafka: KafkaStatus, command: str) -> Iterator[Trouble]:
         if fault.topic is None and fault.code in _GROUP:
             yield Trouble(
                 level="bad",
-                what=f"The group does not take this worker: {fault.code}",
+                what=f"The group refuses this worker: {fault.code}",
                 error=fault.error,
                 do=_GROUP[fault.code],
                 commands=[command],
@@ -108,7 +108,7 @@ def _of_partition(each: PartitionStatus, error: PartitionError, check: str, work
             level="bad",
             what=f"{what}: {error.code}",
             error=error.error,
-            do=_DO.get(error.code, "Look at the partition's leader; it goes on by itself."),
+            do=_DO.get(error.code, "Check the partition's leader. Reading then continues by itself."),
             commands=[check],
         )
     at = error.offset if error.offset is not None else each.position or 0

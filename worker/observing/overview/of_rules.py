@@ -27,17 +27,17 @@ def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
             # Without a similar match they may be left out on purpose, while the others are quiet.
             level="bad" if near else "warn",
             what=f"No match under tables fits any of the {plural(passed.unmatched_records, 'record')} "
-            f"that came {_SINCE}{told}{_near(near)}",
-            do="Correct match (database.table) and reload; what was passed over counts as finished: move the "
-            "position back to read it.",
+            f"received {_SINCE}{told}{_near(near)}",
+            do="Correct match (database.table) and reload. Records that were passed over count as finished. "
+            "Move the position back to read them.",
             commands=[f"binlane checkpoint show {shlex.quote(config)}"],
         )
     elif undecodable:
         yield Trouble(
             level="bad",
-            what=f"All records that came since the start were undecodable: {_fates(passed)}",
+            what=f"All records received since the start were undecodable: {_fates(passed)}",
             error=passed.undecodable_error,
-            do="See whether format is that of the tool that writes the topic: docs/formats.md.",
+            do="Check that format fits the tool that writes the topic: docs/formats.md.",
             commands=[f"binlane dead-letters list {shlex.quote(config)}"]
             if passed.undecodable_letters
             else [],
@@ -49,7 +49,7 @@ def notes(status: WorkerStatus) -> list[str]:
     found = []
     if status.state == "running" and not status.partitions:
         found.append(
-            "No partition is this worker's: others of the group have them, or kafka.topics matches no topic"
+            "This worker has no partition: others of the group have them, or kafka.topics matches no topic"
         )
     passed = status.passed_over or PassedOver()
     if passed.unmatched_records and _tables(status):

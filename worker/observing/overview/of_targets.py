@@ -31,7 +31,7 @@ def of_targets(status: WorkerStatus, waiting: list[TableStatus], config: str) ->
             level="bad",
             what=f"{name} is down for {duration(target.down_seconds)}{behind}",
             error=target.error,
-            do="Bring it back; what waits for it goes on by itself.",
+            do="Restore it. Everything that waits for it then continues by itself.",
             commands=[check],
         )
 
@@ -41,8 +41,8 @@ def _missing(target: TargetStatus, topic: str, behind: str, check: str) -> Troub
         level="bad",
         what=f"The dead-letter topic {topic} does not exist{behind}",
         error=target.error,
-        do="Make it, with as many partitions as you like, or correct dead_letter.topic and restart; what "
-        "waits for it goes on by itself.",
+        do="Create it, with any number of partitions, or correct dead_letter.topic and restart. Everything "
+        "that waits for it then continues by itself.",
         commands=[
             check,
             "kafka-topics.sh --bootstrap-server BROKER:9092 --create "

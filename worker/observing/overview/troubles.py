@@ -36,7 +36,7 @@ def headline(status: WorkerStatus, found: list[Trouble]) -> tuple[str, str]:
         well = f"All well: {plural(tables, 'table')}, {partitions}, {behind}"
         return "good", ". ".join([well, *notes(status)])
     first = found[0]
-    more = f" (and {plural(len(found) - 1, 'other matter')})" if len(found) > 1 else ""
+    more = f" (and {plural(len(found) - 1, 'other problem')})" if len(found) > 1 else ""
     return first.level, f"{first.what}{more}{'. ' + first.do if first.do else ''}"
 
 
@@ -63,14 +63,14 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
     if status.error:
         yield Trouble(
             level="bad",
-            what="The worker ends by an error",
+            what="The worker stops because of an error",
             error=status.error,
-            do="Mend its cause; unfinished records come again after a restart.",
+            do="Fix the cause. Unfinished records are read again after a restart.",
         )
     elif status.state in ("starting", "draining", "stopped"):
         doing = {
-            "starting": "The worker is starting: its handlers open, and the group gives it partitions",
-            "draining": "The worker is draining: it finishes what runs, and commits",
+            "starting": "The worker is starting: it opens its handlers and waits for partitions",
+            "draining": "The worker is draining: it finishes running batches and commits",
             "stopped": "The worker has stopped",
         }
         yield Trouble(level="busy", what=doing[status.state])
@@ -93,7 +93,7 @@ def _nothing_read(status: WorkerStatus, lane: LaneStatus, table: TableStatus, wo
         what=f"Nothing is read: lane {lane.lane} is full of {table.table} ({count(table.queued_records)} of "
         f"{plural(lane.queued_records, 'record')}), which is {doing}",
         error=table.error,
-        do="Mend what the error names, or set the record aside.",
+        do="Fix what the error names, or set the record aside.",
         commands=_unblock_of(table, worker, _letters(status)),
         table=table.table,
     )
@@ -105,7 +105,7 @@ def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
             level="bad",
             what="Commits fail",
             error=status.checkpoint.last_error,
-            do="Mend its cause: until then a restart repeats more. It is tried again at each commit.",
+            do="Fix the cause. Commits are retried. Until one succeeds, a restart repeats more.",
         )
 
 
@@ -117,9 +117,9 @@ def _of_partitions(
         if each.standstill_seconds >= 1 and each.error is None:  # otherwise reported with its error
             yield Trouble(
                 level="bad",
-                what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has more, "
-                "and nothing keeps the worker from it",
-                do="The worker fetches it anew by itself, then fails /healthz: see the log's standstill.",
+                what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has "
+                "more records, and nothing prevents reading them",
+                do="Fetching is restarted. If that fails, so does /healthz: see standstill in the log.",
             )
     shown = {table.table for table in status.tables if table.state == "blocked" or table is told}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
@@ -144,7 +144,7 @@ def _of_partitions(
             level="bad",
             what=", ".join(parts),
             error=head.error,
-            do="docs/operations.md, When a record is stuck, says what each state asks for.",
+            do="docs/operations.md, When a record is stuck, says what to do in each state.",
             commands=commands,
             table=head.table,
         )
@@ -164,7 +164,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus
             level="bad",
             what=f"{_these(waiting)} blocked",
             error=waiting[0].error,
-            do="Look at what the error names; it goes on by itself.",
+            do="Fix what the error names. Processing then continues by itself.",
             table=waiting[0].table if len(waiting) == 1 else None,
         )
     retrying = [table for table in tables if table.state == "retrying"]
@@ -174,7 +174,7 @@ def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus
             level="warn",
             what=f"{_these(retrying)} being retried",
             error=first.error,
-            do="Mend what the error names; it goes on by itself.",
+            do="Fix what the error names. Processing then continues by itself.",
             table=first.table if len(retrying) == 1 else None,
         )
     late = [table for table in tables if table.state not in ("blocked", "retrying") and is_late(table)]
@@ -197,7 +197,7 @@ def _halted(table: TableStatus, stuck: PartitionStatus | None, worker: str, lett
         level="bad",
         what=what,
         error=table.error,
-        do="Mend the cause, then change its rule or restart; or set the record aside.",
+        do="Fix the cause, then change the table's rule or restart. Or set the record aside.",
         commands=_unblock_of(table, worker, letters),
         table=table.table,
     )
@@ -225,7 +225,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
     for handler in status.handlers:
         name = str(handler.get("handler"))
         if handler.get("error"):
-            yield Trouble(level="warn", what=f"Handler {name} tells an error", error=str(handler["error"]))
+            yield Trouble(level="warn", what=f"Handler {name} reports an error", error=str(handler["error"]))
         failed = [each for _, each in handled_tables([handler]) if each.get("error")]
         if failed:
             tables_failed = names([str(each.get("table")) for each in failed])
@@ -233,7 +233,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
                 level="warn",
                 what=f"Handler {name} could not merge {tables_failed}",
                 error=str(failed[0]["error"]),
-                do="It is tried again by itself: docs/handlers/spark-tables.md, When something is wrong.",
+                do="The merge is retried. See docs/handlers/spark-tables.md, When something is wrong.",
             )
 
 
@@ -241,12 +241,12 @@ def _of_lanes(status: WorkerStatus, told: TableStatus | None) -> Iterator[Troubl
     long = [lane for lane in status.lanes if (lane.running_seconds or 0) >= _LONG_SECONDS]
     if long:
         most = max(long, key=lambda lane: lane.running_seconds or 0)
-        also = f", and {plural(len(long) - 1, 'other lane')} long" if len(long) > 1 else ""
+        also = f" (also long: {plural(len(long) - 1, 'other lane')})" if len(long) > 1 else ""
         yield Trouble(
             level="warn",
             what=f"Lane {most.lane} has run one batch of {most.running_table} for "
             f"{duration(most.running_seconds)}{also}",
-            do="See handler_slow in the log for what it is doing.",
+            do="handler_slow in the log shows what it is doing.",
             table=most.running_table,
         )
     paused = sum(each.paused_by == "lanes" for each in status.partitions)
