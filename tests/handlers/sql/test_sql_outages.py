@@ -106,10 +106,12 @@ def test_a_server_without_transactions_is_waited_for(request: pytest.FixtureRequ
         server.stop()
         server.use_up_transactions()
         server.start()
-        with pytest.raises(TargetUnavailable):  # the connection is lost
-            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
-        with pytest.raises(TargetUnavailable, match="not accepting commands") as waits:
-            handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+        for _ in range(2):  # the first may only find its connection lost
+            with pytest.raises(TargetUnavailable) as waits:
+                handler.handle(orders(event(2), key=None, types=TYPES, offset=1))
+            if "not accepting commands" in str(waits.value):
+                break  # the refusal makes the server freeze rows, and soon it accepts commands again
+        assert "not accepting commands" in str(waits.value)
         assert not waits.value.others_go_on
     sql.close()
 

@@ -94,7 +94,7 @@ def part(fields: tuple[AvroField, ...]) -> AvroSchema:
 
 
 LEADING = (*_fields[:6], *_fields[6].type.fields, *_fields[7:9])
-"""All fields up to `objectName`, with the two fields of `source` instead of it."""
+"""All fields up to `objectName`, with the two fields of `source` in its place."""
 TAGS = _fields[9:11]
 """`processTimestamps` and `tags`."""
 FIELDS = _fields[11].type
