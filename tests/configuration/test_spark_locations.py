@@ -56,6 +56,7 @@ def test_a_table_within_another_is_refused(faults: Faults, first: str, second: s
         ("shop.orders", "lake/shop/{table}/changes", "lake/shop/orders, and one would be within"),
         ("shop.*", "lake/shop/{table}/changes", "lake/shop/{table}, and one would be within"),
         ("shop.*", "lake/shop/{table}", "the same place, lake/shop/{table},"),
+        ("shop*", "lake/{database}/{table}/changes", "lake/{database}/{table}, and one would be within"),
     ],
 )
 def test_a_place_is_what_its_template_is_for_the_names_of_the_rule(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from spark_sessions import SparkKeeper
 
 from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
+from handlers.spark.engine.table.judging import first_refused
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime import errors
@@ -91,6 +94,17 @@ def test_an_error_is_told_without_stack_plan_or_grpc(spark: Any) -> None:
     assert told.startswith("AnalysisException: [UNRESOLVED_COLUMN")
     assert "Project" not in told
     assert "\n" not in told
+
+
+def test_rows_that_were_judged_are_not_kept(spark: Any) -> None:
+    """PySpark keeps each frame of a Connect server that it was asked whether it is empty."""
+    frame = spark.session.createDataFrame(pa.table({"_binlane_place": [0, 1], "n": [1, 2]}))
+    rows = weakref.ref(frame._plan)
+    assert first_refused(frame, 2, {"CHECK n": "n > 0"}) is None
+    assert first_refused(frame, 2, {"CHECK n": "n > 1"}) == (0, "CHECK n")
+    del frame
+    gc.collect()
+    assert rows() is None
 
 
 @pytest.mark.soak

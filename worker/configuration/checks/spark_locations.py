@@ -92,9 +92,9 @@ def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
 
 
 def _plain_names(match: str) -> dict[str, str]:
-    """Field of a template -> its name, of those that a rule's pattern tells as they are."""
+    """Field of a template -> its name, of those that the pattern tells as they are (`shop*`: none)."""
     names = zip(("database", "table"), match.partition(".")[::2], strict=True)
-    return {field: name for field, name in names if not (match.startswith("/") or _WILDCARDS.search(name))}
+    return {field: name for field, name in names if name and not (match[0] == "/" or _WILDCARDS.search(name))}
 
 
 def _may_meet_several(match: str) -> bool:
