@@ -101,17 +101,23 @@ def test_a_user_who_may_not_end_connections_is_told_so_and_goes_on(
         client.acl_setuser(
             "shop", enabled=True, passwords=[f"+{PASSWORD}"], keys=["*"], commands=["+@all", "-client|list"]
         )
+    assert _logged_after_a_late_answer(server, user="shop", batches=2) == ["redis_connections_not_ended"]
+
+
+def _logged_after_a_late_answer(server: RedisNode, *, user: str, batches: int) -> list[str]:
+    """Handle this number of batches after one whose answer comes too late; return their log events."""
+    batch = make_batch("shop.orders", [{"id": 1}], key="id")
     with SlowRelay(server.port) as relay:
-        url = f"redis://shop:{PASSWORD}@127.0.0.1:{relay.port}/0"
+        url = f"redis://{user}:{PASSWORD}@127.0.0.1:{relay.port}/0"
         with opened(RedisHandler(url=url, timeout="200ms")) as handler:
-            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+            handler.handle(batch)
             relay.hold()
             with pytest.raises(TargetUnavailable, match="Timeout"):
-                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
+                handler.handle(batch)
             with capture_logs() as logged:
-                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
-                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
-    assert [line["event"] for line in logged] == ["redis_connections_not_ended"]
+                for _ in range(batches):
+                    handler.handle(batch)
+    return [line["event"] for line in logged]
 
 
 def test_a_server_that_ends_no_connections_is_written_to_after_a_late_answer(
@@ -123,16 +129,7 @@ def test_a_server_that_ends_no_connections_is_written_to_after_a_late_answer(
         raise redis.ResponseError("ERR Unknown subcommand or wrong number of arguments for 'LIST'")
 
     monkeypatch.setattr(redis.Redis, "client_list", unknown)
-    with SlowRelay(redis_server.port) as relay:
-        url = f"redis://:{PASSWORD}@127.0.0.1:{relay.port}/0"
-        with opened(RedisHandler(url=url, timeout="200ms")) as handler:
-            handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
-            relay.hold()
-            with pytest.raises(TargetUnavailable, match="Timeout"):
-                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
-            with capture_logs() as logged:
-                handler.handle(make_batch("shop.orders", [{"id": 1}], key="id"))
-    assert [line["event"] for line in logged] == ["redis_connections_not_ended"]
+    assert _logged_after_a_late_answer(redis_server, user="", batches=1) == ["redis_connections_not_ended"]
 
 
 def test_a_server_without_its_replicas_is_unavailable(own_redis: Callable[[], RedisNode]) -> None:
