@@ -33,6 +33,21 @@ class HandlerRun:
     the piece that is tried next. The entries below are the ends of the pieces after it.
     """
 
+    __slots__ = (
+        "_condemned",
+        "attempt",
+        "circuit",
+        "delay",
+        "done",
+        "ends",
+        "error",
+        "handler",
+        "name",
+        "seconds",
+        "splitting",
+        "turn",
+    )
+
     def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
         self.name = name
         self.handler = handler
