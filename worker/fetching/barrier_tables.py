@@ -12,7 +12,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, PlainRoute, Record, Route, UndecodableRecord
+from worker.formats.interface import Format, PlainRoute, Record, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
@@ -81,13 +81,11 @@ def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
             yield unit
 
 
-def refusing_unit(
-    assignment: Assignment, record: Record, route: Route | None, book: TableBook
-) -> Unit | None:
+def refusing_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
     """The table whose rules refuse a statement about a name that no rule matches. The name is that of a copy
     that will replace the table, or the table's own name in capitals. None if no rules refuse it."""
     with suppress(UndecodableRecord):
-        own = routed(assignment.format, record) if route is not None and route.alone else None
+        own = routed(assignment.format, record)
         if isinstance(own, PlainRoute):
             _tell_capitals(assignment, record, (own.database, own.table), book)
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)

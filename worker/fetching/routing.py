@@ -147,7 +147,11 @@ class Router:
             else:
                 unmatched += unit is None
             count += 1
-            if unit is None and (unit := refusing_unit(assignment, message, route, self._book)) is None:
+            if unit is None and (
+                route is None
+                or not route.alone
+                or (unit := refusing_unit(assignment, message, self._book)) is None
+            ):
                 passed.append(message.offset())
                 continue
             # The route found a unit. An undecodable record names no other table.
