@@ -19,8 +19,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 
-from confluent_kafka import Consumer, TopicPartition
-
 from handlers.logs import get_logger
 from worker.configuration import Configuration
 from worker.formats.decoding import learn, log_position_of
@@ -195,11 +193,8 @@ class SourceOrder(Stage):
             passed = count if first is None else _before(one, count, first)
             if passed:
                 ready.append((one, _take(one, passed)))
-        if (
-            not ready
-            and not patient
-            and sum(one.bytes for one in self._inputs.values()) > 2 * self._max_bytes
-        ):
+        held_bytes = sum(one.bytes for one in self._inputs.values())
+        if not ready and not patient and held_bytes > 2 * self._max_bytes:
             ready = self._first_of_all()
         return list(_in_order(ready))
 
@@ -252,17 +247,6 @@ class SourceOrder(Stage):
             hint="a partition of the same source did not come along; its DDL may come too late",
         )
         return [(one, _take(one, len(one.held)))]
-
-
-def ends_told_by(consumer: Consumer) -> Callable[[Assignment], int | None]:
-    """Return a function for a partition's end according to the last fetch. Only for the polling thread."""
-
-    def high(assignment: Assignment) -> int | None:
-        place = TopicPartition(*assignment.partition)
-        end = consumer.get_watermark_offsets(place, cached=True)[1]
-        return end if end >= 0 else None
-
-    return high
 
 
 def _same_log(one: _Input, other: _Input) -> bool:

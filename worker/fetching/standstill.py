@@ -170,11 +170,9 @@ class Standstill(Stage):
         self._judge()
 
     def _refresh_ends(self, assignments: list[Assignment]) -> None:
-        """From the last fetch: asks no broker."""
         for assignment in assignments:
-            place = confluent_kafka.TopicPartition(*assignment.partition)
-            end = self.consumer.get_watermark_offsets(place, cached=True)[1]
-            if end >= 0:
+            end = known_end(self.consumer, assignment)
+            if end is not None:
                 assignment.end = end
                 watched = self._of(assignment)
                 if watched.error is not None and watched.error.told_once:  # it may be fetched again
@@ -291,3 +289,11 @@ class Standstill(Stage):
         if watched is None or watched.tracker is not assignment.tracker:
             watched = self._watched[assignment] = _Watched(assignment.tracker)
         return watched
+
+
+def known_end(consumer: confluent_kafka.Consumer, assignment: Assignment) -> int | None:
+    """Return the partition's end according to the last fetch: asks no broker. Only for the polling thread."""
+    end = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*assignment.partition), cached=True)[
+        1
+    ]
+    return end if end >= 0 else None

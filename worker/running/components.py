@@ -30,8 +30,8 @@ from worker.fetching.polling.backpressure import Backpressure
 from worker.fetching.receiving import Receiver
 from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
-from worker.fetching.source_order import SourceOrder, ends_told_by
-from worker.fetching.standstill import Standstill
+from worker.fetching.source_order import SourceOrder
+from worker.fetching.standstill import Standstill, known_end
 from worker.formats.choice import FormatChoice
 from worker.kafka.beat import Beat
 from worker.kafka.connection import Brokers
@@ -215,7 +215,7 @@ class Components:
             has_ddl = topics_matcher(ddl_topics)
             self.order = SourceOrder(
                 has_ddl,
-                high=ends_told_by(consumer),
+                high=partial(known_end, consumer),
                 pauses=self.pauses,
                 is_damaged=self.standstill.is_damaged,
                 max_bytes=configuration.lanes.max_bytes,
