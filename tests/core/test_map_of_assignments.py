@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -231,6 +232,10 @@ def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
         former.parts.consumer.incremental_unassign(former.where)
     other.parts.kafka.attach(cast(Any, NoAnswers(other.parts.consumer, arrive=arrive)))
     assignment = other.come()
+    deadline = time.monotonic() + 60
+    while other.parts.pauses.why(assignment) is None and time.monotonic() < deadline:
+        other.poll()
+        assert other.parts.lanes.seen.queued == 0
     for _ in range(10):
         other.poll()
         other.parts.committer.commit()
