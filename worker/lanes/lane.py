@@ -46,6 +46,9 @@ class Lane:
         self.manned = True
         """Whether it has a processor. A removed lane keeps its processor until its last batch ends."""
 
+    def count_finished(self, records: int) -> None:
+        self.finished_records += records
+
     def runs(self, work: Work) -> None:
         """Raise RuntimeError unless this lane runs the batch: it has ended, or belongs to another lane."""
         if self.running is not work:

@@ -53,16 +53,19 @@ class Failures:
         self._clock = clock
         self._begin_call = rules.calls.begin
         self._end_call = rules.calls.end
-        self.stopping = False
-        """Start nothing more."""
+        self._stopping = False
 
     def buries(self, fault: UndecodableRecord) -> bool:
         return self._rules.on_undecodable == "dead_letter" and not isinstance(fault, ShownBehind)
 
+    def call_off(self) -> None:
+        """Start no further attempt."""
+        self._stopping = True
+
     # -- Watch
 
     def called_off(self, work: Work) -> bool:
-        return self.stopping or work.withdrawn or not self._lanes.trusted
+        return self._stopping or work.withdrawn or not self._lanes.trusted
 
     def call(self, work: Work, run: Caller, batch: Batch) -> None:
         begin = self._clock()

@@ -60,7 +60,7 @@ class Processor(threading.Thread):
 
     def call_off(self) -> None:
         """Start no further attempt. A running handler call continues to its end."""
-        self._failures.stopping = True
+        self._failures.call_off()
 
     def run(self) -> None:
         finished: Work | None = None
@@ -122,7 +122,7 @@ class Processor(threading.Thread):
     def _count_finished(self, unit: Unit, records: int) -> None:
         """Count before the lanes know, because a table without further work may be released."""
         unit.finished_records += records
-        self._lane.finished_records += records
+        self._lane.count_finished(records)
 
     def _decoded(self, work: Work) -> Work | None:
         """Decode the batch up to its first bad record. None: that is the first one, and was not finished.

@@ -39,8 +39,7 @@ class LastResort:
     """Ends the process when its time is over, whatever hangs."""
 
     def __init__(self, code: int) -> None:
-        self.code = code
-        """The exit code."""
+        self._code = code
         self._seconds: float | None = None
         self._armed = threading.Event()
         # Started now: when it is needed, there may be no resources for another thread.
@@ -48,7 +47,7 @@ class LastResort:
 
     def arm(self, seconds: float) -> None:
         """If the process has not ended after `seconds`, write the stacks of all threads to standard error and
-        end it with `code`. Any thread. Later calls have no effect.
+        end it with its exit code. Any thread. Later calls have no effect.
 
         A thread does this, which also runs while Python waits for other threads at its end. If no thread can
         run (C code keeps the interpreter's lock, or hangs in the final steps), Python's own watchdog follows
@@ -59,6 +58,10 @@ class LastResort:
             faulthandler.dump_traceback_later(seconds + _HARD_SECONDS, exit=True, file=2)
             self._armed.set()
 
+    def exit_with(self, code: int) -> None:
+        """Replace the exit code."""
+        self._code = code
+
     def _run(self) -> None:
         self._armed.wait()
         seconds = self._seconds or 0.0
@@ -67,7 +70,7 @@ class LastResort:
             names: dict[int, threading.Thread] = vars(threading)["_active"]  # enumerate() would need a lock
             threads = [f"{each.name} = {number:#018x}" for number, each in names.copy().items()]
             head = (
-                f"not ended {seconds:.0f} s after it was told to: ending now, with exit code {self.code}; "
+                f"not ended {seconds:.0f} s after it was told to: ending now, with exit code {self._code}; "
                 f"what still runs (threads: {', '.join(threads)}):\n"
             )
             # Not directly to standard error, which may be a full pipe that nobody reads any more.
@@ -75,7 +78,7 @@ class LastResort:
             faulthandler.dump_traceback(stacks, all_threads=True)
             say(head.encode() + os.pread(stacks, os.fstat(stacks).st_size, 0))
         finally:
-            os._exit(self.code)
+            os._exit(self._code)
 
 
 def say(text: bytes) -> None:

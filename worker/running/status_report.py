@@ -60,6 +60,9 @@ class StatusReport:
         self.passing_over = PassingOver(lambda: unmatched.records, self._redact)
         """Must be called with log events."""
 
+    def reconfigure(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+
     def __call__(self) -> WorkerStatus:
         return self.look().status
 

@@ -269,7 +269,7 @@ class Worker:
             self.components.stuck.look()
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
-                self.status.configuration = self._configuration
+                self.status.reconfigure(self._configuration)
             is_dead_end = self.components.lanes.seen.pressed and self.components.lanes.seen.dead_end()
             ends = ends + 1 if is_dead_end else 0
             if ends > 1:
@@ -288,7 +288,7 @@ class Worker:
         self._state = "stopped"
         logs.tell_left_out(all_of_it=True)
         code = 0 if clean and self._error is None and not halted else 1
-        self._last_resort.code = code
+        self._last_resort.exit_with(code)
         error = describe(self._error) if self._error else None
         log.info("stopped", exit_code=code, error=error, halted_tables=halted or None)
         if self._http is not None:

@@ -41,6 +41,13 @@ class Outcome:
     def is_equal(self) -> bool:
         return not self.different_rows and not self.lacking
 
+    def note(self, match: Matched) -> None:
+        self.lacking += match.lacking
+        self.notes += match.notes
+
+    def add_seconds(self, seconds: float) -> None:
+        self.seconds += seconds
+
 
 @dataclass(eq=False)
 class Check:
@@ -117,15 +124,14 @@ class Check:
         schema = self.replica.schema()
         if schema is not None:
             self._match = match(self.table, schema, self.replica.key, self.plans)
-            self.outcome.lacking += self._match.lacking
-            self.outcome.notes += self._match.notes
+            self.outcome.note(self._match)
             if self._match.key:
                 self._compare_ranges()
             else:
                 self._compare_sets()
         elif not self.source.is_empty(self.table):
             raise TooDifferent("the replica has no rows that could be seen, the source has")
-        self.outcome.seconds += time.monotonic() - began
+        self.outcome.add_seconds(time.monotonic() - began)
 
     def look_again(self) -> bool:
         """Return whether all rows are equal now. A row is equal if the replica has the source's row of now or

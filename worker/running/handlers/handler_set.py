@@ -117,8 +117,7 @@ class HandlerSet:
 
     def give_up_plan(self) -> None:
         """Close what the present plan has opened. Handlers that it opens later are closed at once."""
-        self._plan.given_up = True
-        close_all(self._plan.opened)
+        self._plan.give_up()
 
     @property
     def opening(self) -> str:

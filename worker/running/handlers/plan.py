@@ -9,6 +9,7 @@ from handlers import Handler
 from handlers.loading.registry import create
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.running.handlers.closing import close_all
 from worker.running.handlers.open_handler import OpenHandler
 
 
@@ -31,6 +32,11 @@ class HandlerPlan:
     """Objects for new lanes."""
     given_up: bool = False
     """Nobody waits for it any more."""
+
+    def give_up(self) -> None:
+        """Close what was opened. Handlers that are opened later are closed at once."""
+        self.given_up = True
+        close_all(self.opened)
 
 
 def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:

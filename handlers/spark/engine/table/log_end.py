@@ -86,7 +86,7 @@ class LogEnd:
             if is_new or partial or self._unmerged.has_partial or self._unmerged.waiting().bytes > most:
                 self._merges.merge()
             if is_new:
-                self._merges.seen = self._work.fit(shape, is_first=self._log.last == 0)
+                self._merges.fit(shape, is_first=self._log.last == 0)
                 self.is_fitted = True
         if self._work.declared() != declared:
             raise SegmentTaken(self._log.folder)
@@ -127,11 +127,15 @@ class LogEnd:
         """`show`, unless another worker writes this log, too. Raises what the file system raises."""
         self._if_not_taken(self.show)
 
+    def let_go(self) -> None:
+        """Look at the log again before the next rows: another worker has written it."""
+        self.is_loaded = False
+
     def _if_not_taken(self, put: Callable[[], object]) -> None:
         try:
             put()
         except SegmentTaken:
-            self.is_loaded = False
+            self.let_go()
 
     def _append(self, rows: pa.Table, marks: Marks, shape: Shape, **more: Any) -> Segment:
         return self.tail.append(lambda: self._log.append(rows, marks, key=shape.key, **more))
@@ -222,7 +226,7 @@ class LogEnd:
     def forget_table(self) -> None:
         """DDL changes it: look anew before the next rows."""
         self.is_fitted = False
-        self._merges.seen = None
+        self._merges.forget_table()
 
     def catch_up(self) -> None:
         """Wait until the statements are followed, and all is merged. Raises as `put`."""
@@ -269,7 +273,7 @@ class LogEnd:
         # takes Spark, and a worker that was killed is to take batches again at once.
         self.is_fitted = self._log.has_rows_last
         self._put_here = {}
-        self._merges.seen = None
+        self._merges.forget_table()
         if self._log.is_behind:
             self._merges.fit_first()
         schema = self._log.schema

@@ -110,6 +110,14 @@ class Merges:
         self._fits = False
         self.seen = None
 
+    def fit(self, shape: Shape, *, is_first: bool) -> None:
+        """Make the table hold this shape: see TableWork.fit."""
+        self.seen = self._work.fit(shape, is_first=is_first)
+
+    def forget_table(self) -> None:
+        """Look at the table again before it is foreseen: DDL changes it."""
+        self.seen = None
+
     def merge(self) -> None:
         """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
         earlier = self._earlier

@@ -108,7 +108,7 @@ class TableSink:
                 try:
                     put()
                 except SegmentTaken:
-                    self._end.is_loaded = False  # another worker writes this log, too
+                    self._end.let_go()  # another worker writes this log, too
                 else:
                     return
         raise self._to_wait(
@@ -121,12 +121,12 @@ class TableSink:
     def put_entry(self, made: Callable[[Shape, Marks], Entry]) -> int:
         """See LogEnd.put_entry; in one attempt."""
         with self._taking:
-            self._end.is_loaded = self._end.is_loaded and not self.is_behind()
+            self._let_go_if_behind()
             try:
                 self._end.load_once()
                 return self._end.put_entry(made)
             except SegmentTaken:
-                self._end.is_loaded = False
+                self._end.let_go()
                 raise
 
     @property
@@ -154,7 +154,7 @@ class TableSink:
         `is_behind` has just said that none has."""
         if has_grown:
             with self._taking:
-                self._end.is_loaded = self._end.is_loaded and not self.is_behind()
+                self._let_go_if_behind()
         self._until_put(self._end.load_once)
         with self._taking:
             self._end.show_on()
@@ -162,6 +162,10 @@ class TableSink:
     def is_behind(self) -> bool:
         """Whether another worker has put segments since this one looked."""
         return self._log.has_grown()
+
+    def _let_go_if_behind(self) -> None:
+        if self._end.is_loaded and self.is_behind():
+            self._end.let_go()
 
     def take_over(self, other: TableSink) -> None:
         """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
@@ -172,7 +176,7 @@ class TableSink:
     def let_go(self) -> None:
         """Another worker serves the log from now on: forget what waits, until a batch comes again."""
         with self._taking:
-            self._end.is_loaded = False
+            self._end.let_go()
             self._end.tail.let_go()
             self.merges.let_go()
 

@@ -177,7 +177,7 @@ class Code:
 
     def _each(self, *body: str | Callable[[], object]) -> None:
         """Add code for each item of an array or a map."""
-        self._readers.take = True
+        self._readers.take_from_budget()
         next_block = f"count, p = {self.bind(read_block)}(b, p, {VALUE})"
         self.line(next_block)
         self.block("while count:", lambda: self.block("for _ in range(count):", *body), next_block)

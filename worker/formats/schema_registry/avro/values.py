@@ -141,12 +141,15 @@ class Readers:
         cell.append(made)
         return made
 
+    def take_from_budget(self) -> None:
+        self.take = True
+
     def charged(self, schema: AvroSchema) -> Reader:
         """As `of`, but first take the value's weight beyond VALUE, which its container counts for it."""
         read, weight = self.of(schema), self.weights.of(schema)
         if weight == VALUE:
             return read
-        self.take = True
+        self.take_from_budget()
         return partial(_charged, read, weight - VALUE)
 
     def _made(self, schema: AvroSchema) -> Reader:
@@ -161,7 +164,7 @@ class Readers:
             case "fixed":
                 return _fixed(schema.size)
         assert schema.items is not None
-        self.take = True
+        self.take_from_budget()
         items, weight = self.of(schema.items), self.weights.of(schema.items)
         return _map(items, weight) if schema.kind == "map" else _array(items, weight)
 
