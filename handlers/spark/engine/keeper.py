@@ -32,7 +32,7 @@ _MERGED_BY_THEN = 3600.0
 _log = get_logger("spark")
 
 
-class Keeper(Background):
+class Keeper:
     """One thread, `spark-keeper`, from `start` to `end`.
 
     A table costs it something when something was merged, and when its upkeep is due: thousands of others are
@@ -40,7 +40,7 @@ class Keeper(Background):
 
     def __init__(self, options: UpkeepOptions, serves: Callable[[TableSink], bool]) -> None:
         """`serves`: whether a table is this handler's still."""
-        super().__init__("spark-keeper")
+        self.thread = Background("spark-keeper", self._run)
         self._options = options
         self._serves = serves
         self._told: deque[TableSink] = deque()  # by any thread
@@ -57,7 +57,7 @@ class Keeper(Background):
         self._told.append(sink)
 
     def _run(self) -> None:
-        while not self._stopped.wait(_TURN):
+        while not self.thread.stopped.wait(_TURN):
             self.turn(time.time())
 
     def turn(self, now: float) -> None:
@@ -76,7 +76,7 @@ class Keeper(Background):
             self._try(sink, "tidy", partial(sink.merges.tidy, time.monotonic()))
             if not sink.merges.has_to_tidy:
                 self._tidying.discard(sink)
-        while self._order and self._order[0][0] <= now and not self._stopped.is_set():
+        while self._order and self._order[0][0] <= now and not self.thread.stopped.is_set():
             due, _, sink = heapq.heappop(self._order)
             if self._known.get(sink) != due:
                 continue

@@ -86,7 +86,7 @@ class Lake:
         if self._world.packs.writer is not None and self._world.applier is not None:
             self._world.packs.writer.start()
         if self._world.applier is not None and self._world.context.partitions is not None:
-            self._search.start()
+            self._search.thread.start()
         self._spark.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
@@ -108,7 +108,7 @@ class Lake:
         with self._merging:
             if self._world.applier is not None and not self._closed:
                 self._merger.start()
-                self._keeper.start()
+                self._keeper.thread.start()
 
     def _check_default_files(self) -> None:
         """What was taken for this machine's before Spark could be asked. Raises RuntimeError."""
@@ -155,7 +155,7 @@ class Lake:
                 self._closed = True
             if self._runs and self._world.applier is not None:
                 writer = self._world.packs.writer
-                others = (self._search, self._keeper, *(() if writer is None else (writer,)))
+                others = (self._search.thread, self._keeper.thread, *(() if writer is None else (writer,)))
                 end = time.monotonic() + _UPKEEP_SECONDS
                 for each in others:
                     each.end()

@@ -31,7 +31,7 @@ class Serve(Protocol):
     def __call__(self, folder: str, owner: Owner, *, anew: bool) -> float | None: ...
 
 
-class Search(Background):
+class Search:
     """One thread, `spark-search`, from `start` to `end`.
 
     Every log is read in, so that what waits in it is merged though no batch of its table comes; and now and
@@ -52,7 +52,7 @@ class Search(Background):
         is free and this handler's; `anew`: whatever is known of it. It returns in how many seconds it is to
         be given it again; None: there is no need. It may raise. `partitions`: this worker's; when some come,
         all folders are looked into again."""
-        super().__init__("spark-search")
+        self.thread = Background("spark-search", self._run)
         self._partitions = partitions
         self._searched_for = frozenset(partitions())
         self._files = files
@@ -70,7 +70,7 @@ class Search(Background):
 
     def _run(self) -> None:
         self.round()
-        while not self._stopped.wait(_LOOK):
+        while not self.thread.stopped.wait(_LOOK):
             partitions = frozenset(self._partitions())
             if partitions - self._searched_for:
                 self.round()
@@ -124,7 +124,7 @@ class Search(Background):
         heapq.heappush(self._order, (due, folder))
 
     def _look_at(self, folder: str, now: float, *, anew: bool) -> None:
-        if self._stopped.is_set():
+        if self.thread.stopped.is_set():
             return
         wait: float | None = _TURN
         try:
@@ -140,7 +140,7 @@ class Search(Background):
     def _find(self) -> None:
         folders, self._folders = self._folders, []
         self._find_at = time.monotonic() + _TURN
-        while folders and not self._stopped.is_set():
+        while folders and not self.thread.stopped.is_set():
             here = folders.pop()
             try:
                 is_log, more = look_in(self._files, here, self._logs)

@@ -74,7 +74,7 @@ class _Pack:
     pieces: list[tuple[Pending, Piece]] = field(default_factory=list)
 
 
-class PackWriter(Background):
+class PackWriter:
     """One thread, `spark-packs`, from `start` to `end`, and `spark-packs-old` for what no batch waits for.
     Any thread may call any method.
 
@@ -92,7 +92,7 @@ class PackWriter(Background):
     ) -> None:
         """`logs`: the folder of all logs; `every`: seconds from one put to the next, at least.
         `look_through` is called once an hour."""
-        super().__init__("spark-packs")
+        self.thread = Background("spark-packs", self._run)
         self._files = files
         self._logs = logs
         self._every = every
@@ -224,21 +224,21 @@ class PackWriter(Background):
         self._kept_bytes = 0
 
     def start(self) -> None:
-        super().start()
-        self._old.start()
+        self.thread.start()
+        self._old.thread.start()
 
     def end(self) -> None:
-        super().end()
-        self._old.end()
+        self.thread.end()
+        self._old.thread.end()
         with self._changed:
             self._changed.notify()
 
     def ended(self, within: float) -> bool:
         until = time.monotonic() + within
-        return super().ended(within) and self._old.ended(max(0.0, until - time.monotonic()))
+        return self.thread.ended(within) and self._old.thread.ended(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self.thread.stopped.is_set():
             self._await_turn()
             self.put()
         self.put()  # its batches are not asked for again, and need not be done again
@@ -246,7 +246,7 @@ class PackWriter(Background):
     def _await_turn(self) -> None:
         """Until a pack is to be put."""
         with self._changed:
-            while not self._stopped.is_set():
+            while not self.thread.stopped.is_set():
                 left = None
                 if self._pack is not None:
                     left = self._began + self._every - self._clock()
@@ -255,18 +255,18 @@ class PackWriter(Background):
                 self._changed.wait(left)
 
 
-class _Old(Background):
+class _Old:
     """Removes packs that nobody needs any more: that may take long, and packs are put meanwhile."""
 
     def __init__(self, remove: Callable[[], None], look_through: Callable[[], None]) -> None:
         """`remove`: of this worker's stream; `look_through`: the streams of others."""
-        super().__init__("spark-packs-old")
+        self.thread = Background("spark-packs-old", self._run)
         self._remove = remove
         self._look_through = look_through
 
     def _run(self) -> None:
         for turn in count():
-            if self._stopped.wait(_REMOVE_EVERY):
+            if self.thread.stopped.wait(_REMOVE_EVERY):
                 return
             self._try("remove", self._remove)
             if turn % _LOOK_THROUGH_EVERY == 0:
