@@ -43,8 +43,8 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     """Add the columns that the table lacks, and widen those that are too narrow. Does nothing without a
     table.
 
-    Narrower values fit. Raises IncompatibleColumn for any other change of a type, and if a column of the
-    table must not be null and the rows do not have it."""
+    Narrower values fit. Raises IncompatibleColumn for any other change of a type, and for columns of the
+    table that must not be null and that the rows lack."""
     table = schema(session, ref)
     if table is None:
         return

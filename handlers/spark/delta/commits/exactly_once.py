@@ -55,14 +55,14 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
 
     This is a compare-and-set. Delta skips a command if the table's transaction version is at least the
     command's. It rejects a commit if another one has set the version meanwhile. The version is the *first*
-    segment of the commit. This function checks that the table contains everything before that segment. Any
-    commit between this check and the command contains that segment or a later one, so its version skips the
-    command. (If the version were the last segment, a commit of fewer segments would not.) A skipped command
-    raises nothing, so its note is looked for afterwards.
+    segment of the commit. This function checks that the table contains everything before it. Any commit
+    between this check and the command contains that segment or a later one, so its version skips the command.
+    (A version of the last segment would not, if that commit has fewer segments.) A skipped command raises
+    nothing, so its note is looked for afterwards.
 
     `after`: the last segment that the table is known to contain. Raises MergeConflict if the table contains
-    the first segment already, or another writer was faster. Raises LostCommit if the table contains less than
-    it did, and UnknownSegments."""
+    the first one already, or another writer was faster, LostCommit if it contains less than it did,
+    UnknownSegments."""
     earlier = _committed.copy()  # before the look: other threads of this process may commit after it
     held, version, whose = _look(session, ref)
     known = max(after, 0 if whose is None else earlier.get(whose, 0))
