@@ -1,4 +1,4 @@
-"""Work in the background of a lake that is given up at any moment."""
+"""Background work of a lake, which can be stopped at any moment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Background(ABC):
         self._thread.start()
 
     def end(self) -> None:
-        """Begin nothing more."""
+        """Begin no more work."""
         self._stopped.set()
 
     def ended(self, within: float) -> bool:
-        """After `end`: whether what runs is done, or is in so many seconds."""
+        """After `end`: wait up to `within` seconds for running work. Returns whether it is done."""
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()
 
     @abstractmethod
     def _run(self) -> None:
-        """What the thread does. Returns soon after `_stopped` is set."""
+        """The thread's work. Must return soon after `_stopped` is set."""
