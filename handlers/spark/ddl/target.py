@@ -85,11 +85,11 @@ class Target:
     also_at: Sequence[Place] = ()
     """Other places under which an earlier attempt may have recorded the same statement."""
     fence: str = ""
-    """Set if two workers may apply the statement at once. Delta uses this name to skip a step that changes
+    """Set if two workers may follow the statement at once. Delta uses this name to skip a step that changes
     rows if the other worker has committed it."""
     look_again: Callable[[], None] = lambda: None
-    """With `fence`: called right before each commit. Raises if another worker has applied the statement.
-    Later statements may be applied by then, and repeating a change of columns would undo them."""
+    """With `fence`: called right before each commit. Raises if another worker has followed the statement.
+    Later statements may be followed by then, and repeating a change of columns would undo them."""
     keeps_dropped: bool = False
     """Whether columns that the source drops are kept."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -201,7 +201,8 @@ class Target:
     def _is_done_elsewhere(self, ref: TableRef, step: str) -> bool:
         """Check again right before a commit: Delta skips a repeated step only if it changes rows.
 
-        Read the notes first: a worker whose later commits hide them has recorded the statement as applied."""
+        Read the notes first: a worker whose later commits hide them has recorded the statement as
+        followed."""
         if not self.fence:
             return False
         self._steps.pop(ref.sql, None)

@@ -27,8 +27,7 @@ _UNCHANGED = 24 * 3600.0
 """The same for a table into which this worker has merged nothing: each check costs requests to the store."""
 
 _MERGED_BY_THEN = 3600.0
-"""Seconds after a put by which its rows are assumed to be merged. A table with waiting rows is checked
-anyway."""
+"""Seconds after a put by which its rows are assumed to be merged. Tables with waiting rows are checked."""
 
 _log = get_logger("spark")
 

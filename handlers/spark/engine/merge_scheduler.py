@@ -74,7 +74,7 @@ class Merger:
                     return None
                 if table is not None and wait <= 0:
                     self._queue.take(table)
-                    self._changed.notify()  # another thread waits for this table: it must wait for the next one
+                    self._changed.notify()  # another thread waits for this table: let it wait for another
                     return table
                 limits = [each for each in (left, None if table is None else wait) if each is not None]
                 self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
