@@ -88,7 +88,7 @@ class SharedTail:
     # ---- which stream
 
     def stream_for(self, shape: Shape) -> str | None:
-        """The stream that the next segment, with rows of this shape, must name. None if there is none."""
+        """The stream that the next segment, with rows of this shape, must name. None without a stream."""
         writer = self._packs.writer
         if self._beside_others is not None and self._beside_others == self._packs.partitions():
             return None  # each worker would end the other's stream, of all its tables, at each batch
