@@ -15,13 +15,13 @@ from handlers.options.values import Duration, PositiveDuration, PositiveSize, du
 from handlers.spark.rows.spark_type_texts import read_spark_type
 
 _LONGEST_CYCLE = 5.0
-"""Seconds: half of what a rebalance waits for running batches by default."""
+"""Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
 class MergeOptions(BaseModel):
-    """When what was received is brought into the table. Until then it is kept beside the table, durably."""
+    """When received changes are merged into the table. Until then, they are kept durably beside the table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +60,7 @@ class MergeOptions(BaseModel):
 
 
 class UpkeepOptions(BaseModel):
-    """Delta's own housekeeping. 0s: never."""
+    """Delta's own upkeep. 0s: never."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
