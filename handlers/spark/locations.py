@@ -76,11 +76,10 @@ class Locations:
         return ref
 
     def signed_folders(self, database: str, table: str) -> tuple[str, ...]:
-        """The folders in which `sign` records the owner of a source table's table, its log's folder first.
-
-        If a table is its own log, its folder contains only Parquet files. So the record is where another
-        table's log would be. A catalog's table also has a record by its name there, which ignores case and
-        may omit the database."""
+        """The folders in which `sign` records the owner of a source table's table, its log's folder first. If
+        a table is its own log, that folder has only Parquet files, so the record is where another table's log
+        would be. A catalog's table also has a record by its name there, which ignores case and may omit the
+        database."""
         ref = self.ref(database, table)
         if self._catalog is not None:
             own = [path_safe(part.lower()) for part in self._in_catalog(database, table)]

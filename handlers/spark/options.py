@@ -25,9 +25,7 @@ class MergeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_age: Duration = duration(
-        "10s", "How long the oldest change waits for a merge, if Spark is free then."
-    )
+    max_age: Duration = duration("10s", "How long the oldest change waits for a merge, if Spark is free.")
     max_rows: PositiveInt = Field(200_000, description="This number of waiting rows is merged at once.")
     max_bytes: PositiveSize = size(
         "128MiB",
@@ -112,8 +110,7 @@ class SparkOptions(BaseModel):
     )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     merge: MergeOptions = Field(
-        default_factory=lambda: MergeOptions.model_validate({}),
-        description="When received changes are merged into tables.",
+        default_factory=lambda: MergeOptions.model_validate({}), description="When changes are merged."
     )
     upkeep: UpkeepOptions = Field(
         default_factory=lambda: UpkeepOptions.model_validate({}), description="Delta's own upkeep."

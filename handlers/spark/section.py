@@ -56,9 +56,7 @@ class SparkSection(BaseModel):
         description="Promises that only one worker at a time writes these tables. Needed for stores in which "
         "Delta has no safe commits for several writers (S3).",
     )
-    ui: bool = Field(
-        True, description="Spark's own web pages, while it runs. `binlane status` shows their address."
-    )
+    ui: bool = Field(True, description="Spark's web pages while it runs. `binlane status` shows where.")
     packages: list[Coordinate] = Field(
         [], description="Additional Maven coordinates (group:artifact:version), such as a storage connector."
     )

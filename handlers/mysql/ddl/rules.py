@@ -37,9 +37,7 @@ class DDLRules(BaseModel):
     add_columns: bool = Field(True, description="ADD COLUMN, with the default in existing rows.")
     drop_columns: bool = Field(True, description="DROP COLUMN.")
     rename_columns: bool = Field(True, description="RENAME COLUMN, and CHANGE of a name.")
-    retype_columns: bool = Field(
-        True, description="Changes of columns' types, and of the primary key's columns."
-    )
+    retype_columns: bool = Field(True, description="Changes of columns' types and of the key's columns.")
 
     @model_validator(mode="before")
     @classmethod

@@ -18,7 +18,7 @@ from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")
 
-# Spark keeps these values as text in a form that depends on the source's type, which may change alone.
+# The form of these values depends on the source's type, which may change although Spark's does not.
 _SPELLED = ("time", "set", "binary")
 _GENERATED = ("delta.generationExpression", "delta.identity.")
 """Prefixes of Delta's metadata keys of columns that it fills by itself."""

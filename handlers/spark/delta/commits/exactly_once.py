@@ -23,7 +23,7 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NOTES_ARE_KEPT = "spark.databricks.delta.commitInfo.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
-"""Spark's inferred constraints double with each column that two comparisons or aliases share. With it, Spark
+"""Spark's inferred constraints double with each column that both a comparison and an alias use. With them, it
 never finishes planning a comparison of rows with 40 columns."""
 STRICT = {
     "spark.sql.files.ignoreCorruptFiles": "false",

@@ -240,7 +240,7 @@ class LogEnd:
 
     def settle(self) -> None:
         """Merge everything that waits, and put a mark. Raises like `put`."""
-        self.is_loaded = self.is_loaded and self.shape is not None  # nothing can be put: load it
+        self.is_loaded = self.is_loaded and self.shape is not None  # no put is possible without it: load
         self.load_once()
         self.flush()
         self._merges.merge()

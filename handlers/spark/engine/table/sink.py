@@ -102,7 +102,7 @@ class TableSink:
                 self._handed.wait(batch, ticket)
 
     def _until_put(self, put: Callable[[], None]) -> None:
-        """Repeat `put` until the log is ours. `put` reads the log first, if its content is unknown."""
+        """Repeat `put` while others write the log. `put` reads the log first, if its content is unknown."""
         with self._taking:
             for _ in range(_ROUNDS):
                 try:

@@ -48,8 +48,8 @@ class HadoopFiles:
     How it puts a file only if absent depends on the store. If the store supports it (S3A of Hadoop 3.4.2 and
     later reports so), it uses a conditional create. In Google Cloud Storage, it uses a create without
     overwriting, which is atomic there. Anywhere else, it uses a temporary file and a rename without
-    overwriting. This is atomic in HDFS and Azure, and Delta's log stores do the same. (Hadoop's own driver of
-    `file:` checks first and renames then, so `LocalFiles` replaces it.)"""
+    overwriting, as Delta's log stores do. This is atomic in HDFS and Azure. (Hadoop's driver of `file:`
+    checks first, so `LocalFiles` replaces it.)"""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
         """`uri`: any place in the file system. Raises FilesError if it cannot be reached."""
@@ -57,7 +57,7 @@ class HadoopFiles:
         self._path: Any = java_class(session, "org.apache.hadoop.fs.Path")
         self._contexts: Any = java_class(session, "org.apache.hadoop.fs.FileContext")
         self._conf = hadoop_conf(session)
-        # FileSystem.rename lets each store decide whether to overwrite. This method never does.
+        # FileSystem.rename of one file over another depends on the store. FileContext's never overwrites.
         self._no_options = gateway.new_array(java_class(session, "org.apache.hadoop.fs.Options$Rename"), 0)
         with _explained(uri, "reach"):
             place = self._path(uri)
