@@ -66,8 +66,8 @@ class SparkHandler(Handler):
         return None if self._open is None else self._open.status()
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Leave the waiting rows of tables whose records now all go to other workers to these. Waits for
-        running commits."""
+        """Leave waiting rows to other workers that now get all records of their tables. Waits for running
+        commits."""
         if self._open is not None:
             self._open.release(partitions)
 

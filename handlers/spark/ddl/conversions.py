@@ -43,7 +43,7 @@ def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
     kind = kind_of(old)
     whole = kind_of(new) == "integer"
     if kind == "labels":
-        return None  # the label's positions in the type's list are unknown
+        return None  # labels' positions in the type's list are unknown
     if kind == "integer":
         return f"try_cast({column} AS {new})"
     if kind == "float":  # MySQL rounds these as C does, half to even

@@ -119,7 +119,7 @@ def _follow(
         if switch := rules.switch_off(first):
             log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
             if not isinstance(first, ddl.DropColumn):
-                continue  # a column that is kept is renamed if the source adds it again
+                continue  # but record a kept column: the source may add another of its name
         refusal = reach.refusal(first, ours, rules)
         if refusal:
             log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))

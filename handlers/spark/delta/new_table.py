@@ -44,8 +44,9 @@ def _is_usual(arrow: pa.DataType) -> bool:
 def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *, mode: Mode) -> str:
     """Create a table with these rows. Returns Delta's id of the table.
 
-    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions `rows`: see
-    `can_be_made`. Raises MergeConflict if another writer creates it meanwhile, and what `files` raises."""
+    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
+    `rows`: see `can_be_made`. Raises MergeConflict if another writer creates it meanwhile, and what `files`
+    raises."""
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
     schema = _schema(rows.schema)
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
@@ -100,7 +101,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
 
 def _schema(schema: pa.Schema) -> str:
     """Return the schema as JSON, with Delta's names of types."""
-    # Takes half a second to import, so only users of this option do.
+    # The import takes half a second, so only users of this option pay for it.
     from deltalake import Schema  # noqa: PLC0415 (see above)
 
     return str(Schema.from_arrow(schema).to_json())

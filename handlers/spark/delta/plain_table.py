@@ -33,7 +33,7 @@ _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?"
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:
     """Return the table if it exists and has no feature that only Spark supports."""
-    # Takes half a second to import, so only users of this option do.
+    # The import takes half a second, so only users of this option pay for it.
     rs = importlib.import_module("deltalake")
     try:
         table: deltalake.DeltaTable = rs.DeltaTable(path)

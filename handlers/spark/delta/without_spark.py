@@ -235,7 +235,7 @@ class WithoutSpark:
 
     @cached_property
     def _delta_rs(self) -> Any:
-        """The package deltalake. It takes half a second to import, so only users of this option do."""
+        """The package deltalake. Its import takes half a second, for users of this option only."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
 

@@ -85,7 +85,7 @@ class FoundLogs:
 
     def _is_foreign(self, folder: str) -> bool:
         """Whether another worker has the partitions of a log, and so merges it. After a while without new
-        segments, nobody is assumed to."""
+        segments, no worker is assumed to."""
         current, now = self._tables.partitions(), time.time()
         until, then = self._foreign.get(folder, (0.0, ()))
         if now < until and then == current:

@@ -32,7 +32,7 @@ class _Written(msgspec.Struct, omit_defaults=True):
     marks: dict[str, dict[int, dict[int, Place]]]
     """Topic -> partition -> shard (-1: the whole table) -> (offset, index)."""
     ids: dict[str, list[_Id]] = {}
-    """Ids of topics. Early releases do not know them and leave them out."""
+    """Ids of topics. Earlier releases do not know them and leave them out."""
     letters: dict[str, dict[int, list[Run]]] = {}
     """Dead-letter topic (with an @) -> partition -> replayed runs."""
 
@@ -177,7 +177,7 @@ class Marks:
                 letter = letter_of(topic, partition, marks[WHOLE][0]) if WHOLE in marks else None
                 if letter is None:
                     known[topic, partition] = marks
-                else:  # an early release kept each letter as a topic
+                else:  # an earlier release kept each letter as a topic
                     letters[letter] = with_letter(letters.get(letter, ()), *marks[WHOLE])
         ids = {
             (topic, partition): TopicId(each.id, each.former)

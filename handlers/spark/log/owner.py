@@ -30,7 +30,7 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     table: str
     mode: str
     prefix: str | None = None
-    """Prefix of the columns that binlane adds. None if an early release wrote this, like the next."""
+    """Prefix of the columns that binlane adds. None if an earlier release wrote this, like the next."""
     catalog: str | None = None
     """The handler's `table`. Empty with a `path`, because then the log's own folder identifies the table."""
     version: int = _VERSION

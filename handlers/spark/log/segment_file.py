@@ -20,11 +20,11 @@ from handlers.spark.rows.parquet_files import writing
 
 _VERSION = 1
 _WITH_STATEMENTS = 2
-"""Version of statements and of segments after them. An early release would misread both."""
+"""Version of statements and of segments after them. An earlier release would misread both."""
 _GOES_ON = 3
-"""Version of segments after which the log continues in packs. An early release would not see the packs."""
+"""Version of segments after which the log continues in packs. An earlier release would not see the packs."""
 _LOADED_AGAIN = 4
-"""Version of an entry that replaces the table's rows. An early release would not follow it."""
+"""Version of an entry that replaces the table's rows. An earlier release would not follow it."""
 _VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON, _LOADED_AGAIN)
 _FOOTER = b"binlane"
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)

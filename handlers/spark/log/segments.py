@@ -20,7 +20,7 @@ _LOOKS = 5
 
 
 class SegmentTaken(Exception):
-    """Another worker put a segment of this number. Load the log and read it again."""
+    """Another worker put a segment of this number. Load the log again."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was put by another worker")

@@ -69,7 +69,7 @@ class SeenTable:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """Of one table of a replica or history."""
+    """Predictions for one table of a replica or history."""
 
     own: ddl.TableName
     rules: DDLRules

@@ -189,7 +189,7 @@ def _first(frame: DataFrame, condition: str, places: range) -> int | None:
         if not (error.getSqlState() or "").startswith(_DATA):
             raise
         if len(places) == 1:
-            return places.start  # no condition can be computed for this value, now or in the merge
+            return places.start  # the condition fails for this value, also when the row is merged
         half = len(places) // 2
         first = _first(frame, condition, places[:half])
         return _first(frame, condition, places[half:]) if first is None else first

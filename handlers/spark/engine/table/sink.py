@@ -136,7 +136,7 @@ class TableSink:
 
     @property
     def marks(self) -> Marks:
-        """The position up to which all that was put is applied."""
+        """The table's marks after everything that was put."""
         return self._end.tail.marks
 
     @property

@@ -31,8 +31,8 @@ _OUTAGE = re.compile(
 )
 
 
-# Secrets that are not in the configuration, whose own are removed from every log: signatures in URLs of Azure
-# and S3, and a password in an endpoint's URL.
+# Secrets of the environment: signatures in URLs of Azure and S3, and a password in an endpoint's URL. Those
+# of the configuration are removed from every log.
 _SECRET = re.compile(
     r"((?:\bsig|X-Amz-(?:Signature|Credential|Security-Token))=)[^&\s)\"']+|(://[^/\s:@]*:)[^/\s@]+(?=@)",
     re.IGNORECASE,
