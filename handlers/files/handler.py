@@ -39,26 +39,26 @@ class FilesOptions(BaseModel):
 
     directory: str = Field(
         min_length=1,
-        description="Where the files go, relative to the configuration file's folder. With format: parquet "
-        "also a place in an object store: s3://bucket/path, gs://..., abfss://...",
+        description="The folder of the files, relative to the configuration file's folder. With format: "
+        "parquet also a place in an object store: s3://bucket/path, gs://..., abfss://...",
     )
     format: Literal["jsonl", "parquet"] = Field(
-        "jsonl", description="jsonl: lines that are appended. parquet: a file for each batch, exactly once."
+        "jsonl", description="jsonl: appends lines. parquet: a file for each batch, exactly once."
     )
-    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished. Of jsonl.")
+    rotate_bytes: PositiveSize = size("64MiB", "Size on disk at which a file is finished. For jsonl.")
     rotate_every: PositiveDuration = duration(
-        "10m", "A file of this age is finished, also when its table is idle. Of jsonl."
+        "10m", "Age at which a file is finished, also if its table is idle. For jsonl."
     )
     compress: Literal["none", "gzip"] = Field(
-        "none", description="gzip: one member for each batch. Of jsonl; Parquet has zstd."
+        "none", description="gzip: one member for each batch. For jsonl; Parquet uses zstd."
     )
     prefix: Annotated[str, Shaped(r"[A-Za-z_][A-Za-z0-9_]*", "a letter or _, then letters, digits and _")] = (
-        Field("_", description="Before the names of the columns that binlane adds. Of parquet.")
+        Field("_", description="Prefix of the columns that binlane adds. For parquet.")
     )
     topic_again: dict[str, list[str]] = Field(
         {},
-        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
-        "ids that it follows. Of parquet.",
+        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
+        "ids that it follows. For parquet.",
     )
 
     @model_validator(mode="after")

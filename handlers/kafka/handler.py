@@ -89,9 +89,9 @@ class KafkaOptions(BaseModel):
     )
     value: Literal["change", "after"] = Field(
         default="change",
-        description="The whole change; or the row as it is now, with a tombstone for a delete.",
+        description="change: the whole change. after: the row after the change, a tombstone for a delete.",
     )
-    timeout: PositiveDuration = duration("10s", "How long a message may take until the brokers have it.")
+    timeout: PositiveDuration = duration("10s", "The longest time until the brokers have a message.")
     properties: dict[str, PropertyValue] = Field(
         default={}, description="Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."
     )
