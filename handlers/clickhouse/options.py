@@ -25,11 +25,7 @@ OWN_SETTINGS = {
     # A profile could silently truncate the results that are read here.
     "limit": "0",
     "offset": "0",
-    "result_overflow_mode": "throw",
-    "read_overflow_mode": "throw",
-    "timeout_overflow_mode": "throw",
-    "set_overflow_mode": "throw",
-    "group_by_overflow_mode": "throw",
+    **{f"{what}_overflow_mode": "throw" for what in ("result", "read", "timeout", "set", "group_by")},
     "use_query_cache": "0",
     "input_format_with_names_use_header": "1",
     "input_format_with_types_use_header": "1",
@@ -50,8 +46,7 @@ class ClickHouseOptions(VersionedOptions):
         default="{table}", description="The table's name there; {database} and {table} are replaced."
     )
     settings: dict[str, str | int | float | bool] = Field(
-        default={},
-        description="ClickHouse's settings of each query and insert, such as insert_quorum: auto.",
+        default={}, description="ClickHouse's settings of each query and insert, such as insert_quorum: auto."
     )
     max_bytes: PositiveSize = size("32MiB", "Of one insert; a larger row goes alone.")
     timeout: PositiveDuration = duration("5m", "How long to wait for a connection, and for an answer.")

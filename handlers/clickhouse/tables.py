@@ -24,6 +24,8 @@ from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
+_MOVING = re.compile(r"(?:^|, )[^',]* (?:TO (?:DISK|VOLUME) '[^']*'|RECOMPRESS CODEC)")
+_WORD = re.compile(r"`[^`]*`|\w+")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
 
@@ -85,6 +87,7 @@ class Tables:
             computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
             memory=recalled(place, told),
+            expires_by=_expires_by(engine, {name for name, *_ in columns} - {*key, "_source_time_ms"}),
         )
 
     def last_version(self, place: Table) -> int:
@@ -97,6 +100,8 @@ class Tables:
                 f"{', '.join(key)}: ClickHouse changes no sorting key. {RENAMED}. Else lead the table to "
                 f"another one (options database, table), with a new snapshot of it"
             )
+        if place is not None and any(state.row is None for state in states):
+            _check_ttl(place)
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
         for column in (name for name in key if name not in known):
@@ -151,6 +156,7 @@ class Tables:
         where = f"FROM {place.sql} FINAL WHERE {older}"
         rows = int(self._client.query(f"SELECT count() {where} FORMAT TSV"))
         if rows:
+            _check_ttl(place)
             key = ", ".join(map(identifier, place.key))
             self._client.query(
                 f"INSERT INTO {place.sql} ({key}, _version, _deleted, _partition, _source_time_ms) SELECT "
@@ -199,6 +205,26 @@ def _check_partitions(place: str, others: Sequence[str]) -> None:
         raise Unfit(
             f"{place} has PARTITION BY of {', '.join(others)}, outside the primary key: a row would be in "
             f"two partitions, and stay in both. Make the table with a partition key of key columns alone"
+        )
+
+
+def _expires_by(engine: str, columns: set[str]) -> list[str]:
+    """Return the columns of the TTLs that remove rows, unless their conditions contain `_deleted`.
+
+    >>> _expires_by("… ORDER BY a TTL a + f(1, g(2)), b TO DISK 'x' SETTINGS c = 1", {"a", "b", "c"})
+    ['a']
+    """
+    rules = _MOVING.sub("", engine.partition(" TTL ")[2].partition(" SETTINGS ")[0])
+    words = {word.strip("`") for word in _WORD.findall(rules)}
+    return [] if "_deleted" in words else sorted(words & columns)
+
+
+def _check_ttl(place: Table) -> None:
+    if place.expires_by:
+        raise Unfit(
+            f"{place.name} has a TTL by {', '.join(place.expires_by)}, which a deleted row does not have: it "
+            f"would be removed at once, and its former version would be there again. Let the TTL leave "
+            f"deleted rows: ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
         )
 
 
