@@ -27,8 +27,7 @@ class ElasticsearchOptions(VersionedOptions):
         "case.",
     )
     keep_deletes: PositiveDuration = duration(
-        "1h",
-        "`index.gc_deletes` of indexes that are made: how long a deleted row's version is remembered.",
+        "1h", "`index.gc_deletes` of indexes that are made: how long a deleted row's version is remembered."
     )
     max_bytes: PositiveSize = size("8MiB", "Of one request; a larger row goes alone.")
     timeout: PositiveDuration = duration("60s", "How long to wait for a connection, and for an answer.")
