@@ -26,6 +26,7 @@ _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
 _MOVING = re.compile(r"(?:^|, )[^',]* (?:TO (?:DISK|VOLUME) '[^']*'|RECOMPRESS CODEC)")
 _WORD = re.compile(r"`[^`]*`|\w+")
+_OF_NOW = re.compile(r"\b(?:now|now64|nowInBlock|today)\(")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
 
@@ -69,8 +70,8 @@ class Tables:
             return None
         engine, sorting_key = described[0]
         columns = self._rows(
-            "SELECT name, type, is_in_sorting_key, is_in_partition_key, default_kind, comment "
-            f"FROM system.columns WHERE {where.format('table')} ORDER BY position"
+            "SELECT name, type, is_in_sorting_key, is_in_partition_key, default_expression, default_kind, "
+            f"comment FROM system.columns WHERE {where.format('table')} ORDER BY position"
         )
         place = ".".join(names)
         _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
@@ -79,7 +80,9 @@ class Tables:
         written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
         _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
-        told = {name: text for name, *_, default, text in columns if _is_memory(name, default)}
+        aliases = {name: text for name, *_, default, text in columns if default == "ALIAS"}
+        told = {name: text for name, text in aliases.items() if name.startswith(_MEMORY)}
+        others = {name for name, *_, made, _, _ in columns if not _OF_NOW.search(made)}
         return Table(
             database=names[0],
             table=names[1],
@@ -87,7 +90,7 @@ class Tables:
             computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
             memory=recalled(place, told),
-            expires_by=_expires_by(engine, {name for name, *_ in columns} - {*key, "_source_time_ms"}),
+            expires_by=_expires_by(engine, others - {*key, "_source_time_ms"}),
         )
 
     def last_version(self, place: Table) -> int:
@@ -226,10 +229,6 @@ def _check_ttl(place: Table) -> None:
             f"would be removed at once, and its former version would be there again. Let the TTL leave "
             f"deleted rows: ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
         )
-
-
-def _is_memory(column: str, default: str) -> bool:
-    return default == "ALIAS" and column.startswith(_MEMORY)
 
 
 def _revision(memory: Memory) -> str:

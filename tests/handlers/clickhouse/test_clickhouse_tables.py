@@ -158,6 +158,8 @@ def test_an_update_that_lacks_columns_keeps_columns_of_the_table_alone_whose_typ
         ("made + INTERVAL 90 DAY DELETE WHERE _deleted = 0", False),
         ("made + INTERVAL 90 DAY RECOMPRESS CODEC(ZSTD(3))", False),
         ("toDateTime(_source_time_ms / 1000) + INTERVAL 90 DAY", False),
+        ("brought + INTERVAL 90 DAY", False),
+        ("day + INTERVAL 90 DAY", True),
     ],
 )
 def test_a_deleted_row_does_not_come_back_by_a_ttl(
@@ -167,7 +169,8 @@ def test_a_deleted_row_does_not_come_back_by_a_ttl(
     own = "_version UInt64, _deleted UInt8, _partition LowCardinality(String), _source_time_ms Int64"
     clickhouse.query(f"CREATE DATABASE {database}")
     clickhouse.query(
-        f"CREATE TABLE {database}.t (id Int32, name String, made DateTime, {own}) "
+        f"CREATE TABLE {database}.t (id Int32, name String, made DateTime, {own}, "
+        "brought DateTime DEFAULT now(), day Date MATERIALIZED toDate(made)) "
         f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY (id) TTL {ttl}"
     )
     now = datetime.now(UTC).replace(microsecond=0)
@@ -181,7 +184,7 @@ def test_a_deleted_row_does_not_come_back_by_a_ttl(
         for left, change in ((2, gone), (0, truncate)):
             batch = make_batch(f"{database}.t", [change], key="id", types=types, offset=9 - left)
             if waits:
-                with pytest.raises(Unfit, match=r"TTL by made, .* WHERE _deleted = 0"):
+                with pytest.raises(Unfit, match=r"TTL by (made|day), .* WHERE _deleted = 0"):
                     it.handle(batch)
             else:
                 it.handle(batch)
