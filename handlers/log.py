@@ -53,9 +53,7 @@ class LogHandler(Handler):
                 table=batch.table,
                 changes=len(batch.changes),
                 operations=dict(Counter(change.op for change in batch.changes)),
-                positions={
-                    f"{topic}[{partition}]": span for (topic, partition), span in batch.positions.items()
-                },
+                positions={f"{topic}[{at}]": span for (topic, at), span in batch.positions.items()},
                 attempt=batch.attempt,
             )
             return

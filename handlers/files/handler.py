@@ -94,7 +94,11 @@ class FilesHandler(Handler):
         self._files: dict[tuple[str, str], TableFile] = {}
         self._open: OrderedDict[TableFile, None] = OrderedDict()  # the least recently used first
         self._rotation: _Rotation | None = None
-        self._parquet = _parquet(self._options) if self._options.format == "parquet" else None
+        self._parquet: ParquetFiles | None = None
+        if (chosen := self._options).format == "parquet":
+            from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (loads Arrow if needed)
+
+            self._parquet = ParquetFiles(chosen.directory, chosen.prefix, chosen.topic_again)
         self.clock: Callable[[], float] = time.time
         """Seconds since 1970."""
 
@@ -136,28 +140,26 @@ class FilesHandler(Handler):
 
     def rotate_old(self) -> None:
         """Finish the files that are older than `rotate_every`."""
-        with self._lock:
-            files = list(self._files.values())
-        for file in files:
-            self._finish(file, opened_before=self.clock() - self._options.rotate_every)
+        self._finish_all(opened_before=self.clock() - self._options.rotate_every)
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Drop what is known of these partitions' files: another worker continues them."""
+        """Finish the open files, or drop what is known of these partitions': another worker continues."""
         if self._parquet is not None:
             self._parquet.release(partitions)
+        else:
+            self._finish_all()
 
     def close(self) -> None:
         """Finish every file. If some could not be renamed, raise OSError at the end."""
         if self._rotation is not None:
             self._rotation.stop()
             self._rotation = None
+        failed = self._finish_all().count(False)
         with self._lock:
-            files = list(self._files.values())
             self._files.clear()
             self._open.clear()
-        failed = [file for file in files if not self._finish(file)]
         if failed:
-            raise OSError(f"{len(failed)} files keep their .part name; the next start finishes them")
+            raise OSError(f"{failed} files keep their .part name; the next start finishes them")
 
     def check(self, context: HandlerContext) -> None:
         """Test that the directory, or its nearest existing parent, is writable. Raises OSError."""
@@ -184,6 +186,11 @@ class FilesHandler(Handler):
                     self._open.setdefault(other)
         return file
 
+    def _finish_all(self, *, opened_before: float | None = None) -> list[bool]:
+        with self._lock:
+            files = list(self._files.values())
+        return [self._finish(file, opened_before=opened_before) for file in files]
+
     def _finish(self, file: TableFile, *, opened_before: float | None = None) -> bool:
         try:
             file.finish(opened_before=opened_before)
@@ -191,12 +198,6 @@ class FilesHandler(Handler):
             log.warning("file_not_finished", error=str(error))
             return False
         return True
-
-
-def _parquet(options: FilesOptions) -> ParquetFiles:
-    from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (loads Arrow only if it is used)
-
-    return ParquetFiles(options.directory, options.prefix, options.topic_again)
 
 
 def _lines(batch: Batch) -> Iterator[bytes]:

@@ -47,9 +47,7 @@ class RedisOptions(ColumnChoice):
         "null: if the keys begin with the table's name and a colon.",
     )
     wait_replicas: int = Field(
-        default=0,
-        ge=0,
-        description="How many replicas must have a batch before it counts as written (WAIT).",
+        default=0, ge=0, description="How many replicas must have a batch before it counts as written (WAIT)."
     )
     timeout: PositiveDuration = duration("10s", "The timeout for a connection, and for an answer.")
 
@@ -130,11 +128,10 @@ class RedisHandler(Handler):
         places: list[int] = []
         for key, state in states.items():
             try:
-                ours = (
-                    hash_commands(key, state, self._expire_ms)
-                    if self._options.value == "hash"
-                    else json_commands(key, state, held.get(key), self._expire_ms)
-                )
+                if self._options.value == "hash":
+                    ours = hash_commands(key, state, self._expire_ms)
+                else:
+                    ours = json_commands(key, state, held.get(key), self._expire_ms)
             except TypeError as error:
                 raise Rejected(_told(batch, state.at, error), at=state.at) from None
             commands += ours

@@ -46,11 +46,7 @@ def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) 
 
 
 def _apply(
-    states: dict[str, KeyState],
-    at: int,
-    batch: Batch,
-    template: Template,
-    chosen: Callable[[Row], Row],
+    states: dict[str, KeyState], at: int, batch: Batch, template: Template, chosen: Callable[[Row], Row]
 ) -> None:
     change = batch.changes[at]
     database, table, key_columns = batch.database, batch.name, change.key_columns
