@@ -143,16 +143,9 @@ def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
     """Format how many changes the rules removed, and by which keys; empty if none."""
     if left == len(sent):
         return ""
-    by = [
-        name
-        for name, is_there in (
-            ("filter", rule.filter is not None),
-            ("deletes: ignore", rule.deletes == "ignore"),
-        )
-        if is_there
-    ]
-    if all(change.op == "ddl" for change in sent):
-        by = []
+    removing = {"filter": rule.filter is not None, "deletes: ignore": rule.deletes == "ignore"}
+    is_ddl = all(change.op == "ddl" for change in sent)
+    by = [key for key, is_set in removing.items() if is_set and not is_ddl]
     count = f"{len(sent) - left} of {len(sent)} changes " if left else ""
     return f"{count}kept back by {' or '.join(by) or 'its rules'}"
 
