@@ -159,6 +159,8 @@ def test_copies_are_skipped_where_they_would_share_the_place_of_the_table(
     found = configured({"match": "crm.people", **RULES, "handlers": [log, handler]}, {"match": "crm.*"})
     people, plain = found.tables
     assert found.rule_for("crm._people_gho") is (None if is_one else people)
+    wide = configured({"match": "crm.*", **RULES, "handlers": [log, handler]})  # the pattern itself shares
+    assert wide.rule_for("crm._people_gho") is wide.tables[0]
     with pytest.raises(RuleFault, match="whose rules hide"):  # a statement about it is still refused
         ruled(plain, [statement("RENAME TABLE plain TO _people_gho")], "crm.plain")
 
