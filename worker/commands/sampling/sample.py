@@ -173,11 +173,7 @@ def _another_format(format_: Format, record: SampleRecord) -> str | None:
 def _shown(change: Change, table: str) -> str:
     """Format the change as JSON, without empty fields and those in its heading."""
     fields = msgspec.json.decode(line(change, "", table))
-    left = {
-        name: value
-        for name, value in fields.items()
-        if value is not None and name not in _SAID_BY_THE_HEADING
-    }
+    left = {key: one for key, one in fields.items() if one is not None and key not in _SAID_BY_THE_HEADING}
     return msgspec.json.encode(left).decode()
 
 
