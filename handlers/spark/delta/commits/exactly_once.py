@@ -29,9 +29,10 @@ STRICT = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
-"""Whatever is configured: rows of a file that Spark passes over would be lost without a word, and the dates
-of segments are as they are."""
+"""Whatever is configured: rows of a file that Spark passes over would be lost without a word, the dates of
+segments are as they are, and so are the texts in statements."""
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
