@@ -28,7 +28,6 @@ _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?"
 """What delta-rs reads as Spark does."""
 _FORMER = frozenset((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"))
 """Spark notes these in a file with dates of the former calendar: Spark 3 or later, if it is set to LEGACY."""
-_WRITER = b"org.apache.spark.version"
 
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:
@@ -71,7 +70,7 @@ def has_former_dates(dataset: Any) -> bool:
     """Whether a file of Arrow's `dataset` may have dates of the former calendar, which only Spark reads as
     they are. Raises OSError."""
     files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
-    return any(_FORMER & file.keys() or file.get(_WRITER, b"3") < b"3" for file in files)
+    return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
 
 
 def _notes(schema: Any) -> Iterator[str]:

@@ -164,8 +164,7 @@ class Declared:
                     return place, (
                         "the table is partitioned by it, and Delta does not keep this value of such a column "
                         "(an empty one becomes NULL, a long one is no name of a folder, a time that clocks "
-                        "show twice is taken for the first): build the table anew, partitioned by another "
-                        "column"
+                        "show twice becomes the first): build the table anew, partitioned by another column"
                     )
         if lower in self.longest and is_text:
             is_long = pc.greater(pc.utf8_length(values), self.longest[lower])
