@@ -12,6 +12,7 @@ from handlers.spark.ddl.replacing import clustering, overwriting
 from handlers.spark.ddl.retyping import check_none_generated
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
+from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef
@@ -103,7 +104,8 @@ def _rename(target: Target, old: TableRef, new: TableRef) -> None:
             others.append(f"{literal(name)} = {literal(value)}")
         elif not name.startswith("delta.columnMapping.max"):
             writer = writer.option(name, value)
-    writer.saveAsTable(new.sql)
+    with settings(session, STRICT):
+        writer.saveAsTable(new.sql)
     if others:
         session.sql(f"ALTER TABLE {new.sql} SET TBLPROPERTIES ({', '.join(others)})")
     again = clustering(new, target.columns(new), detail.clusteringColumns or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,7 @@ from handlers.spark.rows.parquet_files import writing
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _FEATURE = "timestampNtz"
 """The feature of each table that binlane creates (`runtime.conf`)."""
@@ -48,7 +48,10 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     `rows`: see `can_be_made`. Raises MergeConflict if another writer creates it meanwhile, and what `files`
     raises."""
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
-    schema = _schema(rows.schema)
+    # Half a second of import, for whoever has asked for it.
+    from deltalake import Schema  # noqa: PLC0415 (see above)
+
+    schema = str(Schema.from_arrow(rows.schema).to_json())
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="snappy", **writing(rows.schema))
@@ -87,9 +90,9 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
             "stats": json.dumps({"numRecords": rows.num_rows}),
         },
     }
-    text = "".join(_lines(first))
+    lines = [json.dumps({kind: action}, ensure_ascii=False) + "\n" for kind, action in first.items()]
     try:
-        files.put(f"{ref.path}/_delta_log/{0:020d}.json", text.encode())
+        files.put(f"{ref.path}/_delta_log/{0:020d}.json", "".join(lines).encode())
     except AlreadyThere as error:
         raise MergeConflict(f"{ref}: another writer has just made it") from error
     # Spark's rename on a local disk may have replaced this commit.
@@ -97,19 +100,6 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     if found is None or found.get("commit") != commit:
         raise MergeConflict(f"{ref}: another writer has just made it")
     return table_id
-
-
-def _schema(schema: pa.Schema) -> str:
-    """Return the schema as JSON, with Delta's names of types."""
-    # The import takes half a second, so only users of this option pay for it.
-    from deltalake import Schema  # noqa: PLC0415 (see above)
-
-    return str(Schema.from_arrow(schema).to_json())
-
-
-def _lines(actions: dict[str, dict[str, Any]]) -> Iterator[str]:
-    for kind, action in actions.items():
-        yield json.dumps({kind: action}, ensure_ascii=False) + "\n"
 
 
 def _now() -> int:

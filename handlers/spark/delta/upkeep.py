@@ -9,7 +9,7 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
-from handlers.spark.delta.commits.exactly_once import is_conflict, settings
+from handlers.spark.delta.commits.exactly_once import STRICT, is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.statements import literal
@@ -70,7 +70,8 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
     if detail.numFiles < min_files or detail.sizeInBytes > detail.numFiles * _LARGE:
         return False
     try:
-        session.sql(f"OPTIMIZE {ref.sql}").collect()
+        with settings(session, STRICT):
+            session.sql(f"OPTIMIZE {ref.sql}").collect()
     except Exception as error:
         if not is_conflict(error):
             raise

@@ -25,7 +25,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segme
 from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made, make_table
-from handlers.spark.delta.plain_table import is_small, plain_table
+from handlers.spark.delta.plain_table import has_former_dates, is_small, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -147,8 +147,8 @@ class WithoutSpark:
             return fitted(changes, schema)
         if not is_small(table, _MOST_BYTES, _MOST_ROWS):
             return None
-        newest = newest_of(changes, shape.key)
-        there = within(_MOST_MEMORY, table.to_pyarrow_dataset().to_batches(), schema)
+        newest, files = newest_of(changes, shape.key), table.to_pyarrow_dataset()
+        there = None if has_former_dates(files) else within(_MOST_MEMORY, files.to_batches(), schema)
         if newest is None or there is None:
             return None
         kept = without(there, newest, {names[column.lower()]: column for column in shape.key})

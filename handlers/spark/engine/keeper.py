@@ -68,7 +68,9 @@ class Keeper:
             is_unchanged = sink.merges.unmerged.merged_source_ms is None
             if sink not in self._known or (sink in self._unchanged and not is_unchanged):
                 (self._unchanged.add if is_unchanged else self._unchanged.discard)(sink)
-                within = self._first_within()
+                every = self._options.optimize_every, self._options.vacuum_every
+                # The times of thousands of tables are not all read at once.
+                within = min([_FIRST, *filter(None, every)])
                 self._plan(
                     sink, now + random.random() * (max(within, _UNCHANGED) if is_unchanged else within)
                 )
@@ -92,10 +94,6 @@ class Keeper:
     def _plan(self, sink: TableSink, due: float) -> None:
         self._known[sink] = due
         heapq.heappush(self._order, (due, next(self._count), sink))
-
-    def _first_within(self) -> float:
-        """Seconds. The times of thousands of tables are not all read at once."""
-        return min([_FIRST, *filter(None, (self._options.optimize_every, self._options.vacuum_every))])
 
     def _look_after(self, sink: TableSink, now: float) -> None:
         """`now`: seconds since 1970."""

@@ -18,7 +18,7 @@ def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> Non
         raise Differs(f"there is no table {there}; the next change that a worker applies makes it")
     if built is None:
         raise Differs(f"by what the topic holds there would be no table {there}")
-    declared = Declared.of(table.columns, table.partitions, table.properties)
+    declared = Declared.of(table.columns, table.partitions, table.properties, "UTC")
     if declared.is_append_only:
         raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
     told = told_apart(_columns(table), _columns(built))

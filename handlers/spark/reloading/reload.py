@@ -144,7 +144,7 @@ class SparkReload:
                 new.merge()
             there.load()
             has_statements = any(each.statement is not None for each in there.segments)
-            if has_statements or not self._is_there():
+            if has_statements or look(self._there.world.spark.session, self._ref) is None:
                 there.merge()  # no worker may exist to merge them
             check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
             before = self._count(self._ref)
@@ -225,9 +225,6 @@ class SparkReload:
         return left
 
     # ---- tables
-
-    def _is_there(self) -> bool:
-        return look(self._there.world.spark.session, self._ref) is not None
 
     def _count(self, ref: TableRef) -> int:
         return int(self._there.world.spark.session.table(ref.sql).count())

@@ -79,10 +79,6 @@ def _float(sizes: tuple[int, ...]) -> ColumnType:
     return fitting(pa.float64()) if len(sizes) == 1 and sizes[0] > 24 else _FLOAT
 
 
-def _bit(sizes: tuple[int, ...]) -> ColumnType:
-    return _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT
-
-
 @lru_cache(maxsize=16)
 def _time(sizes: tuple[int, ...]) -> ColumnType:
     return ColumnType(pa.string(), partial(time_text, digits=sizes[0] if sizes else 0))
@@ -91,7 +87,7 @@ def _time(sizes: tuple[int, ...]) -> ColumnType:
 _SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
     "decimal": _decimal,
     "float": _float,
-    "bit": _bit,
+    "bit": lambda sizes: _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT,
     "time": _time,
 }
 

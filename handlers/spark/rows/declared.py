@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,9 +57,13 @@ class Declared:
     """Columns of whole numbers -> their type."""
     inner: str | None = None
     """A struct's field that must not be null and gets no value. Without it, Delta refuses every row."""
+    zone: str = "UTC"
+    """The time zone of Spark's sessions."""
 
     @classmethod
-    def of(cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str]) -> Declared:
+    def of(
+        cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str], zone: str
+    ) -> Declared:
         sized = {one.name.lower(): found for one in columns.fields if (found := _sized(one)) is not None}
         checks = {
             f"CHECK {name.removeprefix(_CHECK)} ({condition})": condition
@@ -93,6 +99,7 @@ class Declared:
                 if isinstance(one.dataType, IntegralType)
             },
             next(filter(None, map(_inner, columns.fields)), None),
+            zone,
         )
 
     def has_checks_beyond(self, shape: Shape) -> bool:
@@ -150,13 +157,14 @@ class Declared:
     def refused(self, name: str, values: pa.Array) -> tuple[int, str] | None:
         """Return the first value of a column that the table would refuse or change, and why."""
         lower, is_text = name.lower(), pa.types.is_string(values.type)
-        if lower in self.partitions and (is_text or pa.types.is_binary(values.type)):
+        is_moment = getattr(values.type, "tz", None) is not None and self.zone != "UTC"
+        if lower in self.partitions and (is_text or is_moment or pa.types.is_binary(values.type)):
             for place, value in enumerate(values.to_pylist()):
-                if value is not None and not _is_kept_by_partition(lower, value):
+                if value is not None and not _is_kept_by_partition(lower, value, self.zone):
                     return place, (
                         "the table is partitioned by it, and Delta does not keep this value of such a column "
-                        "(an empty one becomes NULL, a long one is no name of a folder): build the table "
-                        "anew, partitioned by another column"
+                        "(an empty one becomes NULL, a long one is no name of a folder, a time that clocks "
+                        "show twice becomes the first): build the table anew, partitioned by another column"
                     )
         if lower in self.longest and is_text:
             is_long = pc.greater(pc.utf8_length(values), self.longest[lower])
@@ -183,8 +191,13 @@ def _kept_by_partition(text: str) -> str:
     return f"coalesce({text} NOT IN ({texts}), true)"
 
 
-def _is_kept_by_partition(name: str, value: str | bytes) -> bool:
+def _is_kept_by_partition(name: str, value: str | bytes | datetime, zone: str) -> bool:
     """Delta keeps these values as texts in folder names (`name=value`)."""
+    if isinstance(value, datetime):
+        try:
+            return not value.astimezone(ZoneInfo(zone)).fold
+        except (ValueError, KeyError, OverflowError):  # an offset; the last hours of the calendar
+            return True
     try:
         text = value if isinstance(value, str) else value.decode()
     except UnicodeDecodeError:

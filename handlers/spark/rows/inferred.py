@@ -87,13 +87,13 @@ def _holds(kept: pa.DataType, values: Sequence[Any], types: set[type]) -> bool:
 def _told_type(told: ColumnType, values: Sequence[Any], types: set[type]) -> pa.DataType:
     if told.arrow == _STRING:
         # decimal(65,30): in a stream that knows its columns, all values have the 30 digits.
-        is_exact = all(_has_digits(value, 30) for value in values if value is not None)
+        is_exact = all(
+            isinstance(value, Decimal) and value.as_tuple().exponent == -30
+            for value in values
+            if value is not None
+        )
         return _STRING if is_exact else _own_type(values, types)
     return told.arrow if _holds(told.arrow, values, types) else _own_type(values, types)
-
-
-def _has_digits(value: Any, scale: int) -> bool:
-    return isinstance(value, Decimal) and value.as_tuple().exponent == -scale
 
 
 def _own_type(values: Sequence[Any], types: set[type]) -> pa.DataType:

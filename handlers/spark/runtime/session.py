@@ -80,7 +80,7 @@ class SharedSpark:
         else:
             from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 
-            self._place = driver = Driver(section, folder, name, within, stopping or _never)
+            self._place = driver = Driver(section, folder, name, within, stopping or (lambda: False))
             self._start = driver.start
             self._watch = Watch(driver)
 
@@ -187,10 +187,6 @@ class SharedSpark:
         if self._watch is not None:
             self._watch.stop()
         self._place.stop()
-
-
-def _never() -> bool:
-    return False
 
 
 # Guards the two names below.

@@ -129,17 +129,13 @@ def _note(commit: bytes) -> dict[str, Any] | None:
 
 
 def _restores(version: int, commit: bytes) -> list[Restore]:
-    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
-    found = [
-        restore(version, info.operation, info.operation_parameters, is_own=_is_own(info))
-        for info in infos
-        if info is not None
-    ]
-    return [each for each in found if each is not None]
-
-
-def _is_own(info: _CommitInfo) -> bool:
-    return read_note(info.user_metadata) is not None
+    found: list[Restore] = []
+    for action in _actions(commit, b'"commitInfo"'):
+        if (info := action.commit_info) is not None:
+            is_own = read_note(info.user_metadata) is not None
+            each = restore(version, info.operation, info.operation_parameters, is_own=is_own)
+            found += [] if each is None else [each]
+    return found
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:

@@ -29,9 +29,10 @@ STRICT = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
-"""Overrides of the configuration: rows of a file that Spark skips would be lost silently, and segments' dates
-need no conversion."""
+"""Overrides of the configuration: rows of a file that Spark skips would be lost silently. Dates of segments
+and texts in statements need no conversion."""
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"

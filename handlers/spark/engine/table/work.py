@@ -79,15 +79,19 @@ class TableWork:
                 return self._declared_by(None)
             if (found := metadata_in_files(self._world.files, self.ref.path)) is not None:
                 columns = StructType.fromJson(json.loads(found.schema_string))
-                return Declared.of(columns, found.partition_columns, found.configuration)
+                return Declared.of(columns, found.partition_columns, found.configuration, self._zone)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
     def _declared_by(self, table: TableState | None) -> Declared:
         """`table`: None if the first rows will create it."""
         if table is None:
-            return Declared.of(StructType(), self.options.partition_by, {})
-        return Declared.of(table.columns, table.partitions, table.properties)
+            return Declared.of(StructType(), self.options.partition_by, {}, self._zone)
+        return Declared.of(table.columns, table.partitions, table.properties, self._zone)
+
+    @property
+    def _zone(self) -> str:
+        return str(self._world.spark.section.conf.get("spark.sql.session.timeZone", "UTC"))
 
     def forget_declared(self) -> None:
         """Check the declarations again before the next rows: others may change the table."""
@@ -187,7 +191,8 @@ class TableWork:
             return self._seen(None, shape)
         with self._world.spark.slots, self._world.session() as session:
             try:
-                evolve(session, self.ref, self._columns(shape))
+                has_added = self.options.mode == "changelog"
+                evolve(session, self.ref, self.no_rows(shape).schema if has_added else shape.schema)
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
             table = look(session, self.ref)
@@ -211,10 +216,6 @@ class TableWork:
     def _seen(self, table: TableState | None, shape: Shape) -> SeenTable | None:
         of = self.options
         return SeenTable.of(table, shape, mode=of.mode, prefix=of.prefix, partition_by=of.partition_by)
-
-    def _columns(self, shape: Shape) -> pa.Schema:
-        """The table's columns that come from the log."""
-        return self.no_rows(shape).schema if self.options.mode == "changelog" else shape.schema
 
     def own_columns(self, shape: Shape | None) -> frozenset[str]:
         """Lower-case columns of the table that rows of this shape do not have. Empty without a table."""
