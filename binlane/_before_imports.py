@@ -1,10 +1,13 @@
-"""Import of binlane's own `worker`, `handlers` and `offsets`, even if the path has others of these names."""
+"""What happens before other modules are imported: early signals, and the own packages come first."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from itertools import pairwise
 from pathlib import Path
 
 _OWN = ("handlers", "offsets", "worker")
@@ -36,3 +39,11 @@ def _load(name: str, folder: Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+
+
+def take_early_signals() -> None:
+    """In `binlane run`, let SIGTERM and SIGINT exit with 0 until the worker installs its own handlers."""
+    names = [Path(each).name for each in sys.orig_argv[1:]]
+    if ("binlane", "run") in pairwise(names):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: os._exit(0))
