@@ -66,7 +66,7 @@ def checkpoint_copy(
 
 
 @dead_letters.command("list")
-def _dead_letters_list(
+def dead_letters_list(
     config: Config,
     table: Annotated[str | None, typer.Option("--table", help="Only letters of this database.table.")] = None,
     since: Annotated[
@@ -86,7 +86,7 @@ def _dead_letters_list(
 
 
 @dead_letters.command("show")
-def _dead_letters_show(
+def dead_letters_show(
     config: Config,
     place: Annotated[str, typer.Argument(metavar="PLACE", help="The letter's partition:offset, as 0:17.")],
 ) -> int | None:
@@ -95,7 +95,7 @@ def _dead_letters_show(
 
 
 @dead_letters.command("replay")
-def _dead_letters_replay(
+def dead_letters_replay(
     config: Config,
     places: Annotated[
         list[str] | None, typer.Argument(metavar="[PLACE]...", help="partition:offset, such as 0:17.")
