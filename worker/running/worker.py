@@ -204,8 +204,8 @@ class Worker:
         # Not at the top: a twentieth of a worker's imports, and some workers serve nothing.
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
-        from worker.http.order_token import write_order_token  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
+        from worker.observing.unblock_messages import write_order_token  # noqa: PLC0415
         from worker.running.overview import Overview  # noqa: PLC0415
 
         orders = None if rule.token else secrets.token_urlsafe(32)
