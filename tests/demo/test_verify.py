@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.recorder import RecordedBatch
 from worker.demo.report import Result, TableResult
 from worker.demo.shop.source import Place
-from worker.demo.timeline import Commit, lane_work, order_faults, read_commits, table_work
+from worker.demo.timeline import Commit, RecordedBatch, lane_work, order_faults, read_commits, table_work
 from worker.demo.verify import compare, compare_columns
 
 ROW: dict[str, Any] = {

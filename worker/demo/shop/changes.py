@@ -12,7 +12,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from worker.demo.shop import rows as shop_rows
+from worker.demo.shop import tables as shop_rows
 from worker.demo.shop.source import Message, SourceDatabase, SourceTable
 from worker.demo.shop.tables import DATABASE, PARCELS, TIER, shop_tables
 
