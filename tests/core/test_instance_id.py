@@ -15,8 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from worker.kafka import instance_id
-from worker.kafka.errors import KafkaErrors
-from worker.kafka.group_strategies import GroupStrategies
+from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.instance_id import InstanceId
 from worker.local.broker import Broker
 

@@ -35,8 +35,7 @@ from worker.fetching.standstill import Standstill, known_end
 from worker.formats.choice import FormatChoice
 from worker.kafka.beat import Beat
 from worker.kafka.connection import Brokers
-from worker.kafka.errors import KafkaErrors
-from worker.kafka.group_strategies import GroupStrategies
+from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.instance_id import InstanceId
 from worker.kafka.leaving import close_stays
 from worker.lanes.lanes import Lanes
