@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from worker.kafka import instance_id
 from worker.kafka.errors import GroupStrategies, KafkaErrors
-from worker.kafka.instance_id import InstanceId
+from worker.kafka.group import InstanceId
 from worker.local.broker import Broker
 
 WAITS = "group.instance.id pod-0 is another member's until its session ends: waiting"

@@ -12,7 +12,7 @@ from worker.fetching.polling.polls import POLL_SECONDS
 from worker.fetching.receiving import Receiver
 from worker.kafka.beat import Beat
 from worker.kafka.errors import Stopping
-from worker.kafka.leaving import leave
+from worker.kafka.group import leave
 
 _MOMENT = 0.004
 """Seconds between checks whether the processors still have enough work."""

@@ -36,8 +36,7 @@ from worker.formats.choice import FormatChoice
 from worker.kafka.beat import Beat
 from worker.kafka.connection import Brokers
 from worker.kafka.errors import GroupStrategies, KafkaErrors
-from worker.kafka.instance_id import InstanceId
-from worker.kafka.leaving import close_stays
+from worker.kafka.group import InstanceId, close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer

@@ -1,9 +1,9 @@
-"""Wait until a static member's name is free. In the consumer protocol, brokers refuse a second owner."""
+"""Join and leave the group: wait until a static member's name is free, and give up the own place."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import SILENT
+from handlers.logs import get_logger
 from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
@@ -20,6 +21,10 @@ _AGAIN_SECONDS = 1.0
 _MOST_SECONDS = 75.0
 """The brokers' default for the longest session, 60 s, plus a margin."""
 _NO_ANSWER = COORDINATOR_BUSY | {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+log = get_logger("kafka")
+
+_POLLS = 50
+"""The most polls that wait for the group."""
 
 
 @dataclass(eq=False)
@@ -90,3 +95,33 @@ class InstanceId:
         asked = self.admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)
         members = asked[group].result(_ANSWER_SECONDS + 1).members
         return {each.member_id: each.group_instance_id for each in members}
+
+
+def close_stays(settings: Mapping[str, str]) -> bool:
+    """Whether a consumer with these settings must `leave` before it is closed. With cooperative-sticky,
+    librdkafka does not report the close of a consumer without partitions, so its place is kept for
+    `session.timeout.ms`. A static member must keep its place."""
+    return (
+        settings.get("group.protocol", "classic") == "classic"
+        and "cooperative" in settings.get("partition.assignment.strategy", "")
+        and not settings.get("group.instance.id")
+    )
+
+
+def leave(consumer: Consumer, poll: Callable[[], object]) -> None:
+    """Give up all partitions, calling `poll`, and leave the group once any running rebalance is over. Log a
+    warning if that fails. Call it on the polling thread."""
+    error = None
+    try:
+        consumer.unsubscribe()
+        for _ in range(_POLLS):
+            if not consumer.memberid():  # the group's last answer; librdkafka clears it when it leaves
+                return
+            poll()
+    except KafkaException as raised:
+        error = str(raised)
+    log.warning(
+        "group_not_left",
+        error=error,
+        hint="the group keeps this worker's place, and what was assigned to it, for session.timeout.ms",
+    )
