@@ -23,9 +23,6 @@ log = get_logger("kafka")
 _ANSWER_SECONDS = 10.0
 _MOST_NAMED = 5
 Answer = TypeVar("Answer")
-
-log = get_logger("kafka")
-
 _AGAIN_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 1.0
 

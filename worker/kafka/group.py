@@ -15,13 +15,14 @@ from handlers.logs import get_logger
 from offsets.stores.kafka import COORDINATOR_BUSY
 from worker.kafka.errors import KafkaErrors
 
+log = get_logger("kafka")
+
 _ANSWER_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0
 _MOST_SECONDS = 75.0
 """The brokers' default for the longest session, 60 s, plus a margin."""
 _NO_ANSWER = COORDINATOR_BUSY | {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-log = get_logger("kafka")
 
 _POLLS = 50
 """The most polls that wait for the group."""

@@ -31,7 +31,7 @@ from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
 from worker.running.ending import LastResort, say, stop_seconds
 from worker.running.garbage import Garbage
-from worker.running.handlers.handler_set import OPENING_SECONDS, TargetOpenError
+from worker.running.handler_set import OPENING_SECONDS, TargetOpenError
 from worker.running.probes import unhealthy, unready
 from worker.running.reloading import Reloader
 from worker.running.signals import take_signals

@@ -9,8 +9,7 @@ from handlers import Handler
 from handlers.loading.registry import create
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.running.handlers.closing import close_all
-from worker.running.handlers.open_handler import OpenHandler
+from worker.running.open_handler import OpenHandler, close_all
 
 
 @dataclass(slots=True)

@@ -17,18 +17,18 @@ from worker.attempts.backoff import describe
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.running.handlers.closing import (
+from worker.running.handler_plan import BoundRule, HandlerPlan, bind, handles, pairs
+from worker.running.open_handler import (
     LONGEST_CLOSE,
+    OpenHandler,
     close_all,
     close_timeout,
     most_seconds,
     release,
+    statuses,
     taken,
     waitable,
 )
-from worker.running.handlers.handler_status import statuses
-from worker.running.handlers.open_handler import OpenHandler
-from worker.running.handlers.plan import BoundRule, HandlerPlan, bind, handles, pairs
 
 log = get_logger("handlers")
 
