@@ -15,10 +15,11 @@ from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 
+log = get_logger("handlers")
+
 Told = dict[str, Any] | None
 _ANSWER_SECONDS = 0.5
 """The limit for all of them together, because the worker's own figures must not wait for handlers."""
-log = get_logger("handlers")
 
 LONGEST_CLOSE = 86_400.0
 """Seconds. A `close_timeout` beyond a day is a mistake."""
