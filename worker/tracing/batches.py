@@ -14,8 +14,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
 from handlers.asking_again import AskAgain
-from worker.tracing.parents import parent_of, place_of, told
-from worker.tracing.records import Attempt, RecordTrace
+from worker.tracing.records import Attempt, RecordTrace, parent_of, place_of, told
 from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_batch, of_commit, tell
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
 from worker.tracing.batches import BatchTrace
-from worker.tracing.parents import is_sampled, parent_of, place_of
 from worker.tracing.provider import Spans
-from worker.tracing.records import RecordTrace
+from worker.tracing.records import RecordTrace, is_sampled, parent_of, place_of
 from worker.tracing.spans import Fault, Place, of_record
 from worker.tracing.waiting import Trace, Waiting
 
