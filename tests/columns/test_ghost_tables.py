@@ -23,7 +23,7 @@ from worker.configuration.checks.doubts import doubts
 from worker.formats.interface import Apart, Record, Skip
 from worker.formats.registry import get
 from worker.running.handler_plan import handles
-from worker.units.table_names import routed
+from worker.units.table import routed
 
 RUNS = {
     "gh-ost": gh_ost(),

@@ -18,8 +18,8 @@ from worker.units.assigned_partition import Assignment
 from worker.units.barrier import Barrier
 from worker.units.chunk import BarrierChunk, Chunk
 from worker.units.delivery import Delivery
+from worker.units.table import fits, routed
 from worker.units.table_book import TableBook
-from worker.units.table_names import fits, routed
 from worker.units.unit import Unit
 
 log = get_logger("router")

@@ -17,8 +17,8 @@ from worker.units.apart.piece_order import AnyRun, PieceOrder
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
+from worker.units.table import routed
 from worker.units.table_book import UNDECODABLE, TableBook
-from worker.units.table_names import routed
 from worker.units.unit import Unit
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.processing.change_origins import origin_of, record_of, record_origin
 from worker.processing.slow_calls import RunningCalls
-from worker.units.table_names import routed
+from worker.units.table import routed
 
 if TYPE_CHECKING:
     from worker.attempts.bound_handler import BoundHandler

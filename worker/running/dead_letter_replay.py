@@ -27,7 +27,7 @@ from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
 from worker.formats.interface import Apart, Skip, UndecodableRecord
 from worker.running.handler_plan import handles
-from worker.units.table_names import routed
+from worker.units.table import routed
 
 _LONGEST_TOPIC = 249
 

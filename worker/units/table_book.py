@@ -13,8 +13,7 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
 from worker.units.chunk import Chunk
 from worker.units.home_lane import home_lane
-from worker.units.table import Table
-from worker.units.table_names import fits
+from worker.units.table import Table, fits
 from worker.units.unit import Shards, Unit
 from worker.units.unmatched import Unmatched
 

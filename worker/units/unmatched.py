@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 from handlers.logs import get_logger
 from worker.configuration import TableRule
-from worker.units.table_names import shown
+from worker.units.table import shown
 
 log = get_logger("tables")
 
