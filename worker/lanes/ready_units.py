@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worker.lanes.lane import Lane, Timers
-from worker.units.turns import QUICK_SECONDS
-from worker.units.unit import Unit
+from worker.units.unit import QUICK_SECONDS, Unit
 
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
