@@ -15,7 +15,7 @@ from worker.observing.status import CheckpointStatus, Look, WorkerStatus
 from worker.observing.table_labels import TableLabels
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.table_book import TableBook
 from worker.units.work import Work
 

@@ -9,9 +9,8 @@ from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.lane import Lane, Room, Timers
 from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
-from worker.units.barrier import Barrier
-from worker.units.chunk import Chunk
-from worker.units.rows.shard_chunk import ShardChunk
+from worker.units.chunk import Barrier, Chunk
+from worker.units.sharding import ShardChunk
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 

@@ -16,7 +16,7 @@ from worker.observing.histogram import HandlerTimes
 from worker.observing.metrics import Metrics
 from worker.processing.change_origins import origin_of, record_origin
 from worker.processing.failures import FailureRules, Failures
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
 

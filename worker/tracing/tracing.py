@@ -35,7 +35,7 @@ _MOST_RECORDS = 100
 _MOST_LINKS = 128
 """The most links of one span: OpenTelemetry's own limit."""
 _CLOSE_SECONDS = 3.0
-_MOST = 10_000
+_MOST_WAITING = 10_000
 """The most records and batches that wait at once. Without it, a blocked table's would grow without limit."""
 
 
@@ -229,7 +229,7 @@ class _Waiting:
 
     @property
     def full(self) -> bool:
-        return self._count >= _MOST
+        return self._count >= _MOST_WAITING
 
     def add(self, assignment: Assignment, last: int, trace: _Own) -> _Own:
         """Let the trace wait until everything up to `last` is committed.

@@ -60,8 +60,8 @@ class Account:
 class Unit:
     """An ordering unit (a table): its records queue here, and at most one batch of them runs.
 
-    With order by row, a table also has units for its shards (see worker/units/rows/). Its own unit's batches
-    are then distributed over the shards, and only DDL and other barriers run here."""
+    With order by row, a table also has units for its shards (see worker/units/sharding.py). Its own unit's
+    batches are then distributed over the shards, and only DDL and other barriers run here."""
 
     def __init__(self, table: Table, lane: int) -> None:
         self.table = table
