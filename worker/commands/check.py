@@ -10,7 +10,7 @@ from rich.text import Text
 
 from handlers import Handler
 from handlers.loading.registry import BUILT_IN, create, resolve
-from handlers.options.units import format_duration, format_size
+from handlers.options.values import format_duration, format_size
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.commands.sampling.sample import show_samples
 from worker.configuration import Configuration, TableRule
