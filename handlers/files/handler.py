@@ -16,9 +16,8 @@ from handlers.change_json import line
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
-from handlers.options.shapes import Shaped
 from handlers.options.templates import place_of
-from handlers.options.values import PositiveDuration, PositiveSize, duration, size
+from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
 
 if TYPE_CHECKING:
     from handlers.files.parquet.writing import ParquetFiles
