@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from handlers import Batch
-from handlers.loading.calls import refuse_unrun
+from handlers.loading.user_code import refuse_unrun
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.steps import Caller, MustHalt

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from handlers import StopWorker
-from handlers.loading.calls import refuse_unrun
+from handlers.loading.user_code import refuse_unrun
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step

@@ -12,8 +12,8 @@ from itertools import pairwise
 import msgspec
 
 from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
-from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
+from handlers.loading.user_code import refuse_unrun
 from handlers.options.matching import topics_matcher
 from handlers.rows import borders, with_own_rows
 from worker.attempts.backoff import describe

@@ -1,17 +1,49 @@
-"""Users' modules that share a name with a package of binlane, such as `handlers.py` in their folder."""
+"""Users' modules and functions: names that binlane has too, and calls that would run nothing."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from handlers.api import StopWorker
 
 OWN = frozenset(("binlane", "handlers", "offsets", "worker"))
 """These names always import binlane's own packages, whatever is on the path."""
 
 _PREFIX = "user_"
+
+
+def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | None:
+    """Explain why a call with these arguments would fail or do nothing; None if it would work."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return "is async, and nobody would await it"
+    if inspect.isgeneratorfunction(function):
+        return "has a yield, and nobody would iterate over it"
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        return f"cannot be called with ({', '.join(arguments)}): {error}"
+    return None
+
+
+def refuse_unrun(answer: object, of: object) -> None:
+    """Check what a call of `of` returned.
+
+    Raises StopWorker if it is code that has not run: each further batch would be lost in the same way."""
+    if inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()  # otherwise Python warns that the coroutine was never awaited
+        name = getattr(of, "__qualname__", None) or f"{type(of).__name__}.handle"
+        raise StopWorker(
+            f"{name} returned a {type(answer).__name__}, of which nothing has run: write it without async "
+            f"and yield, or call asyncio.run(...) in it"
+        )
 
 
 def user_module(name: str) -> ModuleType | None:
