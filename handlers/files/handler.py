@@ -20,7 +20,7 @@ from handlers.options.templates import place_of
 from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
 
 if TYPE_CHECKING:
-    from handlers.files.parquet.writing import ParquetFiles
+    from handlers.files.parquet_writing import ParquetFiles
 
 _MAX_OPEN = 256
 
@@ -193,7 +193,7 @@ class FilesHandler(Handler):
 
 
 def _parquet(options: FilesOptions) -> ParquetFiles:
-    from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (loads Arrow only if it is used)
+    from handlers.files.parquet_writing import ParquetFiles  # noqa: PLC0415 (loads Arrow only if it is used)
 
     return ParquetFiles(options.directory, options.prefix, options.topic_again)
 

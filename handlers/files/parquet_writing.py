@@ -10,7 +10,7 @@ from typing import Literal
 
 from handlers.api import Batch, Change, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace
-from handlers.files.parquet.chain import BrokenFile, Chain, Source, encoded, find, sources_below
+from handlers.files.parquet_chain import BrokenFile, Chain, Source, encoded, find, sources_below
 from handlers.files.table_file import check_writable, safe_name
 from handlers.logs import get_logger
 from handlers.progress.marks import WHOLE, Partition, Place, beyond
