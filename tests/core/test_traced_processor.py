@@ -22,7 +22,7 @@ from servers.hook_server import Answer
 from servers.otlp_collector import Collector, SpanSeen, traceparent
 
 from handlers import Batch, StopWorker
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from offsets.types import Checkpoint
 from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics

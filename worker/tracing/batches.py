@@ -13,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from worker.tracing.records import Attempt, RecordTrace, parent_of, place_of, told
 from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_batch, of_commit, tell
 

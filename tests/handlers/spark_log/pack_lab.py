@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from log_lab import MemoryFiles
 
 from handlers import Batch, Change, HandlerContext
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.logs import get_logger
 from handlers.progress.passing_over import PassingOver
 from handlers.progress.topic_ids import KnownIds
