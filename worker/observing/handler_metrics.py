@@ -10,10 +10,9 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import Meter, families, family, meter
+from worker.observing.meters import Combine, Meter, TableLabels, families, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.overview.ranking import handled_tables
-from worker.observing.table_labels import Combine, TableLabels
 
 _SPARK_RESULTS = ("success", "failure")
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.meters import family
+from worker.observing.meters import TableLabels, family
 from worker.observing.status import LaneStatus, Look, PartitionStatus, TableStatus, WorkerStatus
-from worker.observing.table_labels import TableLabels
 
 
 def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
