@@ -10,8 +10,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.of_kafka import not_begun, of_kafka
 from worker.observing.overview.of_rules import notes
+from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.ranking import lag_of, ranked
 from worker.observing.overview.rates import Rates
 from worker.observing.overview.troubles import headline, troubles
