@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 from worker.observing.meters import Combine, Meter, TableLabels, families, family, meter
 from worker.observing.metric_definitions import definition
-from worker.observing.overview.ranking import handled_tables
+from worker.observing.overview.figures import handled_tables
 
 _SPARK_RESULTS = ("success", "failure")
 

@@ -11,8 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, ranked
-from worker.observing.overview.rates import Rates
+from worker.observing.overview.figures import Rates, lanes_by_trouble, partitions_by_trouble, ranked
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
 

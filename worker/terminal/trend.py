@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from worker.observing.overview.figures import Rates, delay_of, lag_of
 from worker.observing.overview.history import SECONDS, Point
-from worker.observing.overview.ranking import delay_of, lag_of
-from worker.observing.overview.rates import Rates
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration
 

@@ -10,10 +10,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from worker.observing.overview.figures import Rates, lag_of, ranked
 from worker.observing.overview.of_rules import notes
 from worker.observing.overview.of_systems import not_begun, of_kafka
-from worker.observing.overview.ranking import lag_of, ranked
-from worker.observing.overview.rates import Rates
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size

@@ -1,14 +1,17 @@
-"""Sort the parts of a worker by urgency, and compute its lag and delay."""
+"""Figures from statuses of a worker (lag, delay, rates), and its parts sorted by urgency."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 
 LATE_SECONDS = 60.0
 """A table whose oldest unfinished change is older than this is reported as late."""
+_TableKey = tuple[str, int]
+_PartitionKey = tuple[str, int]
 
 
 def lag_of(status: WorkerStatus) -> int | None:
@@ -69,3 +72,40 @@ def lanes_by_trouble(status: WorkerStatus) -> list[LaneStatus]:
     return sorted(
         status.lanes, key=lambda lane: (full is None or lane.queued_records < 0.9 * full, lane.lane)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Growth between two statuses. Parts that only the later status contains are missing."""
+
+    total: float | None = None
+    """Records finished per second; None: no earlier status."""
+    tables: Mapping[_TableKey, float] = field(default_factory=dict)
+    """(table, lane) -> records finished per second."""
+    partitions: Mapping[_PartitionKey, float] = field(default_factory=dict)
+    """(topic, partition) -> records fetched per second."""
+
+    @classmethod
+    def between(cls, before: WorkerStatus | None, now: WorkerStatus) -> Rates:
+        """Compute the rates by the worker's own clock. There are none across its restart."""
+        elapsed = now.uptime_seconds - before.uptime_seconds if before is not None else 0.0
+        if before is None or elapsed <= 0:
+            return cls()
+        finished = {(table.table, table.lane): table.finished_records for table in before.tables}
+        fetched = {(each.topic, each.partition): each.position for each in before.partitions}
+        tables = {
+            key: max(0, table.finished_records - finished[key]) / elapsed
+            for table in now.tables
+            if (key := (table.table, table.lane)) in finished
+        }
+        partitions = {
+            key: max(0, each.position - earlier) / elapsed
+            for each in now.partitions
+            if each.position is not None
+            and (earlier := fetched.get(key := (each.topic, each.partition))) is not None
+        }
+        if now.finished_records is not None and before.finished_records is not None:
+            grown = now.finished_records - before.finished_records
+        else:  # a table that only this status contains finished all its records since the previous one
+            grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
+        return cls(max(0, grown) / elapsed, tables, partitions)
