@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from worker.demo.shop.canal_text import time_text
+from worker.demo.shop.source import time_text
 
 Row = Mapping[str, Any]
 

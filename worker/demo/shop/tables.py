@@ -7,8 +7,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from worker.demo.shop.canal_text import Column
-from worker.demo.shop.source import SourceTable
+from worker.demo.shop.source import Column, SourceTable
 
 DATABASE = "shop"
 
