@@ -79,7 +79,7 @@ class FilesOptions(BaseModel):
 
 class FilesHandler(Handler):
     """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or writes each batch as
-    a Parquet file (`handlers.files.parquet`).
+    a Parquet file (`handlers.files.parquet_writing`).
 
     Batches of different tables are written in parallel: only the list of tables has a common lock."""
 

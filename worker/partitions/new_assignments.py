@@ -16,7 +16,6 @@ from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier
 
 log = get_logger("former")
-log = get_logger("former")
 
 _LOOK_SECONDS = 0.01
 
