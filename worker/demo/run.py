@@ -17,8 +17,7 @@ from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
 from worker.demo.report import Result, TableResult, show_result
 from worker.demo.screen import Screen
-from worker.demo.shop.changes import Shop
-from worker.demo.shop.play import Played, now_ms, play
+from worker.demo.shop.changes import Played, Shop, now_ms, play
 from worker.demo.shop.source import SourceTable
 from worker.demo.shop.tables import DATABASE
 from worker.demo.timeline import lane_work, order_faults, read_batches, read_commits, table_work

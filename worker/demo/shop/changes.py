@@ -6,11 +6,15 @@ that are added, renamed and retyped, a truncate, and a table without a key.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from worker.demo.shop import tables as shop_rows
 from worker.demo.shop.source import Message, SourceDatabase, SourceTable
@@ -23,6 +27,7 @@ _TIERS = ("silver", "gold", "platinum")
 _WAREHOUSES = (1, 2)
 _MAX_LINES = 9
 _FIRST_ORDER = 10_001
+_FLUSH_SECONDS = 60
 
 
 class Shop:
@@ -246,3 +251,44 @@ class Shop:
 def _payment(order: int) -> int:
     """Each order has one payment."""
     return 7_000_000_000 + order
+
+
+class Played(Counter[str]):
+    """Records of each table. The empty name is the database itself."""
+
+
+def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
+    """Produce all messages of the shop, in order, to partition 0. Raises KafkaException.
+
+    The topic must be new, so that a message's number is its offset.
+    """
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,  # without it, a retried batch may overtake another
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "log_level": 3,  # a new broker's first refusals need no log; failures are raised below
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    played = Played()
+    for message in shop.messages():
+        producer.produce(topic, message.value, partition=0, on_delivery=delivered)
+        played[message.table] += 1
+        producer.poll(0)
+    if producer.flush(_FLUSH_SECONDS):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not take the shop's changes"))
+    if failed:
+        raise KafkaException(failed[0])
+    return played
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
