@@ -16,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from worker.demo.shop import tables as shop_rows
-from worker.demo.shop.source import Message, SourceDatabase, SourceTable
-from worker.demo.shop.tables import DATABASE, PARCELS, TIER, shop_tables
+from worker.demo import shop_tables as shop_rows
+from worker.demo.shop_source import Message, SourceDatabase, SourceTable
+from worker.demo.shop_tables import DATABASE, PARCELS, TIER, shop_tables
 
 _NOTES = (None, None, None, "ring twice", "gift 🎁", "leave it at the neighbour's", "one\ntwo", 'say "hi"')
 _METHODS = ("card", "transfer", "invoice", "voucher")
@@ -264,7 +264,7 @@ def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
     """
     failed: list[KafkaError] = []
 
-    def delivered(error: KafkaError | None, _message: Message) -> None:
+    def delivered(error: KafkaError | None, _message: object) -> None:
         if error is not None:
             failed.append(error)
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from worker.demo.shop.source import Column, SourceTable
+from worker.demo.shop_source import Column, SourceTable
 
 DATABASE = "shop"
 
