@@ -14,8 +14,21 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
 from handlers.failures import AskAgain
-from worker.tracing.records import Attempt, RecordTrace, parent_of, place_of, told
-from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_batch, of_commit, tell
+from worker.tracing.spans import (
+    Attempt,
+    Attributes,
+    Fault,
+    Place,
+    RecordTrace,
+    begin,
+    end,
+    of_batch,
+    of_commit,
+    parent_of,
+    place_of,
+    tell,
+    told,
+)
 
 if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment

@@ -16,8 +16,7 @@ from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
 from worker.tracing.batches import BatchTrace
 from worker.tracing.provider import Spans
-from worker.tracing.records import RecordTrace, is_sampled, parent_of, place_of
-from worker.tracing.spans import Fault, Place, of_record
+from worker.tracing.spans import Fault, Place, RecordTrace, is_sampled, of_record, parent_of, place_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 
