@@ -22,7 +22,7 @@ from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DeadLetters
 from worker.fetching.ddl_history import DDLHistory
-from worker.fetching.fetcher import Fetcher
+from worker.fetching.fetcher import Beat, Fetcher
 from worker.fetching.held_records import HeldRecords
 from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.polling.arrivals import Arrivals, KafkaAnswers
@@ -33,7 +33,6 @@ from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill, known_end
 from worker.formats.choice import FormatChoice
-from worker.kafka.beat import Beat
 from worker.kafka.connection import Brokers
 from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.group import InstanceId, close_stays
