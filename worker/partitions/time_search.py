@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from offsets.journal import Found, JournalError, Unit
 from offsets.types import TopicPartition
-from worker.partitions.positions.stored import Cluster
+from worker.partitions.stored_positions import Cluster
 
 _YEAR_10000_MS = 253_402_300_800_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
