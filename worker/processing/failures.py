@@ -18,8 +18,7 @@ from worker.dead_letters.writing import DeadLetters
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
-from worker.processing.change_origins import origin_of, record_of, record_origin
-from worker.processing.slow_calls import RunningCalls
+from worker.processing.slow_calls import RunningCalls, origin_of, record_of, record_origin
 from worker.units.table import routed
 
 if TYPE_CHECKING:

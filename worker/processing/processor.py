@@ -14,8 +14,8 @@ from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.lanes.lanes import Lanes
 from worker.observing.histogram import HandlerTimes
 from worker.observing.metrics import Metrics
-from worker.processing.change_origins import origin_of, record_origin
 from worker.processing.failures import FailureRules, Failures
+from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
