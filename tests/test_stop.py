@@ -17,7 +17,7 @@ import pytest
 from handlers import Handler
 from handlers.loading.registry import create
 from worker.configuration import HandlerEntry
-from worker.running.open_handler import most_seconds
+from worker.running.open_handlers import most_seconds
 
 # Processes that mostly wait: beside others, and not alone at the end.
 pytestmark = pytest.mark.long

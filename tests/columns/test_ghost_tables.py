@@ -22,7 +22,7 @@ from worker.configuration import Configuration
 from worker.configuration.checks.doubts import doubts
 from worker.formats.interface import Apart, Record, Skip
 from worker.formats.registry import get
-from worker.running.handler_plan import handles
+from worker.running.open_handlers import handles
 from worker.units.table import routed
 
 RUNS = {

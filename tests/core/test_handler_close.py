@@ -15,7 +15,7 @@ from handlers import Handler
 from handlers.hanging_calls import GivenUp
 from worker.configuration import Configuration
 from worker.running.handler_set import HandlerOpenError, HandlerSet
-from worker.running.open_handler import OpenHandler, close_all, most_seconds
+from worker.running.open_handlers import OpenHandler, close_all, most_seconds
 
 
 class Closing(Handler):

@@ -8,7 +8,7 @@ from typing import Any
 
 from handlers import Handler
 from worker.configuration.secrets import Secrets
-from worker.running.open_handler import OpenHandler, statuses
+from worker.running.open_handlers import OpenHandler, statuses
 
 
 class Telling(Handler):

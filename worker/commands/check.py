@@ -19,7 +19,7 @@ from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store
 from worker.running.handler_set import OPENING_SECONDS
-from worker.running.open_handler import waitable
+from worker.running.open_handlers import waitable
 from worker.running.process import grace_seconds, stop_seconds
 
 

@@ -26,7 +26,7 @@ from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
 from worker.formats.interface import Apart, Skip, UndecodableRecord
-from worker.running.handler_plan import handles
+from worker.running.open_handlers import handles
 from worker.units.table import routed
 
 _LONGEST_TOPIC = 249

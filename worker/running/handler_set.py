@@ -17,13 +17,17 @@ from worker.attempts.backoff import describe
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
-from worker.running.handler_plan import BoundRule, HandlerPlan, bind, handles, pairs
-from worker.running.open_handler import (
+from worker.running.open_handlers import (
     LONGEST_CLOSE,
+    BoundRule,
+    HandlerPlan,
     OpenHandler,
+    bind,
     close_all,
     close_timeout,
+    handles,
     most_seconds,
+    pairs,
     release,
     statuses,
     taken,

@@ -1,10 +1,10 @@
-"""A handler between `open` and `close`: which calls must not overlap, its own status, and its end."""
+"""A configuration's handlers: planned, bound to their rules, open, asked for their status, and closed."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +12,11 @@ from typing import Any
 
 from handlers import Handler
 from handlers.hanging_calls import Bounded
+from handlers.loading.registry import create
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
+from worker.attempts.bound_handler import BoundHandler
+from worker.configuration import Configuration, HandlerEntry, TableRule
 
 log = get_logger("handlers")
 
@@ -205,3 +208,49 @@ def close_all(opened: list[OpenHandler]) -> bool:
             clean = False
             log.error("handler_close_failed", handler=each.name, error=describe(error), exc_info=error)
     return clean
+
+
+@dataclass(slots=True)
+class BoundRule:
+    """A rule of the configuration with its handlers, by entry."""
+
+    rule: TableRule
+    bound: list[BoundHandler]
+
+
+@dataclass(slots=True)
+class HandlerPlan:
+    """The handlers of another configuration: those that stay, and new ones, already open."""
+
+    configuration: Configuration
+    rules: list[BoundRule] = field(default_factory=list)
+    opened: list[OpenHandler] = field(default_factory=list)
+    grown: list[tuple[BoundHandler, tuple[Handler, ...]]] = field(default_factory=list)
+    """Objects for new lanes."""
+    given_up: bool = False
+    """Nobody waits for it any more."""
+
+    def give_up(self) -> None:
+        """Close what was opened. Handlers that are opened later are closed at once."""
+        self.given_up = True
+        close_all(self.opened)
+
+
+def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
+    """Whether the rule of this table ("database.table") includes the handler."""
+    rule = configuration.rule_for(table)
+    return rule is not None and entry in rule.handlers
+
+
+def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
+    """Return each entry of the rule with its handler."""
+    return zip(known.rule.handlers, known.bound, strict=True)
+
+
+def bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
+    """Make the handler of an entry, or one per lane if its class says so. Raises HandlerTypeError and
+    OptionsError."""
+    first = create(entry, configuration.folder)
+    more = configuration.lanes.count - 1 if first.per_lane else 0
+    others = [create(entry, configuration.folder) for _ in range(more)]
+    return BoundHandler(entry.name, (first, *others))
