@@ -17,9 +17,9 @@ from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
+from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
 from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
-from worker.partitions.time_search import place_at, time_text
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:

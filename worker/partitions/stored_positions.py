@@ -23,8 +23,7 @@ from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
 from worker.kafka.connection import reach_kafka
-from worker.partitions.journaling import journal_of
-from worker.partitions.own_store import own_store, worded
+from worker.partitions.own_store import journal_of, own_store, worded
 
 _SECONDS = 10.0
 _AGAIN_SECONDS = 0.2

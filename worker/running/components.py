@@ -39,10 +39,10 @@ from worker.kafka.group import InstanceId, close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
-from worker.partitions.journaling import Journaling, journal_of
+from worker.partitions.journaling import Journaling
 from worker.partitions.membership import Membership, session_of
 from worker.partitions.new_assignments import FormerRecords, NewAssignments
-from worker.partitions.own_store import own_store
+from worker.partitions.own_store import journal_of, own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
