@@ -26,7 +26,7 @@ from handlers.failures import AskAgain
 from offsets.types import Checkpoint
 from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics
-from worker.processing.traced_processor import TracedProcessor
+from worker.processing.traced import TracedProcessor
 from worker.tracing import tracing as worker_tracing
 from worker.tracing.tracing import Tracing
 from worker.units.unit import Unit, UnitState
