@@ -1,4 +1,4 @@
-"""Marks: how far a table was applied, and which changes of a batch are new.
+"""Marks: how far a table was applied, which changes of a batch are new, and reports of those that are not.
 
 A mark is the (offset, index) of the last applied change. A table has one for each topic and partition that
 it is fed from. If batches are sharded (`order_by: row`), each shard has its own mark. A change counts as

@@ -1,4 +1,5 @@
-"""Log Kafka's errors at a limited rate, with hints. Repeat requests until they are answered."""
+"""Log Kafka's errors at a limited rate, with hints. Repeat requests until they are answered. Find how the
+members' assignment strategies differ if the group rejects this worker."""
 
 from __future__ import annotations
 

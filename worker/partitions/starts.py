@@ -1,4 +1,4 @@
-"""Where newly assigned partitions start, and the questions to Kafka that this needs."""
+"""Where newly assigned partitions start (also by `checkpoint.force`), and the questions to Kafka for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of one table from one poll."""
+"""Records of one table from one poll, and the barrier of a statement about several tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The known tables. A unit is made when a table first appears, and released when the table is idle."""
+"""The known tables, and those that no rule matches. A unit is made when a table first appears, and released
+when the table is idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A unit of order: the queue of one table (or of one shard), of which at most one batch runs."""
+"""A unit of order: the queue of one table (or of one shard), of which at most one batch runs. How long its
+batches take, and how many records make a fair turn."""
 
 from __future__ import annotations
 
