@@ -3,8 +3,7 @@
 `binlane.testing` tests a handler without Kafka. `binlane.spark` reads tables including unmerged rows.
 """
 
-from binlane._early_stop import take_early_signals
-from binlane._packages import come_first
+from binlane._before_imports import come_first, take_early_signals
 
 take_early_signals()  # the imports below take about a second
 come_first()

@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from worker.observing.meters import MAX_TABLE_LABELS, OTHER_TABLES
 from worker.observing.metric_definitions import DEFINITIONS, markdown_table
 from worker.observing.metrics import Metrics
 from worker.observing.status import (
@@ -26,7 +27,6 @@ from worker.observing.status import (
     TargetStatus,
     WorkerStatus,
 )
-from worker.observing.table_labels import MAX_TABLE_LABELS, OTHER_TABLES
 
 PROMISED = {
     "binlane_records_consumed_total": {"topic", "partition"},

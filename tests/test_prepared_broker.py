@@ -14,7 +14,7 @@ from handlers.spark.runtime.jars import kafka_jars
 from worker.local import broker as broker_module
 from worker.local import broker_guard, training
 from worker.local.broker import Broker
-from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options, place
+from worker.local.broker_settings import BOOTSTRAP, bootstrap_of, java_options, place
 
 
 @pytest.fixture

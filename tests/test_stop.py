@@ -17,7 +17,7 @@ import pytest
 from handlers import Handler
 from handlers.loading.registry import create
 from worker.configuration import HandlerEntry
-from worker.running.handlers.closing import most_seconds
+from worker.running.open_handlers import most_seconds
 
 # Processes that mostly wait: beside others, and not alone at the end.
 pytestmark = pytest.mark.long
@@ -186,7 +186,7 @@ threading.Thread(target=signals, daemon=True).start()
 
 def test_each_of_a_thousand_watches_ends_by_a_signal_at_a_random_moment(start: Start) -> None:
     script = """
-from worker.running.signals import take_signals
+from worker.running.process import take_signals
 
 supervision._WATCH_SECONDS = 0.0  # half of the time inside of Event.wait
 sys.setswitchinterval(0.0001)
@@ -216,7 +216,7 @@ def test_a_second_signal_stops_at_once_whatever_keeps_the_main_thread(start: Sta
 def test_a_process_that_a_handler_forks_off_has_its_own_signals(start: Start) -> None:
     script = """
 import multiprocessing, os, signal, threading, time
-from worker.running.signals import take_signals
+from worker.running.process import take_signals
 
 taken = threading.Event()
 take_signals({signal.SIGTERM: lambda: (print("taken", flush=True), taken.set())})
@@ -399,7 +399,7 @@ hooks.Hooks.close_timeout = float("inf")
 def test_a_signal_whose_taker_fails_keeps_no_later_one_from_being_taken(start: Start) -> None:
     script = """
 import os, signal, time
-from worker.running.signals import take_signals
+from worker.running.process import take_signals
 
 take_signals({signal.SIGHUP: lambda: 1 / 0, signal.SIGTERM: lambda: os._exit(7)})
 os.kill(os.getpid(), signal.SIGHUP)

@@ -25,7 +25,7 @@ from checking import configuration_faults, image_user, longest_stop, read, tool,
 from deployment_models import AlertRules, Compose, Prometheus, Service
 from pydantic import BaseModel, ValidationError
 
-from handlers.options.units import parse_duration
+from handlers.options.values import parse_duration
 from worker.observing.metric_definitions import DEFINITIONS
 
 __all__ = ["check", "main"]

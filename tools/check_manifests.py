@@ -19,7 +19,7 @@ from custom_resources import custom_faults, is_custom
 
 from worker.configuration import Configuration
 from worker.configuration.checks.doubts import single_worker
-from worker.running.handlers.handler_set import OPENING_SECONDS
+from worker.running.handler_set import OPENING_SECONDS
 
 __all__ = ["EXAMPLE", "check_manifests", "folders", "render"]
 

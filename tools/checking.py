@@ -12,7 +12,7 @@ import yaml
 
 from worker.configuration import Configuration
 from worker.running.ending import grace_seconds, stop_seconds
-from worker.running.handlers.handler_set import HandlerSet
+from worker.running.handler_set import HandlerSet
 
 __all__ = ["configuration_faults", "image_user", "longest_stop", "read", "tool", "tool_faults"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from handlers.loading.registry import BUILT_IN, resolve, section_model
-from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN
+from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN
 from worker.configuration import Configuration
 
 __all__ = ["page", "sections"]

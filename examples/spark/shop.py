@@ -21,9 +21,8 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from worker.demo.shop.canal_text import Column
-from worker.demo.shop.changes import Shop
-from worker.demo.shop.source import SourceDatabase, SourceTable
+from worker.demo.shop_changes import Shop
+from worker.demo.shop_source import Column, SourceDatabase, SourceTable
 
 SHOP = "example.shop"
 BILLING = "example-billing.billing.payments"

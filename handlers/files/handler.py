@@ -16,12 +16,11 @@ from handlers.change_json import line
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
-from handlers.options.shapes import Shaped
 from handlers.options.templates import place_of
-from handlers.options.values import PositiveDuration, PositiveSize, duration, size
+from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
 
 if TYPE_CHECKING:
-    from handlers.files.parquet.writing import ParquetFiles
+    from handlers.files.parquet_writing import ParquetFiles
 
 _MAX_OPEN = 256
 
@@ -80,7 +79,7 @@ class FilesOptions(BaseModel):
 
 class FilesHandler(Handler):
     """Appends each change as a line to `<directory>/<database>/<table>/<time>.jsonl`, or writes each batch as
-    a Parquet file (`handlers.files.parquet`).
+    a Parquet file (`handlers.files.parquet_writing`).
 
     Batches of different tables are written in parallel: only the list of tables has a common lock."""
 
@@ -96,7 +95,7 @@ class FilesHandler(Handler):
         self._rotation: _Rotation | None = None
         self._parquet: ParquetFiles | None = None
         if (chosen := self._options).format == "parquet":
-            from handlers.files.parquet.writing import ParquetFiles  # noqa: PLC0415 (loads Arrow if needed)
+            from handlers.files.parquet_writing import ParquetFiles  # noqa: PLC0415 (loads Arrow if needed)
 
             self._parquet = ParquetFiles(chosen.directory, chosen.prefix, chosen.topic_again)
         self.clock: Callable[[], float] = time.time

@@ -15,8 +15,7 @@ from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, Targe
 from handlers.change_json import json_row, line
 from handlers.failures import UnfitPlace, behind
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
-from handlers.kafka.librdkafka import client_logger
-from handlers.kafka.settings import check_properties, client_settings, producer_settings
+from handlers.kafka.librdkafka import check_properties, client_logger, client_settings, producer_settings
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, place_of

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from handlers.api import Handler
-from handlers.loading.calls import uncallable
-from handlers.loading.user_modules import OWN, user_module
+from handlers.loading.user_code import OWN, uncallable, user_module
 from handlers.options.faults import check_options, nearest
 
 BUILT_IN = {

@@ -1,4 +1,4 @@
-"""Marks: how far a table was applied, and which changes of a batch are new.
+"""Marks: how far a table was applied, which changes of a batch are new, and reports of those that are not.
 
 A mark is the (offset, index) of the last applied change. A table has one for each topic and partition that
 it is fed from. If batches are sharded (`order_by: row`), each shard has its own mark. A change counts as
@@ -9,10 +9,14 @@ changes that came for the whole table may come by shard, or the other way round.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
-from handlers.api import Change
+from handlers.api import Change, HandlerContext
+from handlers.progress.topic_ids import MadeAnew
 from handlers.sharding import shard_of
 
 WHOLE = -1
@@ -27,6 +31,9 @@ Known = Mapping[Partition, Mapping[int, Place]]
 
 BEFORE_ALL: Place = (-1, -1)
 _PARTITION = attrgetter("topic", "partition")
+_METRIC = "binlane_handler_passed_over_total"
+_TABLES = 10_000
+"""Number of tables whose log state is kept. It is bounded, because a source may keep creating tables."""
 
 
 def beyond(changes: Sequence[Change], known: Known, shard: int) -> tuple[Sequence[Change], Sequence[int]]:
@@ -82,3 +89,65 @@ def _is_applied(change: Change, known: Known, shard: int) -> bool:
         own = shard_of(change)
         shard = WHOLE if own is None else own
     return place <= marks.get(shard, BEFORE_ALL)
+
+
+class PassingOver:
+    """Counts and logs the changes that a handler skips because of its marks. Any thread.
+
+    Some changes come again after a restart or a rebalance, so skipping some is normal. It is logged once
+    for each table, and again at each tenfold.
+    """
+
+    def __init__(self, context: HandlerContext, log: Any) -> None:
+        context.metrics.count(_METRIC, 0, handler=context.handler)  # rate() misses a counter that starts at 2
+        self._context = context
+        self._log = log
+        self._lock = threading.Lock()  # guards the two below
+        self._totals: dict[str, int] = {}
+        self._told: dict[tuple[str, str, str], None] = {}
+
+    def passed_over(self, table: str, count: int) -> None:
+        """Record that `count` changes of a batch were already applied."""
+        if not count:
+            return
+        handler = self._context.handler
+        self._context.metrics.count(_METRIC, count, handler=handler)
+        with self._lock:
+            before = self._totals.pop(table, 0)
+            total = self._totals[table] = before + count
+            _bound(self._totals)
+        if len(str(total)) == len(str(before)) and before:
+            return
+        self._log.log(
+            logging.WARNING if before else logging.INFO,
+            "changes_passed_over",
+            table=table,
+            handler=handler,
+            count=total,
+            means="the target's marks say that they were applied before; they are not applied again",
+        )
+
+    def made_anew(self, table: str, found: Iterable[MadeAnew]) -> None:
+        """Log, once for each topic, that the marks of these partitions restarted with a new topic."""
+        for each in found:
+            told = each.topic, each.former_id, each.topic_id
+            with self._lock:
+                is_known = told in self._told
+                self._told[told] = None
+                _bound(self._told)
+            if not is_known:
+                self._log.warning(
+                    "topic_made_anew",
+                    topic=each.topic,
+                    former_id=each.former_id,
+                    topic_id=each.topic_id,
+                    table=table,
+                    handler=self._context.handler,
+                    means="its offsets begin anew, so marks of the former topic cover nothing of it: all of "
+                    "it is applied, upon the rows that are there",
+                )
+
+
+def _bound(known: dict[Any, Any]) -> None:
+    if len(known) > _TABLES:
+        del known[next(iter(known))]

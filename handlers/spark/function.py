@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from handlers.api import Batch, HandlerContext, PartialFailure, Rejected, StopWorker
-from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import load_function
+from handlers.loading.user_code import refuse_unrun
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.column_types import override
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces

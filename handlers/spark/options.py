@@ -10,8 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.options.shapes import Shaped
-from handlers.options.values import Duration, PositiveDuration, PositiveSize, duration, size
+from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.spark.rows.spark_type_texts import read_spark_type
 
 _LONGEST_CYCLE = 5.0

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from handlers.options.shapes import Shaped
+from handlers.options.values import Shaped
 
 Memory = Annotated[
     str,

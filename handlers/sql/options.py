@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.options.shapes import Shaped
-from handlers.options.values import PositiveDuration, duration
+from handlers.options.values import PositiveDuration, Shaped, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url
 

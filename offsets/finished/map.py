@@ -32,8 +32,7 @@ from offsets.finished.layout import (
     mark_place,
     window_bytes,
 )
-from offsets.finished.segment import segment_path, writer_text
-from offsets.finished.writer import Writer
+from offsets.finished.segment import Writer, segment_path, writer_text
 from offsets.types import Mark
 
 _log = structlog.get_logger(__name__)

@@ -1,16 +1,26 @@
-"""The files in a journal's folder, where they end, and each partition's state."""
+"""What is known of a journal: its files, where they end, and how the units of each partition are linked.
+
+Other partitions' units are between those of one partition. A unit with a source time points to its parent:
+the nearest earlier unit whose offset is not beyond its own. So from the newest unit back, offsets only fall.
+Times do too, except where the source itself is out of order. This remains true if the position is set back:
+units beyond the new position are on another branch, which the chain of parents avoids. The furthest branch is
+remembered until the new one overtakes it.
+
+Each unit also has a jump to an earlier one, as in Myers' random-access stack. The lengths of the jumps are
+such that O(log n) steps find any place in the chain. Written units never change.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
-from offsets.journal.chains import State, Ways, noted
 from offsets.journal.files import UnitFiles
-from offsets.journal.unit import CARRIED, LAST, SIZE, Unit
+from offsets.journal.unit import CARRIED, FURTHEST, LAST, MOVED, PRESENT, SIZE, Unit
 
 _log = structlog.get_logger(__name__)
 
@@ -24,7 +34,7 @@ class Contents:
         """By the partition's key."""
         self.complete = False
         """Whether the last file has all its copies: everything else in it was written after them."""
-        self.ways = Ways(self.files.read, self._parent_of)
+        self.ways = _Ways(self.files.read, self._parent_of)
         self._end: int | None = None  # None: not opened
 
     @property
@@ -111,7 +121,132 @@ class Contents:
 
     def _note(self, unit: Unit) -> None:
         self.complete = self.complete or not unit.flags & CARRIED
-        self.states[unit.key] = noted(self.states.get(unit.key), unit)
+        self.states[unit.key] = _noted(self.states.get(unit.key), unit)
 
     def _parent_of(self, unit: Unit) -> Unit | None:
         return self.before(unit, unit.parent, timed=True)
+
+
+class _Ways(NamedTuple):
+    """How units are found."""
+
+    read: Callable[[int], Unit | None]
+    """By number. None: the unit no longer exists."""
+    parent_of: Callable[[Unit], Unit | None]
+    """The replacement of an unreadable parent. None: nothing earlier is left."""
+
+
+class State(NamedTuple):
+    """What is known of one partition, enough to append its next unit. Never modified, only replaced."""
+
+    last: Unit
+    """The last written unit."""
+    topic_id: int = 0
+    present: Unit | None = None
+    """The last unit with a source time: the head of its chain."""
+    furthest: Unit | None = None
+    """The head of a branch that reached further, until `present` gets there."""
+    jumps: tuple[tuple[int, int], ...] | None = None
+    """(number, depth) of `present`, of its jump, of that unit's jump ... None: not read yet."""
+
+
+def extended(state: State | None, unit: Unit, ways: _Ways) -> tuple[Unit, State]:
+    """Return a new unit with its place in the chain, and the state after it.
+
+    O(log n) reads if the position was set back, and for the first unit after a start. Otherwise none."""
+    if state is None:
+        return unit, State(unit, unit.topic_id, unit if unit.source_ms is not None else None)
+    unit = unit._replace(previous=state.last.number)
+    if unit.topic_id and state.topic_id and unit.topic_id != state.topic_id:  # another topic with this name
+        state = State(state.last, unit.topic_id)
+    topic_id = unit.topic_id or state.topic_id
+    unit = unit._replace(topic_id=topic_id)
+    if unit.source_ms is None:
+        return unit, state._replace(last=unit, topic_id=topic_id)
+    parent, furthest, jumps = state.present, state.furthest, state.jumps
+    if parent is not None and parent.offset > unit.offset:
+        furthest = _further(parent, furthest)
+        parent = walk(parent, lambda each: each.offset > unit.offset, ways)[0]
+        jumps = None
+    elif furthest is not None and furthest.offset <= unit.offset:
+        furthest = None
+    if parent is None:
+        return unit, State(unit, topic_id, unit, furthest)
+    if jumps is None:
+        jumps = tuple(_jumps(parent, ways))
+    same = len(jumps) > 2 and jumps[0][1] - jumps[1][1] == jumps[1][1] - jumps[2][1]
+    rest = jumps[2:] if same else jumps
+    unit = unit._replace(parent=parent.number, jump=rest[0][0], depth=parent.depth + 1)
+    return unit, State(unit, topic_id, unit, furthest, ((unit.number, unit.depth), *rest))
+
+
+def _noted(state: State | None, unit: Unit) -> State:
+    """Return the state after a unit read from a file, in the order of unit numbers."""
+    if unit.flags & CARRIED:
+        if state is None:
+            state = State(unit, unit.topic_id)
+        if unit.flags & LAST:
+            state = state._replace(last=unit, topic_id=unit.topic_id or state.topic_id)
+        if unit.flags & PRESENT:
+            state = state._replace(present=unit, jumps=None)
+        if unit.flags & FURTHEST:
+            state = state._replace(furthest=unit)
+        return state
+    if state is None or (unit.topic_id and state.topic_id and unit.topic_id != state.topic_id):
+        state = State(unit, unit.topic_id)
+    state = state._replace(last=unit, topic_id=unit.topic_id or state.topic_id)
+    if unit.source_ms is None:
+        return state
+    present, furthest = state.present, state.furthest
+    if present is not None and present.offset > unit.offset:
+        furthest = _further(present, furthest)
+    elif furthest is not None and furthest.offset <= unit.offset:
+        furthest = None
+    return state._replace(present=unit, furthest=furthest, jumps=None)
+
+
+def carried(state: State, number: int) -> tuple[list[Unit], State]:
+    """Copy a partition's heads, numbered from `number` on. Returns the copies and the state with them."""
+    heads: dict[int, int] = {}
+    for head, flag in ((state.last, LAST), (state.present, PRESENT), (state.furthest, FURTHEST)):
+        if head is not None:
+            heads[head.number] = heads.get(head.number, 0) | flag
+    found = {each.number: each for each in (state.last, state.present, state.furthest) if each is not None}
+    copies: list[Unit] = []
+    now: State | None = None
+    for original in sorted(heads, key=lambda each: not heads[each] & LAST):
+        flags = found[original].flags & MOVED | CARRIED | heads[original]
+        copies.append(found[original]._replace(number=number + len(copies), flags=flags))
+        now = _noted(now, copies[-1])
+    assert now is not None  # there is always a last one
+    return copies, now._replace(topic_id=state.topic_id)
+
+
+def walk(head: Unit, beyond: Callable[[Unit], bool], ways: _Ways) -> tuple[Unit | None, Unit]:
+    """Walk from a head that is beyond to (the first unit that is not beyond, the unit after it). None: all
+    remaining units are beyond.
+
+    O(log n) reads. If `beyond` changes more than once along the chain, the result is one of these places."""
+    unit = head
+    while True:
+        jump = None if unit.jump is None or unit.jump == unit.parent else ways.read(unit.jump)
+        if jump is not None and beyond(jump):
+            unit = jump
+            continue
+        if unit.parent is None:
+            return None, unit
+        parent = ways.read(unit.parent) or ways.parent_of(unit)
+        if parent is None or not beyond(parent):
+            return parent, unit
+        unit = parent
+
+
+def _further(one: Unit, other: Unit | None) -> Unit:
+    return one if other is None or one.offset > other.offset else other
+
+
+def _jumps(unit: Unit, ways: _Ways) -> Iterator[tuple[int, int]]:
+    each: Unit | None = unit
+    while each is not None:
+        yield each.number, each.depth
+        each = None if each.jump is None else ways.read(each.jump)

@@ -10,8 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from offsets.file_lock import LockHeld, locked
-from offsets.journal.chains import State, carried, extended, walk
-from offsets.journal.contents import Contents
+from offsets.journal.contents import Contents, State, carried, extended, walk
 from offsets.journal.unit import MOVED, Entry, Found, NewerUnit, Unit, key_of, topic_of
 from offsets.stores.file import reason_of
 from offsets.types import TopicPartition

@@ -15,8 +15,7 @@ import structlog
 from offsets.file_lock import LockHeld, locked
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
-from offsets.stores.identity import FileLock, held_by_another
-from offsets.stores.interface import CheckpointError
+from offsets.stores.interface import CheckpointError, FileLock, held_by_another
 from offsets.types import Checkpoint, Mark, TopicPartition
 
 _log = structlog.get_logger(__name__)

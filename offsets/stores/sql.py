@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from offsets.stores.file_format import FileEntry
-from offsets.stores.identity import FileLock, held_by_another, number_of
-from offsets.stores.interface import CheckpointError, StoreAway
+from offsets.stores.interface import CheckpointError, FileLock, StoreAway, held_by_another, number_of
 from offsets.stores.sql_session import IdentityLock, cut_after, options_of
 from offsets.types import Checkpoint, Mark, TopicPartition
 

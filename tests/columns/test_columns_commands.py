@@ -17,7 +17,7 @@ from worker.column_rules.plan import ColumnPlans
 from worker.configuration import load
 from worker.dead_letters.record import DeadLetter
 from worker.formats.sample import SampleRecord
-from worker.reloading.changes import ChangesOf, Unfollowable
+from worker.reloading.source_changes import ChangesOf, Unfollowable
 from worker.running.dead_letter_replay import Reader, ReplayFault
 from worker.verifying.matching import Leaving
 

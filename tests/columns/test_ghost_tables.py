@@ -22,8 +22,8 @@ from worker.configuration import Configuration
 from worker.configuration.checks.doubts import doubts
 from worker.formats.interface import Apart, Record, Skip
 from worker.formats.registry import get
-from worker.running.handlers.plan import handles
-from worker.units.table_names import routed
+from worker.running.open_handlers import handles
+from worker.units.table import routed
 
 RUNS = {
     "gh-ost": gh_ost(),

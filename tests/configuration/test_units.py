@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.options.units import (
+from handlers.options.values import (
     DURATION_PATTERN,
     SIZE_PATTERN,
     format_duration,

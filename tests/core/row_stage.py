@@ -18,7 +18,7 @@ from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
 from worker.units.delivery import Delivery
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 

@@ -8,7 +8,7 @@ from lane_building import offsets, taken
 from worker.formats.interface import Record
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
 

@@ -10,12 +10,12 @@ from worker.attempts.bound_handler import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
 from worker.lanes.snapshot import snapshot
+from worker.observing.meters import TableLabels
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus, Look, WorkerStatus
-from worker.observing.table_labels import TableLabels
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.table_book import TableBook
 from worker.units.work import Work
 

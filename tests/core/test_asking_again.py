@@ -7,7 +7,7 @@ from processing import NOW, Stage
 from structlog.testing import capture_logs
 
 from handlers import Batch, PartialFailure
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from offsets.types import Checkpoint
 from worker.lanes.snapshot import snapshot
 from worker.units.unit import UnitState

@@ -10,7 +10,7 @@ from row_building import in_partition
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.finish_order import FinishOrder, SharedRecord
-from worker.units.rows.shard_chunk import ShardChunk
+from worker.units.sharding import ShardChunk
 
 SHARDS = range(4)
 RECORDS = st.lists(

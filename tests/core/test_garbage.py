@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from building import Clock
 
-from worker.running.garbage import Garbage
+from worker.running.process import Garbage
 
 
 class Circle:

@@ -14,9 +14,8 @@ from building import configuration
 from handlers import Handler
 from handlers.hanging_calls import GivenUp
 from worker.configuration import Configuration
-from worker.running.handlers.closing import close_all, most_seconds
-from worker.running.handlers.handler_set import HandlerOpenError, HandlerSet
-from worker.running.handlers.open_handler import OpenHandler
+from worker.running.handler_set import HandlerOpenError, HandlerSet
+from worker.running.open_handlers import OpenHandler, close_all, most_seconds
 
 
 class Closing(Handler):

@@ -10,7 +10,7 @@ from building import configuration
 from structlog.testing import capture_logs
 
 from handlers import Batch, Handler, HandlerContext
-from worker.running.handlers.handler_set import HandlerOpenError
+from worker.running.handler_set import HandlerOpenError
 from worker.running.worker import Worker
 
 

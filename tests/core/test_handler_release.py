@@ -19,7 +19,7 @@ from offsets.types import TopicPartition
 from worker.formats.registry import get
 from worker.local.broker_settings import free_port
 from worker.running.components import Components
-from worker.running.handlers.open_handler import OpenHandler
+from worker.running.open_handlers import OpenHandler
 from worker.units.assigned_partition import Assignment
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from handlers import Handler
 from worker.configuration.secrets import Secrets
-from worker.running.handlers.handler_status import statuses
-from worker.running.handlers.open_handler import OpenHandler
+from worker.running.open_handlers import OpenHandler, statuses
 
 
 class Telling(Handler):

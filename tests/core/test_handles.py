@@ -7,7 +7,7 @@ from typing import Any
 from building import configuration
 
 from handlers import Batch, Handler, HandlerContext
-from worker.running.handlers.handler_set import HandlerSet
+from worker.running.handler_set import HandlerSet
 
 opened: dict[str, HandlerContext] = {}
 

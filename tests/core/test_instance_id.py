@@ -14,10 +14,9 @@ from building import Clock, configuration
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from worker.kafka import instance_id
-from worker.kafka.errors import KafkaErrors
-from worker.kafka.group_strategies import GroupStrategies
-from worker.kafka.instance_id import InstanceId
+from worker.kafka import group as kafka_group
+from worker.kafka.errors import GroupStrategies, KafkaErrors
+from worker.kafka.group import InstanceId
 from worker.local.broker import Broker
 
 WAITS = "group.instance.id pod-0 is another member's until its session ends: waiting"
@@ -69,8 +68,8 @@ def waited(
 
 @pytest.fixture
 def group(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
-    monkeypatch.setattr(instance_id, "_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(instance_id, "_MOST_SECONDS", 12.0)
+    monkeypatch.setattr(kafka_group, "_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(kafka_group, "_MOST_SECONDS", 12.0)
     group = Group(broker, topic)
     yield group
     for each in group.consumers:
@@ -122,7 +121,7 @@ def test_it_waits_until_no_member_has_the_name_and_says_so(group: Group) -> None
 def test_who_keeps_the_name_is_not_waited_for_longer_than_a_session(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_id, "_MOST_SECONDS", 1.0)
+    monkeypatch.setattr(kafka_group, "_MOST_SECONDS", 1.0)
     group.joined()
     assert group.waited() == WAITS
 
@@ -157,7 +156,7 @@ class Admin:
 def test_what_is_not_answered_is_asked_again(
     codes: list[int], asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_id, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_group, "_AGAIN_SECONDS", 0.0)
     clock = Clock()
     beats: list[None] = []
 

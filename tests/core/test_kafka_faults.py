@@ -5,8 +5,7 @@ from __future__ import annotations
 from building import configuration
 from confluent_kafka import KafkaError
 
-from worker.kafka.errors import KafkaErrors
-from worker.kafka.group_strategies import GroupStrategies
+from worker.kafka.errors import GroupStrategies, KafkaErrors
 
 
 def test_errors_of_topics_that_are_read_are_no_faults() -> None:

@@ -11,7 +11,7 @@ from row_building import row_unit
 
 from worker.lanes.lanes import Lanes
 from worker.lanes.snapshot import snapshot
-from worker.units.rows.spreading import Spread
+from worker.units.sharding import Spread
 from worker.units.work import Work
 
 End = Callable[[Lanes, Work], object]

@@ -8,7 +8,7 @@ import pytest
 from building import configuration
 
 from worker.configuration.kafka_properties import consumer_settings
-from worker.kafka.leaving import close_stays
+from worker.kafka.group import close_stays
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc"]}
 

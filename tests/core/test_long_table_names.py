@@ -17,8 +17,8 @@ from test_routing import Stage, handlers_of
 
 from offsets.types import Checkpoint
 from worker.fetching.routing import UndecodableHalt
+from worker.units.table import LONGEST_NAME
 from worker.units.table_book import TableBook
-from worker.units.table_names import LONGEST_NAME
 
 LONG = "t" * (LONGEST_NAME + 1)
 NONE = "__undecodable__"

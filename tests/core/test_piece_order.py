@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsets.run import Run
-from worker.units.apart.piece_order import PieceOrder, TableRun
+from worker.units.piece_order import PieceOrder, TableRun
 
 Polls = Sequence[Sequence[dict[str, int]]]
 """Of each poll the records; of each record the tables, and how many pieces each has."""

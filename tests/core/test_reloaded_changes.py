@@ -8,7 +8,7 @@ import pytest
 
 from worker.configuration import Configuration
 from worker.formats.sample import SampleRecord
-from worker.reloading.changes import ChangesOf, Unfollowable
+from worker.reloading.source_changes import ChangesOf, Unfollowable
 
 GARBAGE = SampleRecord("clinic", 2, 17, 0, None, b"?", [])
 

@@ -18,7 +18,7 @@ from offsets.types import TopicPartition
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.registry import get
 from worker.units.assigned_partition import Assignment
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 
 HEADERS = {"__debezium.newkey", "__debezium.oldkey"}
 

@@ -10,7 +10,7 @@ from row_stepping import decoded, dispatched, done, handled, keys, never, offere
 from stepping import SteppedWithdrawal
 
 from offsets.types import Checkpoint
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from handlers import Change
 from worker.attempts.bound_handler import BoundHandler
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.batch_cutting import rebind
-from worker.units.rows.spreading import spread
+from worker.units.sharding import spread
 from worker.units.table import Table
 from worker.units.table_book import TableBook
 from worker.units.unit import Shards, Unit, UnitState

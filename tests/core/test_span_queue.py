@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from worker.configuration import TracingRule
 from worker.local.broker_settings import free_port
 from worker.observing.metrics import Metrics
-from worker.tracing.parents import parent_of, told
 from worker.tracing.provider import Spans, header_values, is_disabled
+from worker.tracing.spans import parent_of, told
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ from servers.hook_server import Answer
 from servers.otlp_collector import Collector, SpanSeen, traceparent
 
 from handlers import Batch, StopWorker
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from offsets.types import Checkpoint
 from worker.configuration import TracingRule
 from worker.observing.metrics import Metrics
-from worker.processing.traced_processor import TracedProcessor
-from worker.tracing import waiting
+from worker.processing.traced import TracedProcessor
+from worker.tracing import tracing as worker_tracing
 from worker.tracing.tracing import Tracing
 from worker.units.unit import Unit, UnitState
 
@@ -376,7 +376,7 @@ def test_a_record_whose_rows_are_spread_over_shards_has_one_trace(
 def test_pieces_of_one_record_share_its_trace_and_take_no_room_for_good(
     traced: Callable[..., Tracing], collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_MOST", 4)
+    monkeypatch.setattr(worker_tracing, "_MOST_WAITING", 4)
     tracing = traced()
     stage, count = Stage(), 8
     routed = Routed({"match": "shop.a"}, order_by="table", lanes=1)

@@ -10,8 +10,7 @@ from building import Clock, unit
 from lane_building import Source, lanes_of, taken
 
 from worker.lanes.lanes import Lanes
-from worker.units.turns import Turns
-from worker.units.unit import Unit
+from worker.units.unit import Turns, Unit
 
 SECONDS = 0.01
 """A record, in the handlers of these tables: five are a turn."""

@@ -19,7 +19,7 @@ from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
 from offsets.types import Checkpoint
 from worker.attempts.set_aside import SetAside
 from worker.attempts.steps import MustHalt, MustWait
-from worker.lanes.setting_aside import set_aside
+from worker.lanes.record_location import set_aside
 from worker.units.unit import Unit, UnitState
 
 ONCE = {"max_attempts": 1, **NOW}

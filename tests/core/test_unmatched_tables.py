@@ -13,7 +13,7 @@ from worker.configuration import Configuration, LanesRule
 from worker.fetching.backlog import Backlog
 from worker.lanes.lanes import Lanes
 from worker.lanes.schedule import Schedule
-from worker.running.handlers.handler_set import HandlerSet
+from worker.running.handler_set import HandlerSet
 from worker.units.table_book import TableBook
 from worker.units.unit import Unit
 

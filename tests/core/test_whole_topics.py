@@ -6,7 +6,7 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
-from worker.reloading.topics import WholeTopics
+from worker.reloading.source_changes import WholeTopics
 
 
 class Going:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from spark_sessions import LIGHT_JAVA
 
-from worker.demo.recorder import read_batches
+from worker.demo.verify import read_batches
 
 pytestmark = pytest.mark.long
 

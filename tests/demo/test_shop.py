@@ -11,9 +11,9 @@ import pytest
 from captured import CapturedRecord, records
 
 from handlers import Change
-from worker.demo.shop.changes import Shop
-from worker.demo.shop.source import Message
-from worker.demo.shop.tables import DATABASE
+from worker.demo.shop_changes import Shop
+from worker.demo.shop_source import Message
+from worker.demo.shop_tables import DATABASE
 from worker.formats.canal.format import Canal
 from worker.formats.interface import Skip
 

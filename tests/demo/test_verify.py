@@ -11,11 +11,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.recorder import RecordedBatch
 from worker.demo.report import Result, TableResult
-from worker.demo.shop.source import Place
-from worker.demo.timeline import Commit, lane_work, order_faults, read_commits, table_work
-from worker.demo.verify import compare, compare_columns
+from worker.demo.shop_source import Place
+from worker.demo.verify import (
+    Commit,
+    RecordedBatch,
+    compare,
+    compare_columns,
+    lane_work,
+    order_faults,
+    read_commits,
+    table_work,
+)
 
 ROW: dict[str, Any] = {
     "id": 7,

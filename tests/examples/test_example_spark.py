@@ -14,7 +14,7 @@ from examples.example_runs import EXAMPLES, ExampleRun
 from integration.process import eventually
 from spark_sessions import LIGHT_JAVA
 
-from worker.demo.shop.changes import Shop
+from worker.demo.shop_changes import Shop
 from worker.demo.verify import compare
 from worker.local.broker import Broker
 

@@ -15,9 +15,14 @@ from structlog.testing import capture_logs
 
 from worker.http.access import Access
 from worker.http.app import build_app
-from worker.http.order_token import order_token_file, write_order_token
 from worker.observing.metrics import Metrics
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, UnblockResult
+from worker.observing.unblock_messages import (
+    UnblockAnswer,
+    UnblockRequest,
+    UnblockResult,
+    order_token_file,
+    write_order_token,
+)
 
 TOKEN = "a-token-of-the-tests"
 JSON = {"Content-Type": "application/json"}

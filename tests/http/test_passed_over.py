@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from test_troubles import calm
 
-from worker.observing.overview.passing_over import PassingOver
+from worker.observing.overview.of_rules import PassingOver
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import (
     KafkaFault,

@@ -10,7 +10,7 @@ import msgspec
 from example_worker import ERROR, status_at
 from rich.console import Console, RenderableType
 
-from worker.observing.overview.rates import Rates
+from worker.observing.overview.figures import Rates
 from worker.observing.status import WorkerStatus
 from worker.terminal.view import LiveView, Snapshot, full_view
 

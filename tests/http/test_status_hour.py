@@ -10,11 +10,10 @@ from example_worker import status_at
 from rich.cells import cell_len
 from test_status_view import NOW, drawn, live
 
+from worker.observing.overview.figures import Rates
 from worker.observing.overview.history import Point
-from worker.observing.overview.rates import Rates
 from worker.observing.status import StuckStatus
-from worker.terminal.grids import window
-from worker.terminal.trend import Trend, blocks
+from worker.terminal.grids import Trend, blocks, window
 from worker.terminal.view import LiveView, Snapshot, full_view
 
 

@@ -14,8 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from worker.http.watch import Sources, Watch
-from worker.observing.overview.ranking import lanes_by_trouble, partitions_by_trouble, ranked
-from worker.observing.overview.rates import Rates
+from worker.observing.overview.figures import Rates, lanes_by_trouble, partitions_by_trouble, ranked
 from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line

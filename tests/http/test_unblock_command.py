@@ -17,10 +17,9 @@ from worker.certificate import Certificate
 from worker.cli.process import _exit_code
 from worker.http.access import Access
 from worker.http.app import build_app
-from worker.http.order_token import order_token_file
 from worker.http.server import HttpServer
 from worker.observing.metrics import Metrics
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, order_token_file
 
 TOKEN, ORDERS = "a-token-of-the-tests", "a-token-of-the-workers-folder"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from offsets.forced_start import ForcedStart
 from offsets.types import Checkpoint, Committed, Mark, TopicPartition
+from worker.partitions.starts import ForcedStart
 
 ORDERS, CARTS = TopicPartition("cdc.shop", 0), TopicPartition("cdc.shop", 1)
 

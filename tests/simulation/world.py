@@ -13,7 +13,7 @@ from offsets.run import Run
 from offsets.stores import FileStore
 from offsets.tracker import OffsetTracker
 from worker.configuration import Configuration
-from worker.partitions.journaling import journal_of
+from worker.partitions.own_store import journal_of
 from worker.running.worker import Worker
 
 from .brokers.cluster import Admin, Cluster

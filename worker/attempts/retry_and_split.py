@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
 from worker.attempts.bound_handler import BoundHandler
 from worker.attempts.circuit import Circuit

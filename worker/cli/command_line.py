@@ -9,8 +9,7 @@ import typer
 
 from worker import __version__
 from worker.cli.arguments import AsJson, Config, Patterns, call
-from worker.cli.checkpoint import checkpoint
-from worker.cli.dead_letters import dead_letters
+from worker.cli.command_groups import checkpoint, dead_letters
 
 Token = Annotated[
     str | None, typer.Option(envvar="BINLANE_TOKEN", help="The worker's http.token. Not needed with CONFIG.")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from handlers import Handler
 from handlers.loading.registry import BUILT_IN, create, resolve
-from handlers.options.units import format_duration, format_size
+from handlers.options.values import format_duration, format_size
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.commands.sampling.sample import show_samples
 from worker.configuration import Configuration, TableRule
@@ -19,8 +19,8 @@ from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store
 from worker.running.ending import grace_seconds, stop_seconds
-from worker.running.handlers.closing import waitable
-from worker.running.handlers.handler_set import OPENING_SECONDS
+from worker.running.handler_set import OPENING_SECONDS
+from worker.running.open_handlers import waitable
 
 
 def check(config: Path, connect: bool = False, sample: Path | None = None) -> int:

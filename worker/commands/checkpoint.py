@@ -12,15 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from offsets.journal import Entry, JournalError, Unit
-from offsets.stores import CheckpointError, KafkaStore, OwnStore
-from offsets.stores.copying import copied
+from offsets.stores import CheckpointError, FileEntry, KafkaStore, OwnStore
 from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration
 from worker.configuration.secrets import Secrets, passwords_in
+from worker.partitions.journaling import place_at, time_text
 from worker.partitions.own_store import store_at
-from worker.partitions.positions.stored import Cluster, Position, PositionError, connect
-from worker.partitions.positions.time_search import place_at, time_text
+from worker.partitions.stored_positions import Cluster, Position, PositionError, connect
 
 
 def show(config: Path, as_json: bool = False, history: int = 0) -> int:
@@ -125,7 +124,7 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
                     end = store_at(where, group)
                     stack.callback(end.close)
                 ends.append(end)
-            print(output.clean(copied(ends[0], ends[1], partitions, replace=replace)))
+            print(output.clean(_copy(ends[0], ends[1], partitions, replace=replace)))
     except ValueError as error:
         return output.failed(f"neither kafka, nor a folder, nor the URL of a database: {error}")
     except (CheckpointError, PositionError) as error:
@@ -224,3 +223,54 @@ def _partition(each: Position, own: str) -> dict[str, Any]:
 
 def _store(offset: int, ahead: Sequence[OffsetRange]) -> dict[str, Any]:
     return {"offset": offset, "finished_ahead": count_of(ahead), "ahead": ahead}
+
+
+def _copy(
+    source: KafkaStore | OwnStore,
+    to: KafkaStore | OwnStore,
+    partitions: Sequence[TopicPartition],
+    *,
+    replace: bool = False,
+) -> str:
+    """Save one store's checkpoints of the group into the other. Returns a sentence about what was done.
+
+    `partitions`: those to look up in Kafka; other stores are copied whole. `replace`: also overwrite
+    different positions in the other store. Finished ranges are copied too, into Kafka as far as they fit.
+
+    Raises CheckpointError: a store cannot be used, the source is empty, or the other store has different
+    positions. Nothing was copied.
+    """
+    found = _entries(source, partitions)
+    if not found:
+        raise CheckpointError(f"{_place(source)} knows nothing of this group; nothing was copied")
+    there = _entries(to, list(found))
+    other = [place for place in found if place in there and there[place].offset != found[place].offset]
+    if other and not replace:
+        first = other[0]
+        raise CheckpointError(
+            f"{_place(to)} has other positions of {len(other)} partitions, as of {first}: "
+            f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
+        )
+    checkpoints = {place: entry.checkpoint for place, entry in found.items()}
+    if isinstance(to, KafkaStore):
+        to.save(checkpoints)
+    else:
+        marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
+        to.save(checkpoints, marks)
+    replaced = f", {len(other)} of which it had otherwise" if other else ""
+    return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
+
+
+def _entries(
+    store: KafkaStore | OwnStore, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, FileEntry]:
+    if not isinstance(store, KafkaStore):
+        return store.entries()
+    return {
+        place: FileEntry.of(checkpoint, mark)
+        for place, (checkpoint, mark) in store.load_committed(partitions).items()
+    }
+
+
+def _place(store: KafkaStore | OwnStore) -> str:
+    return "Kafka" if isinstance(store, KafkaStore) else store.place

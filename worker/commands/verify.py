@@ -11,7 +11,7 @@ from rich.box import HEAVY_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from handlers.options.units import parse_duration
+from handlers.options.values import parse_duration
 from handlers.spark.options import SparkOptions
 from handlers.sql.target.engine import check_url
 from worker.commands.output import Output, begin, wide_console

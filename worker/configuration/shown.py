@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from handlers.options.units import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
+from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN, format_duration, format_size
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
 from worker.configuration.secret_values import is_webhook

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from worker.demo.timeline import LaneWork, TableWork
+from worker.demo.verify import LaneWork, TableWork
 
 _MOST_SHOWN = 10
 

@@ -15,15 +15,21 @@ import yaml
 from handlers.spark import SparkSection
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
-from worker.demo.recorder import read_batches
 from worker.demo.report import Result, TableResult, show_result
 from worker.demo.screen import Screen
-from worker.demo.shop.changes import Shop
-from worker.demo.shop.play import Played, now_ms, play
-from worker.demo.shop.source import SourceTable
-from worker.demo.shop.tables import DATABASE
-from worker.demo.timeline import lane_work, order_faults, read_commits, table_work
-from worker.demo.verify import Difference, compare, compare_columns
+from worker.demo.shop_changes import Played, Shop, now_ms, play
+from worker.demo.shop_source import SourceTable
+from worker.demo.shop_tables import DATABASE
+from worker.demo.verify import (
+    Difference,
+    compare,
+    compare_columns,
+    lane_work,
+    order_faults,
+    read_batches,
+    read_commits,
+    table_work,
+)
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.local.broker import Broker
 from worker.observing.status import WorkerStatus
@@ -115,7 +121,7 @@ def _configuration(bootstrap_servers: str, directory: Path) -> str:
                 "match": f"{DATABASE}.*",
                 "handlers": [
                     {"type": "spark", "mode": "replica"},
-                    {"type": "worker.demo.recorder:Recorder", "name": "recorder", "directory": "batches"},
+                    {"type": "worker.demo.verify:Recorder", "name": "recorder", "directory": "batches"},
                 ],
             }
         ],

@@ -15,11 +15,10 @@ from worker.configuration import Configuration
 from worker.formats.interface import Format, PlainRoute, Record, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
-from worker.units.barrier import Barrier
-from worker.units.chunk import BarrierChunk, Chunk
+from worker.units.chunk import Barrier, BarrierChunk, Chunk
 from worker.units.delivery import Delivery
+from worker.units.table import fits, routed
 from worker.units.table_book import TableBook
-from worker.units.table_names import fits, routed
 from worker.units.unit import Unit
 
 log = get_logger("router")

@@ -10,9 +10,8 @@ from confluent_kafka import Consumer
 from worker.fetching.polling.poll_size import MOST_RECORDS
 from worker.fetching.polling.polls import POLL_SECONDS
 from worker.fetching.receiving import Receiver
-from worker.kafka.beat import Beat
 from worker.kafka.errors import Stopping
-from worker.kafka.leaving import leave
+from worker.kafka.group import leave
 
 _MOMENT = 0.004
 """Seconds between checks whether the processors still have enough work."""
@@ -124,3 +123,18 @@ class Fetcher(threading.Thread):
     def _stay(self) -> None:
         self._go_round()
         self._consumer.consume(MOST_RECORDS, POLL_SECONDS)
+
+
+class Beat:
+    """Called by its thread in each round. Any thread may read `at`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.now = clock
+        self.at = clock()
+        """Time of the last round, by the clock. In the future while a step may take long."""
+
+    def __call__(self, allowance: float = 0.0) -> float:
+        """Extend the watchdog's deadline by `allowance` seconds. Returns the time."""
+        now = self.now()
+        self.at = now + allowance
+        return now

@@ -13,12 +13,12 @@ from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, further_units, hidden_behind, refusing_unit
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
-from worker.units.apart.piece_order import AnyRun, PieceOrder
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.delivery import Delivery
+from worker.units.piece_order import AnyRun, PieceOrder
+from worker.units.table import routed
 from worker.units.table_book import UNDECODABLE, TableBook
-from worker.units.table_names import routed
 from worker.units.unit import Unit
 
 if TYPE_CHECKING:

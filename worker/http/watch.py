@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 from worker.configuration.shown import Setting
+from worker.observing.overview.figures import Rates, is_late, ranked
 from worker.observing.overview.history import History, Point
 from worker.observing.overview.live import Live
-from worker.observing.overview.ranking import is_late, ranked
-from worker.observing.overview.rates import Rates
 from worker.observing.overview.timeline import Timeline
 from worker.observing.status import TableStatus, WorkerStatus
 

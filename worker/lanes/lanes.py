@@ -18,7 +18,7 @@ from worker.lanes.schedule import Schedule
 from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
-from worker.units.rows.spreading import Spread
+from worker.units.sharding import Spread
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import cut, rebind, unfold
-from worker.lanes.idle_processors import IdleProcessors
 from worker.lanes.lane import Lane, Room, Timers
-from worker.lanes.ready_units import ReadyUnits
+from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
-from worker.units.barrier import Barrier
-from worker.units.chunk import Chunk
-from worker.units.rows.shard_chunk import ShardChunk
+from worker.units.chunk import Barrier, Chunk
+from worker.units.sharding import ShardChunk
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 

@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 
 from offsets.types import TopicPartition
 from worker.lanes.lane import Lane, Room
-from worker.lanes.seen_lanes import SeenLanes
-from worker.lanes.standing import Standing
+from worker.lanes.seen_lanes import SeenLanes, Standing
 from worker.observing.status import LaneStatus
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit, UnitState

@@ -25,15 +25,17 @@ from handlers.spark.runtime.jars import kafka_jars
 from handlers.spark.runtime.java import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import (
+    BOOTSTRAP,
     HOST,
     JVM_OPTIONS,
     NODE,
     accepts_connections,
+    bootstrap_of,
     free_port,
     is_free,
+    java_options,
     write_settings,
 )
-from worker.local.prepared import BOOTSTRAP, bootstrap_of, java_options
 
 _START_SECONDS = 120
 _STOP_SECONDS = 15

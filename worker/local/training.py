@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from handlers.spark.runtime.class_archive import QUIET, keep, kept, lock_of, own_folder
 from handlers.spark.runtime.jars import kafka_jars
 from worker.local.broker import Broker
-from worker.local.prepared import BOOTSTRAP, place
+from worker.local.broker_settings import BOOTSTRAP, place
 
 _KEPT = 2
 """The most archives on one machine."""

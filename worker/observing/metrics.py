@@ -23,15 +23,13 @@ from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFami
 from prometheus_client.registry import Collector
 
 from worker import __version__
-from worker.observing.handler_metrics import HandlerMeters
 from worker.observing.histogram import HandlerTimes, merge
 from worker.observing.log_limits import STORMY, LogLimits
 from worker.observing.logs import LIMITS
-from worker.observing.meters import families, family, meter
+from worker.observing.meters import MAX_TABLE_LABELS, TableLabels, families, family, meter
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
-from worker.observing.status_metrics import of_status
-from worker.observing.table_labels import MAX_TABLE_LABELS, TableLabels
+from worker.observing.status_metrics import HandlerMeters, of_status
 
 CommitResult = Literal["success", "failure"]
 ReloadResult = Literal["success", "refused"]

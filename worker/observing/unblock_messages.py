@@ -1,16 +1,25 @@
-"""The request and response bodies of `POST /api/unblock`, used by `binlane unblock`."""
+"""The bodies of `POST /api/unblock`, and the secret with which `binlane unblock` proves where it runs.
+
+An address proves nothing: behind a sidecar or a plain proxy, every client has this machine's address.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+
+from handlers.logs import get_logger
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 UnblockResult = Literal["set_aside", "handled", "ordered", "refused"]
 """set_aside: it was set aside. handled: one more attempt succeeded. ordered: one of both will follow."""
+log = get_logger("http")
 
 
 class Refused(Exception):
@@ -39,3 +48,22 @@ class UnblockAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The positions of the dead letters."""
     committed: bool = False
     """Whether Kafka has the commit, after which a restart does not repeat the record."""
+
+
+def order_token_file(folder: Path, port: int) -> Path:
+    """Return the token file of a worker with this `checkpoint.directory` and `http.port`."""
+    return folder / f"order-token-{port}"
+
+
+def write_order_token(folder: Path, port: int, token: str) -> None:
+    """Write the token so that only the worker's user can read it. A failure is logged."""
+    path = order_token_file(folder, port)
+    # Two containers may have the same process id.
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token)
+        new.replace(path)
+    except OSError as error:
+        log.warning("order_token_not_written", file=str(path), error=str(error))

@@ -1,33 +1,22 @@
-"""The journal of a running worker: one unit for each moved partition, at each checkpoint."""
+"""The journal of positions: one unit for each moved partition at each checkpoint, searched by time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 from handlers.logs import get_logger
-from offsets.journal import Entry, Journal, JournalError
-from offsets.types import Checkpoint
-from worker.configuration import Configuration
+from offsets.journal import Entry, Found, Journal, JournalError, Unit
+from offsets.types import Checkpoint, TopicPartition
 from worker.observing.metrics import Metrics
+from worker.partitions.stored_positions import Cluster
 from worker.units.assigned_partition import Assignment
 
 log = get_logger("journal")
 
 _STORE = "journal"  # as a label of binlane_commits_total
-
-
-def journal_of(configuration: Configuration) -> Journal | None:
-    """Return the journal beside the group's checkpoints, or None if none is configured."""
-    rule = configuration.checkpoint.journal
-    if rule is None:
-        return None
-    return Journal(
-        configuration.checkpoint.directory / "journal",
-        configuration.kafka.group_id,
-        flush=rule.flush,
-        max_age=rule.max_age,
-        max_bytes=rule.max_bytes,
-    )
+_YEAR_10000_MS = 253_402_300_800_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Journaling:
@@ -80,3 +69,57 @@ def _source_ms(of: Assignment, offset: int) -> int | None:
     an earlier worker finished and this one has not read."""
     fetched = of.tracker.next_offset
     return of.times.below(offset) if fetched is not None and offset <= fetched else None
+
+
+def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[int, str]:
+    """Return the next offset to read for a time, and a text about whose time that is and what it means. All
+    changes that happened at `moment` or later are from there on, and few earlier ones.
+
+    Raises:
+        PositionError: the partition does not exist, or Kafka does not answer.
+    """
+    beginning, end = cluster.bounds(partition)
+    found, why = _in_journal(cluster, partition, moment)
+    if found is not None and found.offset > end:
+        why = f"the journal's place, {found.offset}, is beyond the end"
+    elif found is not None and found.offset < beginning:
+        return beginning, f"by source time, from the journal: {why}. Kafka has deleted what was before this"
+    elif found is not None:
+        return found.offset, f"by source time, from the journal: {why}"
+    offset = cluster.at_time(partition, moment)
+    if offset is None:
+        told = f"no record has a Kafka timestamp at or after {time_text(moment)}, so this is the end"
+        return end, f"{told} ({why})"
+    told = f"the first record with a Kafka timestamp (not the source's time) at or after {time_text(moment)}"
+    return offset, f"{told} ({why})"
+
+
+def time_text(time: datetime | int) -> str:
+    """Format a time as ISO 8601 in UTC. An int is milliseconds since 1970; beyond all years, it stays so."""
+    if isinstance(time, int) and not 0 <= time < _YEAR_10000_MS:
+        return f"{time} ms"
+    moment = _EPOCH + timedelta(milliseconds=time) if isinstance(time, int) else time.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _in_journal(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[Unit | None, str]:
+    """Return the unit to use and what it says, or None and the reason."""
+    if cluster.journal is None:
+        return None, "no journal is kept"
+    try:
+        # Part of a millisecond is rounded up: its changes may have happened before the moment.
+        source_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
+        found: Found = cluster.journal.search(partition, source_ms, cluster.topic_id(partition.topic))
+    except JournalError as error:
+        return None, str(error)
+    match found:
+        case Found(None, None):
+            return None, "the journal tells no source time of it"
+        case Found(None, Unit(source_ms=int(first))):
+            return None, f"the journal begins later, at {time_text(first)} of source time"
+        case Found(Unit(source_ms=int(last)), None):
+            return None, f"the journal ends before, at {time_text(last)} of source time"
+        case Found(Unit() as lower, Unit() as upper):
+            least = f"what comes before this happened before {time_text(moment)}"
+            return lower, f"{least}, and what happened from then on begins before offset {upper.offset}"
+    raise AssertionError(found)

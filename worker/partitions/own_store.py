@@ -1,4 +1,4 @@
-"""The worker's own checkpoint store, beside Kafka: a local file, or a database."""
+"""The worker's own checkpoint store, beside Kafka (a local file, or a database), and its journal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from handlers.logs import get_logger
+from offsets.journal import Journal
 from offsets.restore import Start
 from offsets.stores import CheckpointError, FileStore, OwnStore, StoreAway
 from offsets.types import TopicPartition
@@ -29,6 +30,20 @@ def own_store(configuration: Configuration, *, alone: bool = False) -> OwnStore:
     checkpoint = configuration.checkpoint
     where = checkpoint.directory if checkpoint.url is None else checkpoint.url
     return store_at(where, configuration.kafka.group_id, None if identity is None else str(identity))
+
+
+def journal_of(configuration: Configuration) -> Journal | None:
+    """Return the journal beside the group's checkpoints, or None if none is configured."""
+    rule = configuration.checkpoint.journal
+    if rule is None:
+        return None
+    return Journal(
+        configuration.checkpoint.directory / "journal",
+        configuration.kafka.group_id,
+        flush=rule.flush,
+        max_age=rule.max_age,
+        max_bytes=rule.max_bytes,
+    )
 
 
 def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnStore:

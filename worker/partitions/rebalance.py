@@ -14,8 +14,7 @@ from offsets.types import TopicPartition
 from worker.kafka.errors import NOWHERE, Stopping
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
-from worker.partitions.former_topics import FormerRecords
-from worker.partitions.new_assignments import NewAssignments
+from worker.partitions.new_assignments import FormerRecords, NewAssignments
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts
 from worker.units.assigned_partition import Assignment, with_earlier

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from handlers import Batch
-from handlers.loading.calls import refuse_unrun
+from handlers.loading.user_code import refuse_unrun
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.steps import Caller, MustHalt
@@ -18,9 +18,8 @@ from worker.dead_letters.writing import DeadLetters
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
-from worker.processing.change_origins import origin_of, record_of, record_origin
-from worker.processing.slow_calls import RunningCalls
-from worker.units.table_names import routed
+from worker.processing.slow_calls import RunningCalls, origin_of, record_of, record_origin
+from worker.units.table import routed
 
 if TYPE_CHECKING:
     from worker.attempts.bound_handler import BoundHandler

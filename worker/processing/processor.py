@@ -7,16 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from handlers import StopWorker
-from handlers.loading.calls import refuse_unrun
+from handlers.loading.user_code import refuse_unrun
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.lanes.lanes import Lanes
 from worker.observing.histogram import HandlerTimes
 from worker.observing.metrics import Metrics
-from worker.processing.change_origins import origin_of, record_origin
 from worker.processing.failures import FailureRules, Failures
-from worker.units.rows.spreading import spread
+from worker.processing.slow_calls import origin_of, record_origin
+from worker.units.sharding import spread
 from worker.units.unit import Unit
 from worker.units.work import Work
 

@@ -12,8 +12,7 @@ from handlers.progress.marks import Place
 from handlers.reloading import Behind, Differs, Hindered, Refused, TableReload
 from handlers.sql.handler import DatabaseError
 from worker.configuration import Configuration, HandlerEntry
-from worker.reloading.changes import ChangesOf, Unfollowable
-from worker.reloading.topics import ReadFault, WholeTopics
+from worker.reloading.source_changes import ChangesOf, ReadFault, Unfollowable, WholeTopics
 
 _PATIENCE_SECONDS = 30.0
 _BUSY_SECONDS = 600.0

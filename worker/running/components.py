@@ -22,7 +22,7 @@ from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DeadLetters
 from worker.fetching.ddl_history import DDLHistory
-from worker.fetching.fetcher import Fetcher
+from worker.fetching.fetcher import Beat, Fetcher
 from worker.fetching.held_records import HeldRecords
 from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.polling.arrivals import Arrivals, KafkaAnswers
@@ -33,20 +33,16 @@ from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill, known_end
 from worker.formats.choice import FormatChoice
-from worker.kafka.beat import Beat
 from worker.kafka.connection import Brokers
-from worker.kafka.errors import KafkaErrors
-from worker.kafka.group_strategies import GroupStrategies
-from worker.kafka.instance_id import InstanceId
-from worker.kafka.leaving import close_stays
+from worker.kafka.errors import GroupStrategies, KafkaErrors
+from worker.kafka.group import InstanceId, close_stays
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
-from worker.partitions.former_topics import FormerRecords
-from worker.partitions.journaling import Journaling, journal_of
+from worker.partitions.journaling import Journaling
 from worker.partitions.membership import Membership, session_of
-from worker.partitions.new_assignments import NewAssignments
-from worker.partitions.own_store import own_store
+from worker.partitions.new_assignments import FormerRecords, NewAssignments
+from worker.partitions.own_store import journal_of, own_store
 from worker.partitions.rebalance import Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
@@ -54,9 +50,9 @@ from worker.partitions.starts import Starts
 from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
+from worker.processing.traced import processors, saved, tracing_of
 from worker.running.ending import KAFKA_SECONDS
-from worker.running.handlers.handler_set import HandlerSet
-from worker.running.traced import processors, saved, tracing_of
+from worker.running.handler_set import HandlerSet
 from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking

@@ -12,8 +12,8 @@ from itertools import pairwise
 import msgspec
 
 from handlers import Batch, Change, Handler, HandlerContext, PartialFailure, StopWorker
-from handlers.loading.calls import refuse_unrun
 from handlers.loading.registry import HandlerTypeError, OptionsError, create
+from handlers.loading.user_code import refuse_unrun
 from handlers.options.matching import topics_matcher
 from handlers.rows import borders, with_own_rows
 from worker.attempts.backoff import describe
@@ -26,8 +26,8 @@ from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
 from worker.formats.choice import NoFormatError
 from worker.formats.interface import Apart, Skip, UndecodableRecord
-from worker.running.handlers.plan import handles
-from worker.units.table_names import routed
+from worker.running.open_handlers import handles
+from worker.units.table import routed
 
 _LONGEST_TOPIC = 249
 

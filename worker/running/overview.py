@@ -1,4 +1,4 @@
-"""The data of the status page, collected from a running worker."""
+"""What a running worker reports: the data of the status page, and the answers to probes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from handlers.logs import get_logger
 from worker.configuration.shown import shown_settings
+from worker.formats.choice import NO_FORMAT
 from worker.http.watch import Sources
 from worker.observing import logs
 from worker.observing.overview.history import History
 from worker.observing.overview.timeline import Timeline
 from worker.partitions.committer import Committer
+from worker.running.components import Components
 from worker.running.status_report import StatusReport
 
 log = get_logger("overview")
@@ -46,3 +48,37 @@ class Overview:
             self._history.look()
         except Exception:
             log.exception("history_failed")
+
+
+def unhealthy(components: Components, now: float, patience: float) -> str | None:
+    """Return which thread makes no progress, or None. `patience`: seconds that a thread may be silent."""
+    history = components.history
+    if history is not None and history.reason is not None:
+        return history.reason
+    for thread in (components.fetcher, components.committer):
+        if not thread.is_alive():
+            return f"the {thread.name} thread is dead"
+        if now - thread.beat > patience:
+            return f"the {thread.name} thread has made no progress for {now - thread.beat:.0f} s"
+    processors = [each for each in components.processors if not each.dismissed]
+    dead = [thread.name for thread in processors if not thread.is_alive()]
+    if dead:
+        return f"dead threads: {', '.join(dead)}"
+    return components.standstill.reason or components.stuck.reason
+
+
+def unready(components: Components) -> str | None:
+    """Return what it waits for before it reads. None: it has its partitions, if the group gave it any."""
+    current = components.assignments.current()
+    trouble = components.errors.trouble({each.partition.topic for each in current})
+    history = components.history
+    if history is not None and history.waits is not None:
+        return history.waits
+    if not components.assignments.balanced:
+        return f"no partitions assigned yet{': ' + trouble if trouble else ''}"
+    if current and all(each.format is NO_FORMAT for each in current):
+        topics = sorted({each.partition.topic for each in current})
+        return f"nothing is read: no entry of format: matches {', '.join(topics[:5])}"
+    if components.share is not None and components.share.reason is not None:
+        return components.share.reason
+    return trouble if trouble and not current else None

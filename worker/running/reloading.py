@@ -17,8 +17,8 @@ from worker.configuration.checks.agreement import disagreements
 from worker.configuration.faults import key_path
 from worker.observing import logs
 from worker.running.components import Components
-from worker.running.handlers.handler_set import OPENING_SECONDS, HandlerOpenError
-from worker.running.handlers.plan import HandlerPlan
+from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError
+from worker.running.open_handlers import HandlerPlan
 from worker.units.home_lane import home_lane
 
 log = get_logger("reload")

@@ -17,7 +17,7 @@ from worker.formats.decoding import source_time
 from worker.formats.interface import Format, Record
 from worker.lanes.snapshot import TableView, glance, snapshot
 from worker.observing.overview.history import Pulse
-from worker.observing.overview.passing_over import PassingOver
+from worker.observing.overview.of_rules import PassingOver
 from worker.observing.status import (
     KafkaStatus,
     Look,

@@ -30,11 +30,10 @@ from worker.processing.slow_calls import SlowCalls
 from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
 from worker.running.ending import LastResort, say, stop_seconds
-from worker.running.garbage import Garbage
-from worker.running.handlers.handler_set import OPENING_SECONDS, TargetOpenError
-from worker.running.probes import unhealthy, unready
+from worker.running.handler_set import OPENING_SECONDS, TargetOpenError
+from worker.running.overview import unhealthy, unready
+from worker.running.process import Garbage, take_signals
 from worker.running.reloading import Reloader
-from worker.running.signals import take_signals
 from worker.running.status_report import StatusReport
 
 if TYPE_CHECKING:
@@ -204,8 +203,8 @@ class Worker:
         # Not at the top: a twentieth of a worker's imports, and some workers serve nothing.
         from worker.http.access import Access  # noqa: PLC0415
         from worker.http.app import build_app  # noqa: PLC0415
-        from worker.http.order_token import write_order_token  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
+        from worker.observing.unblock_messages import write_order_token  # noqa: PLC0415
         from worker.running.overview import Overview  # noqa: PLC0415
 
         orders = None if rule.token else secrets.token_urlsafe(32)

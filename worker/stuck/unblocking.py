@@ -11,8 +11,7 @@ from handlers.logs import get_logger
 from offsets.types import TopicPartition
 from worker.attempts.set_aside import SetAside
 from worker.lanes.lanes import Lanes
-from worker.lanes.record_location import RecordLocation, locate, numbers
-from worker.lanes.setting_aside import blocked_at, set_aside
+from worker.lanes.record_location import RecordLocation, blocked_at, locate, numbers, set_aside
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.processing.slow_calls import RunningCalls
 from worker.units.assigned_partition import Assignment, Assignments, with_earlier

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.ranking import handled_tables
+from worker.observing.overview.figures import handled_tables
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import count, duration, moment, printable, size
 from worker.terminal.grids import grid_of

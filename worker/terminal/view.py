@@ -10,16 +10,22 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.of_kafka import not_begun, of_kafka
+from worker.observing.overview.figures import Rates, lag_of, ranked
 from worker.observing.overview.of_rules import notes
-from worker.observing.overview.ranking import lag_of, ranked
-from worker.observing.overview.rates import Rates
+from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
-from worker.terminal.grids import STATE_STYLE, lane_grid, lane_table, partitions_grid, tables_grid
+from worker.terminal.grids import (
+    STATE_STYLE,
+    Trend,
+    lane_grid,
+    lane_table,
+    partitions_grid,
+    tables_grid,
+    trend_line,
+)
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
-from worker.terminal.trend import Trend, trend_line
 
 _LANE_CELL = 38
 """Columns that a lane needs in the live view."""

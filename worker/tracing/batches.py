@@ -13,10 +13,22 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
-from handlers.asking_again import AskAgain
-from worker.tracing.parents import parent_of, place_of, told
-from worker.tracing.records import Attempt, RecordTrace
-from worker.tracing.spans import Attributes, Fault, Place, begin, end, of_batch, of_commit, tell
+from handlers.failures import AskAgain
+from worker.tracing.spans import (
+    Attempt,
+    Attributes,
+    Fault,
+    Place,
+    RecordTrace,
+    begin,
+    end,
+    of_batch,
+    of_commit,
+    parent_of,
+    place_of,
+    tell,
+    told,
+)
 
 if TYPE_CHECKING:
     from worker.units.assigned_partition import Assignment

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext
@@ -15,11 +15,10 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.observing.metrics import Metrics
 from worker.tracing.batches import BatchTrace
-from worker.tracing.parents import is_sampled, parent_of, place_of
 from worker.tracing.provider import Spans
-from worker.tracing.records import RecordTrace
-from worker.tracing.spans import Fault, Place, of_record
-from worker.tracing.waiting import Trace, Waiting
+from worker.tracing.spans import Fault, Place, RecordTrace, is_sampled, of_record, parent_of, place_of
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
 
 if TYPE_CHECKING:
     from worker.configuration import TracingRule
@@ -35,6 +34,8 @@ _MOST_RECORDS = 100
 _MOST_LINKS = 128
 """The most links of one span: OpenTelemetry's own limit."""
 _CLOSE_SECONDS = 3.0
+_MOST_WAITING = 10_000
+"""The most records and batches that wait at once. Without it, a blocked table's would grow without limit."""
 
 
 class Tracing:
@@ -55,9 +56,9 @@ class Tracing:
         self._group = group
         self._redact = redact
         self._budget = _Budget(rule.records_per_second)
-        self._waiting = Waiting()
+        self._waiting = _Waiting()
         self._faulty = False
-        self._done = SimpleQueue[tuple[list[Trace], bool, int] | None]()
+        self._done = SimpleQueue[tuple[list[_Trace], bool, int] | None]()
         """Traces that end, whether they are committed, and the time in nanoseconds since 1970."""
         self._thread = threading.Thread(target=self._tell, name="tracing", daemon=True)
         self._thread.start()
@@ -204,3 +205,66 @@ class _Budget:
             self._taken = self._taken + 1 if second == self._second else 1
             self._second = second
             return self._taken <= self._most
+
+
+class _Trace(Protocol):
+    """The trace of a record or a batch."""
+
+    def committed(self, now: int) -> None: ...
+    def left(self, now: int) -> None: ...
+
+
+_Own = TypeVar("_Own", bound=_Trace)
+
+
+class _Waiting:
+    """A bounded collection. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards all fields below
+        self._traces: dict[Assignment, dict[tuple[int, int], _Trace]] = {}
+        """The key: the last offset that the trace waits for, and the id of a batch (0 for a record)."""
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        return self._count >= _MOST_WAITING
+
+    def add(self, assignment: Assignment, last: int, trace: _Own) -> _Own:
+        """Let the trace wait until everything up to `last` is committed.
+
+        Returns the waiting trace: another part of the same record may have added its own earlier."""
+        with self._lock:
+            key = last, 0 if isinstance(trace, RecordTrace) else id(trace)
+            waits = self._traces.setdefault(assignment, {}).setdefault(key, trace)
+            self._count += waits is trace
+            return waits  # type: ignore[return-value]  # the key identifies the type
+
+    def of(self, chunk: Chunk) -> list[RecordTrace]:
+        """Return waiting traces of the chunk's records, from another shard or before a requeue."""
+        if not chunk.messages or not self._traces.get(chunk.assignment):
+            return []
+        first, last = chunk.messages[0].offset(), chunk.messages[-1].offset()
+        with self._lock:
+            inside = [
+                trace
+                for (offset, _), trace in self._traces.get(chunk.assignment, {}).items()
+                if first <= offset <= last and isinstance(trace, RecordTrace)
+            ]
+        offsets = {message.offset() for message in chunk.messages} if inside else ()
+        return [trace for trace in inside if trace.place[2] in offsets]
+
+    def assignments(self) -> list[Assignment]:
+        with self._lock:
+            return list(self._traces)
+
+    def take(self, assignment: Assignment, end: int | None) -> list[_Trace]:
+        """Remove and return the traces below `end`; None: all."""
+        with self._lock:
+            traces = self._traces.get(assignment, {})
+            done = [key for key in traces if end is None or key[0] < end]
+            found = [traces.pop(key) for key in done]
+            if not traces:
+                self._traces.pop(assignment, None)
+            self._count -= len(found)
+        return found

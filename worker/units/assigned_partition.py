@@ -16,7 +16,7 @@ from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.formats.decoding import many_of
 from worker.formats.interface import Format, Record
 from worker.formats.source_times import SourceTimes
-from worker.units.apart.piece_order import PieceOrder
+from worker.units.piece_order import PieceOrder
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)

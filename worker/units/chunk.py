@@ -1,18 +1,18 @@
-"""Records of one table from one poll."""
+"""Records of one table from one poll, and the barrier of a statement about several tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from confluent_kafka import Message
 
 if TYPE_CHECKING:
     from handlers import Change
     from worker.formats.interface import Record
-    from worker.units.apart.piece_order import AnyRun
     from worker.units.assigned_partition import Assignment
-    from worker.units.barrier import Barrier
+    from worker.units.piece_order import AnyRun
     from worker.units.table import Table
 
 RECORD_OVERHEAD = 256
@@ -20,9 +20,10 @@ RECORD_OVERHEAD = 256
 headers of its value and key objects (33 B each), and list slots. Without them, small records would take twice
 the memory that `max_bytes` allows."""
 
-
 # Called through the class, which saves a look-up for each record.
 _offset = cast("Callable[[Record], int]", Message.offset)
+_Member = TypeVar("_Member")
+"""The unit of a table."""
 
 
 class Chunk:
@@ -130,3 +131,14 @@ class BarrierChunk(Chunk):
     def __init__(self, like: Chunk, barrier: Barrier[Any]) -> None:
         super().__init__(like.assignment, like.run, [], alone=True)
         self.barrier = barrier
+
+
+@dataclass(eq=False)
+class Barrier(Generic[_Member]):
+    """A statement about several tables. Guarded by the lock of `Lanes` once it is queued."""
+
+    home: _Member
+    """The unit where the statement runs."""
+    others: tuple[_Member, ...]
+    over: bool = False
+    """The statement is finished, or its partition was revoked."""

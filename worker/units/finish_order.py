@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from worker.formats.interface import Record
-    from worker.units.apart.piece_order import AnyRun
     from worker.units.assigned_partition import Assignment
     from worker.units.chunk import Chunk
+    from worker.units.piece_order import AnyRun
 
 
 class SharedRecord:

@@ -1,4 +1,4 @@
-"""A table as the worker sees it: its rule and its handlers."""
+"""A table as the worker sees it: its rule, its handlers, and how long its name may be."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from collections.abc import Sequence
 
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import TableRule
+from worker.formats.decoding import explained
+from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord
+
+LONGEST_NAME = 512
+"""UTF-8 bytes, for a database and for a table. Most databases allow 64 characters or 63 bytes, some 255."""
+
+_LONGEST_SHOWN = 256
+_BYTES_OF_CHARACTER = 4
 
 
 class Table:
@@ -35,3 +43,40 @@ class Table:
         self.own_rows = any(":" in entry.type for entry in rule.handlers)
         """Whether each call gets its own copy of the rows: only handlers given by import path may modify
         them."""
+
+
+def fits(name: str) -> bool:
+    """Whether a database or a table may have this name.
+
+    >>> fits("orders"), fits("o" * 513), fits("\N{LATIN SMALL LETTER O WITH STROKE}" * 257)
+    (True, False, False)
+    """
+    if len(name) * _BYTES_OF_CHARACTER <= LONGEST_NAME:
+        return True
+    return len(name) <= LONGEST_NAME and len(name.encode("utf-8", "surrogatepass")) <= LONGEST_NAME
+
+
+def shown(name: str) -> str:
+    """Shorten a name for logs and errors: cut it after 256 characters.
+
+    >>> shown("shop.orders"), len(shown("o" * 10**6))
+    ('shop.orders', 259)
+    """
+    # The mark shows the redaction that the name is cut, perhaps within a secret.
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
+
+
+def routed(format_: Format, record: Record) -> Route | Skip | Apart:
+    """Return the format's route of the record, with checked names.
+
+    Raises only UndecodableRecord, also for a name that is too long."""
+    found = explained(format_, record)
+    if isinstance(found, Skip):
+        return found
+    for route in (own for own, _ in found.parts) if isinstance(found, Apart) else (found,):
+        for what, name in (("database", route.database), ("table", route.table)):
+            if not fits(name):
+                raise UndecodableRecord(
+                    f"the name of its {what} is longer than {LONGEST_NAME} bytes: {shown(name)!r}"
+                )
+    return found

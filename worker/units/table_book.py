@@ -1,22 +1,27 @@
-"""The known tables. A unit is made when a table first appears, and released when the table is idle."""
+"""The known tables, and those that no rule matches. A unit is made when a table first appears, and released
+when the table is idle."""
 
 from __future__ import annotations
 
+import fnmatch
 import heapq
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from difflib import SequenceMatcher
 
+from handlers.logs import get_logger
 from worker.attempts.bound_handler import BoundHandler
 from worker.configuration import Configuration, TableRule
 from worker.units.chunk import Chunk
 from worker.units.home_lane import home_lane
-from worker.units.table import Table
-from worker.units.table_names import fits
+from worker.units.table import Table, fits, shown
 from worker.units.unit import Shards, Unit
-from worker.units.unmatched import Unmatched
+
+log = get_logger("tables")
 
 KEPT_TABLES = 10_000
 """Beyond this number, idle tables are released."""
@@ -26,6 +31,12 @@ _MOST_NOTED = 20_000
 
 UNDECODABLE = "__undecodable__"
 """The table label of records whose table cannot be determined."""
+
+_MOST_TOLD = 100
+_ALIKE = 0.75
+_LONGEST_COMPARED = 256
+"""Characters. The time grows with their square, and the fetcher's thread waits."""
+_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(eq=False)
@@ -57,7 +68,7 @@ class TableBook:
         self._unmatched: set[Unit] = set()  # matched by a rule once, and by none now
         self._noted: dict[tuple[str, str], Unit | None] = {}  # entries of `units` under other names
         self.units: dict[str, dict[str, Unit | None]] = {}
-        self.unmatched = Unmatched(self.configuration.tables)
+        self.unmatched = _Unmatched(self.configuration.tables)
 
     def meet(self, database: str, name: str) -> Unit | None:
         """Return the table's unit, made now if it is new. None if no rule matches it."""
@@ -205,3 +216,76 @@ class TableBook:
         exactly one of the two."""
         with self._lock:
             return list(self._all), dict(self._gone)
+
+
+class _Unmatched:
+    """Records that are skipped and finished because of the rules. The fetcher's own; `records` any thread."""
+
+    def __init__(self, rules: Sequence[TableRule]) -> None:
+        self.records = 0
+        """The skipped records."""
+        self.adopt(rules)
+
+    def adopt(self, rules: Sequence[TableRule]) -> None:
+        """Use other rules from now on. Tables that they do not match are logged again."""
+        self._unused = {id(rule): rule for rule in rules}
+        self._told: set[str] = set()
+
+    def used(self, rule: TableRule) -> None:
+        """The rule matches a table, so it is meant as it is."""
+        self._unused.pop(id(rule), None)
+
+    def met(self, table: str) -> None:
+        """No rule matches the table ("database.table")."""
+        if table in self._told or len(self._told) > _MOST_TOLD:
+            return
+        self._told.add(table)
+        if len(self._told) > _MOST_TOLD:
+            log.info("more_tables_unmatched", hint=f"after {_MOST_TOLD} of them no further one is told")
+            return
+        nearest = _nearest(table, self._unused.values())
+        if nearest is None:
+            log.info(
+                "table_unmatched",
+                table=shown(table),
+                hint="its records are passed over and count as finished",
+            )
+        else:
+            log.warning(
+                "table_unmatched",
+                table=shown(table),
+                nearest=nearest,
+                hint="its records are passed over and finished; no table matches that rule so far",
+            )
+
+
+def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:
+    """Return the pattern of the rule that would match it except for upper and lower case, or a letter or two.
+    None for a name longer than a database's names."""
+    if len(table) > _LONGEST_COMPARED:
+        return None
+    globs = []
+    for rule in rules:
+        if rule.match.startswith("/"):
+            if re.fullmatch(rule.match[1:-1], table, re.IGNORECASE):
+                return rule.match
+        elif fnmatch.fnmatchcase(table.lower(), rule.match.lower()):
+            return rule.match
+        else:
+            globs.append(rule.match)
+    own = table.lower().partition(".")[::2]
+    for pattern in globs:
+        parts = pattern.lower().partition(".")[::2]
+        if all(_alike(name, part) for name, part in zip(own, parts, strict=True)):
+            return pattern
+    return None
+
+
+def _alike(name: str, part: str) -> bool:
+    if _WILDCARDS & set(part):
+        return fnmatch.fnmatchcase(name, part)
+    # At most the whole shorter one can be equal in both.
+    if 2 * min(len(name), len(part)) < _ALIKE * (len(name) + len(part)):
+        return False
+    matcher = SequenceMatcher(None, name, part)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE

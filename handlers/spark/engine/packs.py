@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from handlers.api import Batch, Change
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.spark.engine.pack_writer import PackWriter, Ticket
 from handlers.spark.log.packs.streams import Found, Streams
 from handlers.spark.log.segment_folder import SegmentFolder

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
-from handlers.files.parquet.chain import Chain, encoded
+from handlers.files.parquet_chain import Chain, encoded
 from handlers.spark.options import MergeOptions
 from handlers.spark.rows.added import Mode
 

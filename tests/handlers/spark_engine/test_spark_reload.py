@@ -16,7 +16,7 @@ from test_spark_handovers import ddl, other_worker, take
 from test_spark_statements import POINTS, Cut
 
 from handlers import Batch, Change, HandlerContext
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.reloading import Behind, Differs, Hindered, Refused
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.log.segment_folder import SegmentFolder

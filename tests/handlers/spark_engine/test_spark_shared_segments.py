@@ -10,7 +10,7 @@ import pytest
 from spark_lake import Lake, MakeLake, change
 
 from handlers import Change
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.options import SparkOptions

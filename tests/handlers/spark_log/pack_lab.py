@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from log_lab import MemoryFiles
 
 from handlers import Batch, Change, HandlerContext
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.logs import get_logger
-from handlers.progress.passing_over import PassingOver
+from handlers.progress.marks import PassingOver
 from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.choice import applier_for

@@ -11,7 +11,7 @@ import pytest
 from pack_lab import Fault, Lake, Worker, row
 
 from handlers import Batch, Change
-from handlers.asking_again import AskAgain
+from handlers.failures import AskAgain
 from handlers.spark.engine.pack_writer import PackWriter
 
 

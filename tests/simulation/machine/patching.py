@@ -27,7 +27,7 @@ from offsets.run import Run
 from offsets.stores import file as file_store
 from offsets.tracker import OffsetTracker
 from worker.fetching import requests
-from worker.running import components, garbage, reloading
+from worker.running import components, process, reloading
 
 from . import threads
 from .scheduler import current
@@ -161,7 +161,7 @@ def patched(world: Any) -> Iterator[None]:
             if name.startswith(_PACKAGES) and module is not None:
                 _patch_module(module, put, replaced)
         put(requests, "_Request", _Request)
-        put(garbage, "gc", _gc)
+        put(process, "gc", _gc)
         put(running, "take_signals", world.take_signals)
         put(running, "LastResort", world.LastResort)
         put(components, "Consumer", world.Consumer)

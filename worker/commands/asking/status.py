@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.live import Live
 
 from worker.commands.asking.connection import HINT, Unreachable, WorkerConnection, connected
+from worker.observing.overview.figures import Rates
 from worker.observing.overview.history import Point
-from worker.observing.overview.rates import Rates
 from worker.observing.status import WorkerStatus
-from worker.terminal.trend import Trend
+from worker.terminal.grids import Trend
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
 DEFAULT_URL = "http://localhost:8080"

@@ -12,8 +12,7 @@ import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, connected, is_configuration
 from worker.configuration import Configuration
-from worker.http.order_token import order_token_file
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, order_token_file
 from worker.observing.visible_text import printable
 
 _ANSWER_SECONDS = 60.0

@@ -1,8 +1,9 @@
-"""Show which columns handlers receive, table by table, for `binlane check --sample`."""
+"""What a sample's records lack, and which columns handlers receive of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import typer
 from rich.console import Console
@@ -13,6 +14,27 @@ from handlers.options.faults import nearest
 from worker.column_rules.plan import ColumnPlans, RuleFault
 from worker.commands.output import Output, table_with
 from worker.configuration import Configuration, TableRule
+
+_TYPES = {
+    "debezium": (
+        "a decimal stays base64 text, a date or a time a number. Let the connector send schemas "
+        "(value.converter.schemas.enable=true), name its DDL topic in kafka.ddl_topics (MySQL, MariaDB), or "
+        'give types in debezium.columns: docs/formats.md, "What tells the types"'
+    ),
+    "maxwell": (
+        "a date and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
+        'kafka.ddl_topics: docs/formats.md, "Maxwell"'
+    ),
+    "canal": 'every value stays text, for mysqlType is missing: docs/formats.md, "Canal"',
+}
+"""Hints by format. DTS always has types, and custom JSON has them in the configuration."""
+_KEYS = {
+    "debezium": (
+        "If the table has one, take the sample with its keys (kcat -J), and let the connector write them: "
+        'docs/formats.md, "Debezium"'
+    ),
+    "json": 'If they have one, json.key says where: docs/formats.md, "JSON of your own"',
+}
 
 
 class Review:
@@ -109,3 +131,45 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
         yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "as it is"
     for name, added in plans.added.items():
         yield "", "", name, added.type, "added"
+
+
+@dataclass(slots=True)
+class _Table:
+    format: str
+    has_types: bool = False
+    has_key: bool = False
+
+
+class Untold:
+    """Tracks for each table whether any of its rows had types, and a key."""
+
+    def __init__(self, ddl_topics: Sequence[str]) -> None:
+        """`ddl_topics`: the topics of `kafka.ddl_topics`, whose records in the sample supply types."""
+        self._ddl_topics = ddl_topics
+        self._tables: dict[str, _Table] = {}
+
+    def see(self, table: str, format_: str, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if change.op in ("ddl", "truncate"):
+                continue
+            seen = self._tables.setdefault(table, _Table(format_))
+            seen.has_types = seen.has_types or bool(change.types)
+            seen.has_key = seen.has_key or bool(change.key_columns)
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence for each fact that a table's records lack."""
+        for name, table in sorted(self._tables.items()):
+            if not table.has_types and table.format in _TYPES:
+                yield f"{name}: {self._of_types(table.format)}"
+            if not table.has_key:
+                hint = _KEYS.get(table.format, "")
+                told = "the records have no key: rows are told from each other by all their columns together"
+                yield f"{name}: {told}. {hint}" if hint else f"{name}: {told}"
+
+    def _of_types(self, format_: str) -> str:
+        if self._ddl_topics:
+            return (
+                "the records tell no types, and the sample holds no definition of the table: put records of "
+                f"kafka.ddl_topics ({', '.join(self._ddl_topics)}) before them to see the types"
+            )
+        return f"the records tell no types: {_TYPES[format_]}"

@@ -19,8 +19,7 @@ from handlers.options.matching import table_matcher, topics_matcher
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.commands.output import Output
-from worker.commands.sampling.review import Review
-from worker.commands.sampling.untold import Untold
+from worker.commands.sampling.review import Review, Untold
 from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats import registry
@@ -30,7 +29,7 @@ from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, Un
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
 from worker.units.home_lane import home_lane
-from worker.units.table_names import routed
+from worker.units.table import routed
 
 _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
 

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from worker.observing.overview.history import Point
-from worker.observing.overview.ranking import (
+from worker.observing.overview.figures import (
     delay_of,
     handled_tables,
     is_late,
@@ -15,6 +14,7 @@ from worker.observing.overview.ranking import (
     lanes_by_trouble,
     partitions_by_trouble,
 )
+from worker.observing.overview.history import Point
 from worker.observing.overview.timeline import Entry
 from worker.observing.overview.trouble import Trouble
 from worker.observing.overview.troubles import headline, troubles

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from worker.observing.overview.of_kafka import of_kafka
+from worker.observing.overview.figures import handled_tables, is_late, lag_of, ranked
 from worker.observing.overview.of_rules import notes, of_rules
-from worker.observing.overview.of_targets import of_targets
-from worker.observing.overview.ranking import handled_tables, is_late, lag_of, ranked
+from worker.observing.overview.of_systems import of_kafka, of_targets
 from worker.observing.overview.trouble import (
     DEAD_LETTERS,
     SCHEMAS,

@@ -1,1 +1,0 @@
-"""Changes as Parquet files, on disk or in an object store: each change is in exactly one file."""

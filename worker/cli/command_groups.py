@@ -1,0 +1,114 @@
+"""The commands that belong to a group: `binlane checkpoint ...` and `binlane dead-letters ...`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from worker.cli.arguments import AsJson, Config, call, time_of
+
+checkpoint = typer.Typer(help="Show a worker's positions, or move them while the worker is stopped.")
+dead_letters = typer.Typer(help="List, show or replay dead letters.")
+
+
+@checkpoint.command("show")
+def checkpoint_show(
+    config: Config,
+    as_json: AsJson = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also list each partition's last positions (journal).")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Positions per partition.")] = 20,
+) -> int | None:
+    """Show every store's position for each partition, and where a start would begin and why."""
+    return call("checkpoint:show", config, as_json, limit if history else 0)
+
+
+@checkpoint.command("set")
+def checkpoint_set(
+    config: Config,
+    topic: Annotated[str, typer.Option("--topic", help="The topic.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="The partition.")],
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="The next offset to read.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            metavar="ISO8601",
+            help="Start at this time: by source time if the journal has it, otherwise by Kafka's timestamps. "
+            "Default zone: UTC.",
+        ),
+    ] = None,
+) -> int | None:
+    """Move a stopped worker's position, in every store."""
+    if (offset is None) == (time is None):
+        raise typer.BadParameter("give either --offset or --time")
+    return call("checkpoint:move", config, topic, partition, offset, None if time is None else time_of(time))
+
+
+@checkpoint.command("copy")
+def checkpoint_copy(
+    config: Config,
+    to: Annotated[
+        str, typer.Option("--to", metavar="STORE", help="The target: kafka, a folder, or a database URL.")
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STORE", help="The origin. Default: the configuration's store."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite different positions in the target.")
+    ] = False,
+) -> int | None:
+    """Copy a stopped group's checkpoints from one store to another."""
+    return call("checkpoint:copy", config, to, source, replace)
+
+
+@dead_letters.command("list")
+def dead_letters_list(
+    config: Config,
+    table: Annotated[str | None, typer.Option("--table", help="Only letters of this database.table.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="ISO8601",
+            help="Only letters from this time on. Default zone: UTC.",
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of newest letters.")] = None,
+    as_json: AsJson = False,
+) -> int | None:
+    """List dead letters, oldest first, and whether each was replayed."""
+    moment = None if since is None else time_of(since, "--since")
+    return call("dead_letters:list_letters", config, table, moment, limit, as_json)
+
+
+@dead_letters.command("show")
+def dead_letters_show(
+    config: Config,
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="The letter's partition:offset, as 0:17.")],
+) -> int | None:
+    """Show one dead letter: its headers, key, value, and changes."""
+    return call("dead_letters:show", config, place)
+
+
+@dead_letters.command("replay")
+def dead_letters_replay(
+    config: Config,
+    places: Annotated[
+        list[str] | None, typer.Argument(metavar="[PLACE]...", help="partition:offset, such as 0:17.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All letters not replayed yet.")] = False,
+    table: Annotated[
+        str | None, typer.Option("--table", help="All of this database.table not replayed yet.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int | None:
+    """Send dead letters back through their table's handlers, in this process."""
+    if (places is not None) + everything + (table is not None) != 1:
+        raise typer.BadParameter("give either --all, or --table, or the places of letters such as 0:17")
+    return call("dead_letters:replay", config, places, table, dry_run, yes)

@@ -1,0 +1,111 @@
+"""Figures from statuses of a worker (lag, delay, rates), and its parts sorted by urgency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+
+LATE_SECONDS = 60.0
+"""A table whose oldest unfinished change is older than this is reported as late."""
+_TableKey = tuple[str, int]
+_PartitionKey = tuple[str, int]
+
+
+def lag_of(status: WorkerStatus) -> int | None:
+    """Return the uncommitted records of all partitions; None if one is not known or there is no partition."""
+    lags = [each.lag for each in status.partitions]
+    return sum(lag or 0 for lag in lags) if lags and None not in lags else None
+
+
+def delay_of(status: WorkerStatus) -> float | None:
+    """Return seconds since the oldest unfinished change happened; None if there is no partition."""
+    return max((each.delay_seconds or 0.0 for each in status.partitions), default=None)
+
+
+def is_late(table: TableStatus) -> bool:
+    return (table.delay_seconds or 0.0) >= LATE_SECONDS
+
+
+def handled_tables(
+    handlers: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield (status of a handler, status of one of its tables), for handlers that list their tables."""
+    for handler in handlers:
+        tables = handler.get("tables")
+        for table in tables if isinstance(tables, list | tuple) else ():
+            if isinstance(table, Mapping):
+                yield handler, table
+
+
+def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
+    """Sort blocked, retrying and late tables first; the others by records finished, a stable order."""
+
+    def rank(table: TableStatus) -> tuple[int, float, int, str]:
+        if table.state == "blocked":
+            group = 0
+        elif table.state == "retrying":
+            group = 1
+        else:
+            group = 2 if is_late(table) else 3
+        late = table.delay_seconds or 0.0
+        return group, -late if group < 3 else 0.0, -table.finished_records, table.table
+
+    return sorted(tables, key=rank)
+
+
+def partitions_by_trouble(status: WorkerStatus) -> list[PartitionStatus]:
+    """Sort stuck and stalled partitions first, then paused ones, then by lag."""
+
+    def rank(each: PartitionStatus) -> tuple[bool, bool, int, str, int]:
+        stands = each.stuck is not None or each.standstill_seconds > 0
+        return not stands, not each.paused, -(each.lag or 0), each.topic, each.partition
+
+    return sorted(status.partitions, key=rank)
+
+
+def lanes_by_trouble(status: WorkerStatus) -> list[LaneStatus]:
+    """Sort full lanes first, then by number."""
+    full = status.lane_max_records
+    return sorted(
+        status.lanes, key=lambda lane: (full is None or lane.queued_records < 0.9 * full, lane.lane)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Growth between two statuses. Parts that only the later status contains are missing."""
+
+    total: float | None = None
+    """Records finished per second; None: no earlier status."""
+    tables: Mapping[_TableKey, float] = field(default_factory=dict)
+    """(table, lane) -> records finished per second."""
+    partitions: Mapping[_PartitionKey, float] = field(default_factory=dict)
+    """(topic, partition) -> records fetched per second."""
+
+    @classmethod
+    def between(cls, before: WorkerStatus | None, now: WorkerStatus) -> Rates:
+        """Compute the rates by the worker's own clock. There are none across its restart."""
+        elapsed = now.uptime_seconds - before.uptime_seconds if before is not None else 0.0
+        if before is None or elapsed <= 0:
+            return cls()
+        finished = {(table.table, table.lane): table.finished_records for table in before.tables}
+        fetched = {(each.topic, each.partition): each.position for each in before.partitions}
+        tables = {
+            key: max(0, table.finished_records - finished[key]) / elapsed
+            for table in now.tables
+            if (key := (table.table, table.lane)) in finished
+        }
+        partitions = {
+            key: max(0, each.position - earlier) / elapsed
+            for each in now.partitions
+            if each.position is not None
+            and (earlier := fetched.get(key := (each.topic, each.partition))) is not None
+        }
+        if now.finished_records is not None and before.finished_records is not None:
+            grown = now.finished_records - before.finished_records
+        else:  # a table that only this status contains finished all its records since the previous one
+            grown = sum(table.finished_records for table in now.tables) - sum(finished.values())
+        return cls(max(0, grown) / elapsed, tables, partitions)

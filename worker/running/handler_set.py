@@ -1,0 +1,279 @@
+"""The configured handlers: made, opened, changed while the worker runs, closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any
+
+from handlers import Handler, HandlerContext, TargetUnavailable
+from handlers.hanging_calls import Bounded, GivenUp
+from handlers.loading.registry import BUILT_IN, create
+from handlers.logs import get_logger
+from handlers.metrics import NO_METRICS, HandlerMetrics
+from worker.attempts.backoff import describe
+from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import Circuit
+from worker.configuration import Configuration, HandlerEntry, TableRule
+from worker.running.open_handlers import (
+    LONGEST_CLOSE,
+    BoundRule,
+    HandlerPlan,
+    OpenHandler,
+    bind,
+    close_all,
+    close_timeout,
+    handles,
+    most_seconds,
+    pairs,
+    release,
+    statuses,
+    taken,
+    waitable,
+)
+
+log = get_logger("handlers")
+
+OPENING_SECONDS = 10.0
+"""Time beyond `start_timeout`, for an `open` with its own limit."""
+_LATE_SECONDS = 1.0  # beyond `close_timeout`, for a close with its own limit
+
+
+class HandlerOpenError(Exception):
+    """A handler's `open` raised."""
+
+
+class TargetOpenError(HandlerOpenError):
+    """A built-in handler's `open` raised. The text describes the problem with its target."""
+
+
+@dataclass(eq=False)
+class HandlerSet:
+    """One object for each configured handler, or one per lane if the class says `per_lane`.
+
+    The main thread's own, except `of`, `circuits` and `statuses`. `open` and `plan` run in a separate thread.
+    The main thread waits for it unless the worker stops.
+    """
+
+    configuration: Configuration
+    _: KW_ONLY
+    fail: Callable[[BaseException], None] | None = None
+    """Passed to handlers as `stop_worker`; `metrics` and `partitions` by their own names."""
+    metrics: HandlerMetrics = NO_METRICS
+    partitions: Callable[[], Collection[tuple[str, int]]] | None = None
+    stopping: Callable[[], bool] | None = None
+    """Passed to handlers that `open` opens."""
+
+    def __post_init__(self) -> None:
+        """Make the configured handlers. Raises HandlerTypeError and OptionsError."""
+        self._rules = [
+            BoundRule(rule, [bind(self.configuration, entry) for entry in rule.handlers])
+            for rule in self.configuration.tables
+        ]
+        self._opened: list[OpenHandler] = []
+        self._retired: list[BoundHandler] = []
+        # The last plan, if it is not adopted yet.
+        self._plan = HandlerPlan(self.configuration)
+        self._opening: tuple[str, float] = "", 0.0  # the handler, and its deadline
+        # Closings of removed handlers that the worker did not wait for, with their deadlines.
+        self._late: list[tuple[Bounded[bool], float]] = []
+        self._leaving: list[Handler] = []  # being closed, because they are no longer configured
+        self._ended = False
+
+    def of(self, rule: TableRule) -> list[BoundHandler]:
+        return next(known.bound for known in self._rules if known.rule is rule)
+
+    def circuits(self) -> Iterator[tuple[str, Circuit]]:
+        """Yield each configured handler's name and its target's circuit."""
+        for bound in self._all():
+            yield bound.name, bound.circuit
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Return the status of each open handler. Any thread."""
+        return statuses(self._opened, self.configuration.secrets.redact)
+
+    def open(self) -> None:
+        """Open every handler. Raises HandlerOpenError. `close` then closes those that are open."""
+        begun = HandlerPlan(self.configuration, opened=self._opened)
+        self._begin_opening(begun)
+        for known in self._rules:
+            for entry, bound in pairs(known):
+                self._open(begun, entry, bound.objects, 0)
+
+    def plan(self, configuration: Configuration) -> HandlerPlan:
+        """Make and open the handlers that another configuration adds. Handlers with the same type, name and
+        options stay. Nothing else changes yet.
+
+        Raises HandlerTypeError, OptionsError, HandlerOpenError, after closing what was opened. `close` also
+        closes the handlers of a plan that is not adopted."""
+        self._plan = plan = HandlerPlan(configuration)
+        self._begin_opening(plan)
+        free = [(entry, bound) for known in self._rules for entry, bound in pairs(known)]
+        try:
+            for rule in configuration.tables:
+                plan.rules.append(BoundRule(rule, [self._take(plan, entry, free) for entry in rule.handlers]))
+        except Exception:
+            close_all(plan.opened)
+            raise
+        return plan
+
+    def give_up_plan(self) -> None:
+        """Close what the present plan has opened. Handlers that it opens later are closed at once."""
+        self._plan.give_up()
+
+    @property
+    def opening(self) -> str:
+        """The handler whose opening started last."""
+        return self._opening[0]
+
+    def adopt(self, plan: HandlerPlan) -> None:
+        """Make the planned handlers the configured ones."""
+        staying = {id(bound) for known in plan.rules for bound in known.bound}
+        self._retired += [bound for bound in self._all() if id(bound) not in staying]
+        for bound, objects in plan.grown:
+            bound.objects = (*bound.objects, *objects)
+        self._rules = plan.rules
+        self.configuration = plan.configuration
+        self._opened += plan.opened
+        self._plan = HandlerPlan(plan.configuration)
+
+    def close_retired(self, in_use: Collection[BoundHandler], *, stopped: Callable[[], bool]) -> None:
+        """Close the handlers that are no longer configured and not in use. If the worker is `stopped`,
+        `close` waits for them."""
+        used = {id(bound) for bound in in_use}
+        gone = [bound for bound in self._retired if id(bound) not in used]
+        for bound in gone:
+            self._retired.remove(bound)
+            own = [each for each in self._opened if any(each.handler is one for one in bound.objects)]
+            self._opened = [each for each in self._opened if each not in own]
+            end = time.monotonic() + most_seconds(each.handler for each in own) + _LATE_SECONDS
+            leaving = [each.handler for each in own]
+            self._leaving += leaving
+            closing = Bounded(f"close-left-{bound.name}", partial(close_all, own))
+            try:
+                closing.unless(stopped)
+            except GivenUp:
+                self._late.append((closing, end))
+            else:
+                self._leaving = [each for each in self._leaving if each not in leaving]
+                log.info("handler_closed", handler=bound.name)
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether handlers that are no longer configured wait to be closed."""
+        return bool(self._retired)
+
+    @property
+    def close_seconds(self) -> float:
+        objects = [handler for bound in [*self._all(), *self._retired] for handler in bound.objects]
+        objects += self._leaving
+        return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
+
+    def release(self, partitions: Collection[tuple[str, int]], seconds: float) -> None:
+        """Notify the handlers of revoked partitions, and wait for `seconds`. Any thread. Raises nothing."""
+        end = time.monotonic() + seconds
+        told = [
+            (each, Bounded(f"release-{each.name}", partial(release, each, partitions)))
+            for each in list(self._opened)
+            if getattr(type(each.handler), "release", None) not in (None, Handler.release)
+        ]
+        for each, call in told:
+            try:
+                call.within(end - time.monotonic())
+            except TimeoutError as error:
+                if seconds > 0:
+                    log.warning(
+                        "handler_release_timeout",
+                        handler=each.name,
+                        seconds=round(seconds, 1),
+                        error=str(error),
+                        hint="it still works for partitions that another worker may have now",
+                    )
+
+    def close(self) -> bool:
+        """Close all open handlers. Returns False if one of them raised, or took too long."""
+        self._ended = True
+        clean = close_all([*taken(self._opened), *taken(self._plan.opened)])
+        while self._late:
+            closing, end = self._late.pop()
+            try:
+                clean &= closing.within(end - time.monotonic())
+            except TimeoutError as error:
+                clean = False
+                log.error("handler_close_failed", error=describe(error))
+        return clean
+
+    def _handles(self, entry: HandlerEntry, table: str) -> bool:
+        return handles(self.configuration, entry, table)
+
+    def _all(self) -> Iterator[BoundHandler]:
+        for known in self._rules:
+            yield from known.bound
+
+    def _take(
+        self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
+    ) -> BoundHandler:
+        for place, (known, bound) in enumerate(free):
+            if known == entry:
+                del free[place]
+                self._grow(plan, entry, bound)
+                return bound
+        bound = bind(plan.configuration, entry)
+        self._open(plan, entry, bound.objects, 0)
+        return bound
+
+    def _grow(self, plan: HandlerPlan, entry: HandlerEntry, bound: BoundHandler) -> None:
+        have, wanted = len(bound.objects), plan.configuration.lanes.count
+        if not bound.objects[0].per_lane or have >= wanted:
+            return
+        more = tuple(create(entry, plan.configuration.folder) for _ in range(wanted - have))
+        self._open(plan, entry, more, have)
+        plan.grown.append((bound, more))
+
+    def _begin_opening(self, plan: HandlerPlan) -> None:
+        self._opening = "", time.monotonic() + plan.configuration.start_timeout
+
+    def _open(
+        self, plan: HandlerPlan, entry: HandlerEntry, objects: tuple[Handler, ...], first_lane: int
+    ) -> None:
+        configuration, opened, end = plan.configuration, plan.opened, self._opening[1]
+        self._opening = entry.name, end
+        for number, handler in enumerate(objects, first_lane):
+            lane = number if handler.per_lane else None
+            context = HandlerContext(
+                worker=configuration.name,
+                handler=entry.name,
+                lane=lane,
+                lanes=configuration.lanes.count,
+                folder=configuration.folder,
+                start_timeout=max(0.0, end - time.monotonic()),
+                # If a reload's handler cannot be opened, the plan is abandoned, not the worker.
+                stopping=self.stopping if opened is self._opened else None,
+                spark=configuration.spark,
+                stop_worker=self.fail,
+                metrics=self.metrics,
+                handles=partial(self._handles, entry),
+                partitions=self.partitions,
+            )
+            try:
+                handler.open(context)
+            except (Exception, SystemExit) as error:
+                # A stop releases a handler that waits for its target. The start has not failed then.
+                if isinstance(error, TargetUnavailable) and context.stopping and context.stopping():
+                    raise GivenUp(f"handler {entry.name} was not open yet: {error}") from error
+                kind = TargetOpenError if entry.type in BUILT_IN else HandlerOpenError
+                raise kind(f"handler {entry.name} could not open: {describe(error)}") from error
+            if not waitable(seconds := close_timeout(handler)):
+                log.warning(
+                    "handler_close_timeout_unusable",
+                    handler=entry.name,
+                    found=str(seconds),
+                    allowed=f"seconds, 0 to {LONGEST_CLOSE:.0f}",
+                    used=Handler.close_timeout,
+                )
+            opened.append(OpenHandler(entry.name, entry.type, lane, handler))
+            if self._ended or plan.given_up:  # the known ones were closed meanwhile
+                close_all(opened)
+                raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")

@@ -1,1 +1,0 @@
-"""Records that were split because they contain changes of several tables."""
