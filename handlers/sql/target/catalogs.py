@@ -51,6 +51,11 @@ _PG_KEYS = """
             WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
     GROUP BY i.indexrelid
 """
+_PG_DEFINITION = sa.text(
+    "SELECT string_agg(CAST(xmin AS text), ' ' ORDER BY attnum) FROM pg_attribute "
+    "WHERE attrelid = CAST(:name AS regclass)"
+)
+_MY_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _MY_COLUMNS = (
     "SELECT column_name FROM information_schema.columns "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND "
@@ -180,3 +185,15 @@ def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -
     if connection.dialect.name not in ("mysql", "mariadb"):
         return set()
     return set(connection.scalars(_MY_RENEWED, {"table": table, "schema": schema}))
+
+
+def definition(connection: sa.Connection, quoted: str) -> str:
+    """Return a text that differs after each change of the table's columns (MySQL: also of its keys). Empty
+    for SQLite, which gets values as they are, and for DuckDB, whose file has one process."""
+    match connection.dialect.name:
+        case "postgresql":
+            return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))
+        case "mysql" | "mariadb":
+            created = connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1]
+            return _MY_NEXT_NUMBER.sub("", created)
+    return ""
