@@ -241,17 +241,9 @@ class Marks:
             connection.execute(sql.insert, [self._first_mark(source.table, *one) for one in missing])
 
     def _first_mark(self, table: str, topic: str, partition: int, shard: int) -> dict[str, Any]:
-        worker, handler = self._mine
-        return {
-            "worker": worker,
-            "handler": handler,
-            "source_table": table,
-            "shard": shard,
-            "topic": topic,
-            "kafka_partition": partition,
-            "kafka_offset": BEFORE_ALL[0],
-            "change_index": BEFORE_ALL[1],
-        }
+        mine = dict(zip(("worker", "handler", "source_table"), (*self._mine, table), strict=True))
+        place = dict(zip(("kafka_offset", "change_index"), BEFORE_ALL, strict=True))
+        return {**mine, "shard": shard, "topic": topic, "kafka_partition": partition, **place}
 
 
 def _topic_id(current: str | None, former: str | None) -> TopicId:

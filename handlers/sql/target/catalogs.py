@@ -73,6 +73,12 @@ _MY_TRIGGER = sa.text(
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
 _FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
+_PG_REASONS = (
+    Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all"),
+    Unsafe("it is UNLOGGED: a crash of the server empties it"),
+    Unsafe("tables inherit from it, and a change of its row also changes theirs with the same key"),
+    _FIRES,
+)
 # SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
 # all, and no restrictive policy limits them.
 _PG_UNSAFE = sa.text("""
@@ -86,7 +92,9 @@ _PG_UNSAFE = sa.text("""
             EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
             OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
                 SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
-        relpersistence = 'u', EXISTS (
+        relpersistence = 'u', relkind = 'r' AND EXISTS (
+            SELECT FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
+            WHERE inhparent = c.oid AND child.relnamespace::regnamespace::text !~ '^_timescaledb'), EXISTS (
             SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled IN ('O', 'A'))
     FROM pg_class c WHERE oid = CAST(:name AS regclass)
 """)
@@ -165,12 +173,8 @@ def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: st
     if connection.dialect.name == "postgresql":
         # `%%` is the driver's escape, which must not be in a parameter.
         name = quoted.replace("%%", "%")
-        hides, is_unlogged, fires = connection.execute(_PG_UNSAFE, {"name": name}).one()
-        if hides:
-            return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
-        if is_unlogged:
-            return Unsafe("it is UNLOGGED: a crash of the server empties it")
-        return _FIRES if fires else Unsafe()
+        found = zip(connection.execute(_PG_UNSAFE, {"name": name}).one(), _PG_REASONS, strict=True)
+        return next((reason for is_so, reason in found if is_so), Unsafe())
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
     of = {"table": table, "schema": schema}
