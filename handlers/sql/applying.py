@@ -23,9 +23,9 @@ from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
 from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
-from handlers.sql.target.catalogs import unsafe
+from handlers.sql.target.catalogs import definition, unsafe
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
-from handlers.sql.target.known_tables import KnownTable, UnfitColumn
+from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
@@ -67,29 +67,24 @@ class Applier:
         a failing one raises ChangeFailed. Otherwise raises one of UNFIT or an error of the database. Always
         raises TableMissing, ColumnsMissing, SchemaChanged, FormerTopic and TargetUnavailable."""
         kept = self._marks.kept(connection)
-        with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
-            return self._apply(connection, batch, altered, one_by_one=one_by_one)
-
-    def _apply(
-        self, connection: sa.Connection, batch: Batch, altered: set[TargetName], *, one_by_one: bool
-    ) -> Pending:
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
-        pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
-        for run in runs(pending.changes, one_by_one=one_by_one):
-            try:
-                if run.is_ddl:
-                    self._follow(connection, batch, run.changes, altered)
-                else:
-                    self._apply_rows(connection, batch, run)
-            except (TableMissing, ColumnsMissing, SchemaChanged, TargetUnavailable):
-                raise
-            except Exception as error:
-                if one_by_one:
-                    raise ChangeFailed(pending.places[run.first], error) from error
-                raise
-        if pending.changes:
-            self._marks.advance(connection, source, pending)
-        return pending
+        with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
+            pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
+            for run in runs(pending.changes, one_by_one=one_by_one):
+                try:
+                    if run.is_ddl:
+                        self._follow(connection, batch, run.changes, altered)
+                    else:
+                        self._apply_rows(connection, batch, run)
+                except (TableMissing, ColumnsMissing, SchemaChanged, TableChanged, TargetUnavailable):
+                    raise
+                except Exception as error:
+                    if one_by_one:
+                        raise ChangeFailed(pending.places[run.first], error) from error
+                    raise
+            if pending.changes:
+                self._marks.advance(connection, source, pending)
+            return pending
 
     def _follow(
         self, connection: sa.Connection, batch: Batch, changes: Sequence[Change], altered: set[TargetName]
@@ -145,6 +140,9 @@ class Applier:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
             self._apply_keyless(connection, table, changes)
+        if definition(connection, table.quoted) != table.definition:
+            # The first statement locked the table, so it stays as it is now until the commit.
+            raise TableChanged(table.shown)
         if connection.dialect.name == "postgresql" and _finds_rows(table, run.key, changes):
             # A policy may be newer than the cached table. No policy can be added now until the commit.
             because, waits = unsafe(connection, *table.name, table.quoted)

@@ -21,7 +21,7 @@ from handlers.sql.runs import ChangeFailed, has_ddl, parts
 from handlers.sql.target.creating import ColumnsMissing, TableMissing
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, ROWS, Fault, fault_of, told
-from handlers.sql.target.known_tables import TableName
+from handlers.sql.target.known_tables import TableChanged, TableName
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.duckdb import DuckDBWriter
 from handlers.sql.writers.mysql import MySQLWriter
@@ -69,18 +69,17 @@ class SqlHandler(Handler):
         Raises DatabaseError if the target is unreachable or refuses."""
         self._engine = self._make_engine(context)
         marks = self._marks(context, self._engine)
-        try:
-            with self._engine.begin() as connection:
-                marks.create(connection)
-        except DATABASE_ERRORS as error:
-            # If two workers start together, one creates the table. The other fails once and then finds it.
+        # If two workers start together, one creates the table. The other fails once and then finds it.
+        for is_last in (False, True):
             try:
                 with self._engine.begin() as connection:
                     marks.create(connection)
-            except DATABASE_ERRORS:
-                self.close()
-                needs = f"; the table of marks is of an earlier release: {marks.needs}" if marks.needs else ""
-                raise DatabaseError(f"{self._shown_target()}: {told(error)}{needs}") from error
+                break
+            except DATABASE_ERRORS as error:
+                if is_last:
+                    self.close()
+                    needs = marks.needs and f"; the table of marks is of an earlier release: {marks.needs}"
+                    raise DatabaseError(f"{self._shown_target()}: {told(error)}{needs}") from error
         self._passing_over = PassingOver(context, log)
         self._applier = Applier(
             self._options, self._naming, marks, _WRITERS[self._dialect](), context.handles or (lambda _: True)
@@ -110,6 +109,8 @@ class SqlHandler(Handler):
                 self._create(batch, missing)
             except SchemaChanged as changed:
                 self._follow_schema(batch, changed)
+            except TableChanged:
+                continue  # it is reflected again
             except ChangeFailed as failed:
                 is_ddl = has_ddl(batch.changes[failed.place : failed.place + 1])
                 fault = self._judge(batch, failed.error, failed.place, waits=is_last and not is_ddl)

@@ -74,7 +74,7 @@ class Kept:
     own_tables: OwnTables
 
     def keeps(self, name: TableName) -> bool:
-        """Return whether the source table was created or renamed, or something of it was applied."""
+        """Return whether the source table was created or renamed, or one of its changes was applied."""
         known = self._mine(name) & self._is_of_rows
         return (
             self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None
@@ -82,13 +82,10 @@ class Kept:
 
     def made(self, name: TableName) -> bool:
         """Return whether the handler created the target table of the source table."""
-        return self._noted(name) == _MADE
+        return self.noted(name) == _MADE
 
-    def is_noted(self, name: TableName) -> bool:
-        """Return whether the source table has a row because it was created or renamed."""
-        return self._noted(name) is not None
-
-    def _noted(self, name: TableName) -> int | None:
+    def noted(self, name: TableName) -> int | None:
+        """Return None unless the source table has a row because it was created or renamed."""
         row = sa.select(self.marks.c.kafka_offset).where(self._row_of_table(name))
         return self.connection.scalar(row)
 

@@ -134,19 +134,9 @@ class Marks:
 
     def create(self, connection: sa.Connection) -> None:
         """Create the table, or add the columns that a table of an earlier release lacks."""
-        self._create(connection)
-        self.look(connection)
-
-    def look(self, connection: sa.Connection) -> None:
-        """Set `own_tables` from the existing table of marks."""
-        self.own_tables = OwnTables.of(connection, self.table)
-
-    def _create(self, connection: sa.Connection) -> None:
-        inspector = sa.inspect(connection)
-        if not inspector.has_table(self.table.name, schema=self.table.schema):
-            self.table.create(connection, checkfirst=True)
-            return
-        there = {one["name"] for one in inspector.get_columns(self.table.name, schema=self.table.schema)}
+        self.table.create(connection, checkfirst=True)
+        found = sa.inspect(connection).get_columns(self.table.name, schema=self.table.schema)
+        there = {one["name"] for one in found}
         name = connection.dialect.identifier_preparer.format_table(self.table)
         # An earlier release may still write to the table and leaves these columns null.
         lacking = [
@@ -158,6 +148,11 @@ class Marks:
         self.needs = "; ".join(lacking)
         for statement in lacking:
             connection.exec_driver_sql(statement)
+        self.look(connection)
+
+    def look(self, connection: sa.Connection) -> None:
+        """Set `own_tables` from the existing table of marks."""
+        self.own_tables = OwnTables.of(connection, self.table)
 
     def kept(self, connection: sa.Connection) -> Kept:
         """The notes about the tables themselves, stored beside the marks."""
@@ -246,17 +241,9 @@ class Marks:
             connection.execute(sql.insert, [self._first_mark(source.table, *one) for one in missing])
 
     def _first_mark(self, table: str, topic: str, partition: int, shard: int) -> dict[str, Any]:
-        worker, handler = self._mine
-        return {
-            "worker": worker,
-            "handler": handler,
-            "source_table": table,
-            "shard": shard,
-            "topic": topic,
-            "kafka_partition": partition,
-            "kafka_offset": BEFORE_ALL[0],
-            "change_index": BEFORE_ALL[1],
-        }
+        mine = dict(zip(("worker", "handler", "source_table"), (*self._mine, table), strict=True))
+        place = dict(zip(("kafka_offset", "change_index"), BEFORE_ALL, strict=True))
+        return {**mine, "shard": shard, "topic": topic, "kafka_partition": partition, **place}
 
 
 def _topic_id(current: str | None, former: str | None) -> TopicId:

@@ -194,9 +194,9 @@ class Source:
         statements = {
             "mysql": ["SET time_zone = '+00:00'", "SET max_sort_length = 8192", _READ_ONLY],
             "postgresql": [
-                "SET timezone = 'UTC'",
-                "SET datestyle = 'ISO'",
-                "SET default_transaction_read_only = on",
+                "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET default_transaction_read_only = on",
+                # With settings of the database or account, numbers could be rounded and texts differ.
+                "SET extra_float_digits = 3; SET intervalstyle = 'postgres'; SET bytea_output = 'hex'",
             ],
         }
         with contextlib.closing(connection.cursor()) as cursor:

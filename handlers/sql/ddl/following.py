@@ -114,7 +114,7 @@ def _follow(target: Target, operation: ddl.Operation, change: Change) -> list[Ta
             else:
                 is_moved = rename_table(target, table, target.table(to))
             # Or an interrupted worker has moved it. A repeated finished statement does not count.
-            if is_moved or (target.is_again and target.kept.is_noted(operation.table)):
+            if is_moved or (target.is_again and target.kept.noted(operation.table) is not None):
                 target.kept.note_moved(operation.table, to)
                 owners.note_moved(operation.table, to)
         case ddl.CreateTable():

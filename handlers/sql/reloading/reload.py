@@ -48,7 +48,7 @@ class SqlReload:
 
     def __init__(self, options: Mapping[str, Any], context: HandlerContext, database: str, name: str) -> None:
         """`options` and `context` are those of the handler that keeps the source table `database.name`."""
-        self._options = SqlOptions.model_validate(dict(options))
+        own = self._options = SqlOptions.model_validate(dict(options))
         self._url = check_url(self._options.url)
         self._dialect = self._url.get_backend_name()
         self._context = context
@@ -68,11 +68,7 @@ class SqlReload:
         self._engine = make_engine(self._url, folder=context.folder, pool_size=1, timeout=_STATEMENT_SECONDS)
         self._connection: sa.Connection | None = None
         self._marks = Marks(
-            self._options.marks_table,
-            context.worker,
-            context.handler,
-            self._engine.dialect,
-            self._options.topic_again,
+            own.marks_table, context.worker, context.handler, self._engine.dialect, own.topic_again
         )
         self._own_marks = TableMarks(self._marks.table, context.worker, self._table)
         self._still: Still | None = None  # set once this reload may have created something

@@ -51,6 +51,11 @@ _PG_KEYS = """
             WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
     GROUP BY i.indexrelid
 """
+_PG_DEFINITION = sa.text(
+    "SELECT string_agg(CAST(xmin AS text), ' ' ORDER BY attnum) FROM pg_attribute "
+    "WHERE attrelid = CAST(:name AS regclass)"
+)
+_MY_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _MY_COLUMNS = (
     "SELECT column_name FROM information_schema.columns "
     "WHERE table_name = :table AND table_schema = coalesce(:schema, database()) AND "
@@ -68,6 +73,12 @@ _MY_TRIGGER = sa.text(
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
 _FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
+_PG_REASONS = (
+    Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all"),
+    Unsafe("it is UNLOGGED: a crash of the server empties it"),
+    Unsafe("tables inherit from it, and a change of its row also changes theirs with the same key"),
+    _FIRES,
+)
 # SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
 # all, and no restrictive policy limits them.
 _PG_UNSAFE = sa.text("""
@@ -81,7 +92,9 @@ _PG_UNSAFE = sa.text("""
             EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
             OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
                 SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
-        relpersistence = 'u', EXISTS (
+        relpersistence = 'u', relkind = 'r' AND EXISTS (
+            SELECT FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
+            WHERE inhparent = c.oid AND child.relnamespace::regnamespace::text !~ '^_timescaledb'), EXISTS (
             SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled IN ('O', 'A'))
     FROM pg_class c WHERE oid = CAST(:name AS regclass)
 """)
@@ -160,12 +173,8 @@ def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: st
     if connection.dialect.name == "postgresql":
         # `%%` is the driver's escape, which must not be in a parameter.
         name = quoted.replace("%%", "%")
-        hides, is_unlogged, fires = connection.execute(_PG_UNSAFE, {"name": name}).one()
-        if hides:
-            return Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all")
-        if is_unlogged:
-            return Unsafe("it is UNLOGGED: a crash of the server empties it")
-        return _FIRES if fires else Unsafe()
+        found = zip(connection.execute(_PG_UNSAFE, {"name": name}).one(), _PG_REASONS, strict=True)
+        return next((reason for is_so, reason in found if is_so), Unsafe())
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
     of = {"table": table, "schema": schema}
@@ -180,3 +189,15 @@ def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -
     if connection.dialect.name not in ("mysql", "mariadb"):
         return set()
     return set(connection.scalars(_MY_RENEWED, {"table": table, "schema": schema}))
+
+
+def definition(connection: sa.Connection, quoted: str) -> str:
+    """Return a text that differs after each change of the table's columns (MySQL: also of its keys). Empty
+    for SQLite, which gets values as they are, and for DuckDB, whose file has one process."""
+    match connection.dialect.name:
+        case "postgresql":
+            return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))
+        case "mysql" | "mariadb":
+            created = connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1]
+            return _MY_NEXT_NUMBER.sub("", created)
+    return ""

@@ -110,14 +110,10 @@ def make_engine(url: sa.URL, *, folder: Path, pool_size: int, timeout: float) ->
     `folder` is the base of a relative SQLite or DuckDB file. `timeout` is the seconds for one statement."""
     dialect = url.get_backend_name()
     options: dict[str, Any] = {"pool_size": pool_size, "pool_timeout": timeout}
-    if dialect == "sqlite":
+    if dialect in _FILES:
         url = url.set(database=str(folder / str(url.database)))
-        # SQLite has one writer at a time: threads wait for the one connection in turn.
-        options.update(pool_size=1, connect_args={"timeout": 30.0})
-    elif dialect == "duckdb":
-        url = url.set(database=str(folder / str(url.database)))
-        # Batches run one after the other: none sees part of another or conflicts with it.
-        options.update(pool_size=1)
+        # Threads wait in turn: SQLite has one writer, and batches of DuckDB would conflict.
+        options.update(pool_size=1, connect_args={"timeout": 30.0} if dialect == "sqlite" else {})
     elif dialect == "postgresql":
         options["connect_args"] = {
             "connect_timeout": _CONNECT_SECONDS,

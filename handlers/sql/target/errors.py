@@ -56,7 +56,7 @@ _POSTGRESQL = {
     **dict.fromkeys(("22", "23", "44"), Fault.DATA),  # 44: WITH CHECK OPTION of a view
     "21000": Fault.DATA,  # ON CONFLICT met a row twice: keys that only the database treats as equal
     "54000": Fault.DATA,  # an index row is too large
-    "23505": Fault.UNIQUE,
+    **dict.fromkeys(("23505", "23P01"), Fault.UNIQUE),  # a unique key, an exclusion constraint
     **dict.fromkeys(("23001", "23503"), Fault.REFERENCE),
 }
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html,
@@ -77,8 +77,8 @@ _MYSQL = {
     **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),
-    **dict.fromkeys((1416, 1441, 1525, 1690, 3037, 3140, 3141, 3156, 3616, 3617), Fault.DATA),
-    **dict.fromkeys((3643, 3773, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: spatial values
+    **dict.fromkeys((1267, 1270, 1271, 1416, 1441, 1525, 1526, 1690, 3037, 3140, 3141, 3156), Fault.DATA),
+    **dict.fromkeys((3616, 3617, 3643, 3773, 3819, 3903, 4025, 4038), Fault.DATA),  # 3037, 36..: spatial
     **dict.fromkeys((1022, 1062, 1169, 1586, 1859), Fault.UNIQUE),
     **dict.fromkeys((1216, 1217, 1451, 1452), Fault.REFERENCE),
 }

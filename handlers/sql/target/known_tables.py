@@ -25,6 +25,10 @@ class UnfitColumn(ValueError):
         self.column = column
 
 
+class TableChanged(Exception):
+    """The table is no longer as it was last reflected."""
+
+
 def row_id(columns: Iterable[str], dialect: str) -> str:
     """Return the name of SQLite's or DuckDB's row id in a table with these columns.
 
@@ -123,6 +127,8 @@ class KnownTable:
     alike: Sequence[str]
     """Columns of any unique key in which the database treats different values as equal."""
     unsafe: Unsafe
+    definition: str
+    """As `handlers.sql.target.catalogs.definition` returned it before the rest was read."""
     _found: dict[str, KnownColumn | None] = field(default_factory=dict)
 
     def column(self, name: str) -> KnownColumn | None:
@@ -151,11 +157,6 @@ class KnownTable:
             self.columns.get(name) if column in twice else column
             for name, column in zip(names, found, strict=True)
         )
-
-    @property
-    def row_id(self) -> str:
-        """Return the row id's name (see `row_id`). Raises UnfitColumn."""
-        return row_id(self.columns, next(iter(self.columns.values())).dialect)
 
     @property
     def shown(self) -> str:

@@ -16,6 +16,7 @@ from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.catalogs import (
     alike_columns,
     declared_types,
+    definition,
     of_postgresql,
     renewed_columns,
     unique_keys,
@@ -103,17 +104,15 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         table = connection.scalar(_LITE_NAME, {"name": table}) or table
     inspector = sa.inspect(connection)
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
-    try:
-        with warnings.catch_warnings():
-            # "Did not recognize type": such a column gets its values as text.
-            warnings.simplefilter("ignore", sa.exc.SAWarning)
-            found: list[Any] = list(inspector.get_columns(table, schema=schema))
-            primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
-            uniques = [] if dialect.name == "postgresql" else unique_keys(inspector, schema, table)
-    except sa.exc.NoSuchTableError:
+    if not inspector.has_table(table, schema=schema):
         return None
-    if not found:
-        return None
+    defined = definition(connection, quoted)  # first: what changes from here on is noticed
+    with warnings.catch_warnings():
+        # "Did not recognize type": such a column gets its values as text.
+        warnings.simplefilter("ignore", sa.exc.SAWarning)
+        found: list[Any] = list(inspector.get_columns(table, schema=schema))
+        primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
+        uniques = [] if dialect.name == "postgresql" else unique_keys(inspector, schema, table)
     for one in found:
         one["name"] = own_name(one["name"], dialect.name)
     primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
@@ -151,6 +150,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         frozenset(frozenset(columns) for columns in uniques if columns),
         sorted(keys & alike),
         unsafe(connection, schema, table, quoted),
+        defined,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of
-from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn
+from handlers.sql.target.known_tables import KnownColumn, KnownTable, UnfitColumn, row_id
 
 Columns = tuple[KnownColumn, ...]
 
@@ -135,9 +135,8 @@ class Writer:
     def one_sql(self, table: KnownTable, verb: str, columns: Columns) -> str:
         """Return `verb` for one row that equals the parameters, for SQLite and DuckDB."""
         same = " AND ".join(one.same(one.given(self.placeholder), self.equal) for one in columns)
-        return (
-            f"{verb} WHERE {table.row_id} = (SELECT {table.row_id} FROM {table.quoted} WHERE {same} LIMIT 1)"
-        )
+        place = row_id(table.columns, columns[0].dialect)
+        return f"{verb} WHERE {place} = (SELECT {place} FROM {table.quoted} WHERE {same} LIMIT 1)"
 
 
 class SQLiteWriter(Writer):

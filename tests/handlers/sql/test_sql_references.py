@@ -96,15 +96,16 @@ def test_shards_whose_rows_refer_to_each_other_do_not_wait_for_ever(make_sql: Ma
 
 
 @pytest.mark.parametrize("shard", [None, 1])
+@pytest.mark.parametrize("constraint", ["UNIQUE (customer)", "EXCLUDE (customer WITH =)"])
 def test_what_stands_before_a_unique_value_of_another_shard_is_applied(
-    make_sql: MakeLab, shard: int | None
+    make_sql: MakeLab, constraint: str, shard: int | None
 ) -> None:
     lab = make_sql("postgres")
-    lab.make("shop.orders", "id int PRIMARY KEY, customer int UNIQUE")
+    lab.make("shop.orders", f"id int PRIMARY KEY, customer int, {constraint}")
     with lab.handler() as handler:
         handler.handle(orders(order(1, 7), types=TYPES, shard=0))
         batch = orders(order(2, 8), order(3, 7), order(4, 9), types=TYPES, shard=shard, offset=1)
-        with pytest.raises((Rejected, PartialFailure), match="unique") as refused:
+        with pytest.raises((Rejected, PartialFailure), match=r"unique|exclusion") as refused:
             handler.handle(batch)
     if shard is None:
         assert (type(refused.value), numbers(lab)) == (Rejected, [1])

@@ -20,6 +20,7 @@ _FUNCTION = (
 )
 MADE_SO = {
     "UNLOGGED": ("postgres", ["ALTER TABLE shop.orders SET UNLOGGED"]),
+    "tables inherit": ("postgres", ["CREATE TABLE shop.kid () INHERITS (shop.orders)"]),
     "MyISAM": ("mariadb", ["ALTER TABLE shop.orders ENGINE = MyISAM"]),
     "triggers": (
         "postgres",

@@ -1,0 +1,78 @@
+"""Another session changes a table's columns or keys: no row is written by what they were before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sql_lab import SqlLab, orders
+
+from handlers import Batch
+
+MakeLab = Callable[[str], SqlLab]
+WAITING = {
+    "postgresql": "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    "mysql": "SELECT 1 FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'",
+}
+RETYPED = {
+    "a single is a decimal": ("float", "decimal(12,2)", Decimal("1234567.89")),
+    "a single is a double": ("float", "double", 1234567.89),
+    "bytes have no fixed length": ("binary(4)", "varbinary(4)", b"ab"),
+    "digits are a text": ("decimal(10,0)", "varchar(20)", "007"),
+}
+FIRST = {"float": 1.5, "binary(4)": b"abcd", "decimal(10,0)": Decimal(1)}
+
+
+def priced(id_: int, price: Any, type_: str, **fields: Any) -> Batch:
+    return orders({"id": id_, "price": price}, types={"id": "int", "price": type_}, **fields)
+
+
+@pytest.mark.parametrize("case", RETYPED)
+def test_a_value_goes_by_the_type_that_another_worker_gave_its_column(server: SqlLab, case: str) -> None:
+    old, new, value = RETYPED[case]
+    with server.handler() as one, server.handler() as other:
+        one.handle(priced(1, FIRST[old], old))
+        other.handle(priced(2, FIRST[old], old, partition=1))
+        one.handle(orders({"sql": f"ALTER TABLE orders MODIFY price {new}"}, offset=1))
+        other.handle(priced(3, value, new, partition=1, offset=1))
+    assert [row["price"] for row in server.rows() if row["id"] == 3] == [value]
+
+
+def test_a_statement_that_waited_for_the_change_does_not_go_by_the_former_type(server: SqlLab) -> None:
+    retyped = "ALTER TABLE shop.orders {} price {} decimal(12,2)"
+    is_mysql = server.dialect == "mysql"
+    with server.handler() as handler, ThreadPoolExecutor(1) as thread:
+        handler.handle(priced(1, 1.5, "float"))
+        with server.engine.begin() as connection:
+            if is_mysql:
+                connection.exec_driver_sql("LOCK TABLES shop.orders WRITE")
+            connection.exec_driver_sql(retyped.format(*(("MODIFY", "") if is_mysql else ("ALTER", "TYPE"))))
+            handled = thread.submit(
+                handler.handle, priced(2, Decimal("1234567.89"), "decimal(12,2)", offset=1)
+            )
+            while not server.run(WAITING[server.dialect]):
+                assert not handled.done()
+                time.sleep(0.02)
+            if is_mysql:
+                connection.exec_driver_sql("UNLOCK TABLES")
+        handled.result(30)
+    assert [row["price"] for row in server.rows()] == [Decimal("1.50"), Decimal("1234567.89")]
+
+
+@pytest.mark.parametrize("key", ["id", None], ids=["another key", "no key"])
+def test_no_row_is_there_twice_after_the_key_has_changed(make_sql: MakeLab, key: str | None) -> None:
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", "id int PRIMARY KEY, region varchar(9) NOT NULL")
+    change = "DROP PRIMARY KEY" + (", ADD PRIMARY KEY (id, region)" if key else "")
+    rows = [{"id": id_, "region": "north"} for id_ in (2, 3)]
+    updates = [{"before": row, "after": {**row, "region": "south"}} for row in rows]
+    with lab.handler() as one, lab.handler() as other:
+        one.handle(orders({"id": 1, "region": "north"}))
+        other.handle(orders(*rows, partition=1))
+        one.handle(orders({"sql": f"ALTER TABLE orders {change}"}, offset=1))
+        other.handle(orders(*updates, key=key, partition=1, offset=2))
+    assert [(row["id"], row["region"]) for row in lab.rows()] == [(1, "north"), (2, "south"), (3, "south")]
