@@ -50,7 +50,7 @@ def _upsert(table: KnownTable, columns: Columns, key: Columns, untold: Columns, 
     # VALUES(): MySQL prefers an alias for the row, but MariaDB has none.
     rest = tuple(one for one in columns if one not in key)
     sets = [f"{one.quoted} = VALUES({one.quoted})" for one in rest]
-    sets += [f"{one.quoted} = DEFAULT({one.quoted})" for one in untold]
+    sets += [f"{one.quoted} = DEFAULT" for one in untold]
     sets += unchanged(renewed, rest + untold)
     values = ", ".join(["%s"] * len(columns))
     into = f"INSERT INTO {table.quoted} ({names(columns)}) VALUES ({values})"
