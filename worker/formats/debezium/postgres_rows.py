@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,10 @@ _ZEROS: tuple[Any, ...] = (
     *("AA==", "00000000-0000-0000-0000-000000000000"),
     {"scale": 0, "value": "AA=="},
     date(1970, 1, 1),
+    *({"x": 0.0, "y": 0.0, "wkb": "AQEA" + "A" * 24, "srid": None}, bytes(4) + b"\1\1" + bytes(19)),
 )
+_TEXTS = re.compile(r"0(\.0+)?|\{\}|00:00:00Z|1970-01-01Z|P0Y0M0DT0H0M0S")
+"""Numbers, hstore, times, dates and intervals that the connector sends as text. A key may have such texts."""
 
 
 class PostgresRows:
@@ -98,10 +102,15 @@ class PostgresRows:
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may consist only of fillers, so that the real key is unknown."""
-        return not self._has_zero_keys and all(self.is_filler(column, row.get(column)) for column in key)
+        return not self._has_zero_keys and all(self.is_zero_key(column, row.get(column)) for column in key)
 
     def is_filler(self, column: str, value: Any) -> bool:
         """Whether the value may be the connector's filler for a value that the log does not contain."""
+        is_text = isinstance(value, str) and _TEXTS.fullmatch(value) is not None
+        return is_text or self.is_zero_key(column, value)
+
+    def is_zero_key(self, column: str, value: Any) -> bool:
+        """The same for a column of a key."""
         default = self._defaults.get(column)
         if not value or value in _ZEROS or (default is not None and value == default):
             return True
