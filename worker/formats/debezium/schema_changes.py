@@ -21,8 +21,7 @@ from worker.formats.times import Milliseconds, kafka_time
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
 _DROP = re.compile(r"\s*drop\s+table\b", re.IGNORECASE)
-_OF_LOG = (None, False, "false", "incremental")
-"""Values of `source.snapshot` in records from the log."""
+_OF_LOG = (None, False, "false", "incremental")  # `source.snapshot` of records from the log
 
 
 class _Table(msgspec.Struct, gc=False):
@@ -79,8 +78,7 @@ def table_of(change: SchemaChange) -> tuple[str, str] | None:
 
 
 def drops_again(change: SchemaChange) -> bool:
-    """Whether a snapshot wrote this DROP TABLE. The source has the table, and the snapshot may send no rows
-    (`snapshot.mode=recovery`) or some of them."""
+    """Whether a snapshot wrote this DROP TABLE. The source has the table, and may not send its rows again."""
     return change.source.snapshot not in _OF_LOG and _DROP.match(change.ddl) is not None
 
 
