@@ -113,7 +113,7 @@ POINT = {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None
         ({"id": 0}, {"id": 0, "code": "", "n": None, "at": "1970-01-01T00:00:00Z"}, True),
         ({"id": 0}, {"id": 0}, True),
         ({"id": 0, "line": 1}, {"id": 0, "line": 1, "code": "c3"}, True),
-        ({"id": "0"}, {"id": "0", "code": "c3"}, True),
+        ({"id": "0"}, {"id": "0", "code": "c3"}, False),
         ({"id": 7}, {"id": 7, "code": "c3"}, True),
         (None, {"id": 0, "code": "c3"}, True),
     ],

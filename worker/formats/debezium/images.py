@@ -63,7 +63,7 @@ def of_changed_key(change: Change, shape: RowShape, record: Record) -> Sequence[
     if a transform chose other key columns. Raises UndecodableRecord."""
     before, after, key = change.before or {}, change.after or {}, change.key_columns or ()
     rows = shape.postgresql
-    if rows is not None and all(rows.is_filler(one, before.get(one), is_key=True) for one in key):
+    if rows is not None and all(rows.is_filler(name, before.get(name)) for name in key):
         return (change,)  # the record does not contain the old key
     return changes_from(
         updated(before, after, key, lacks=change.lacks, before_is_whole=change.before_is_whole),

@@ -23,9 +23,8 @@ _ZEROS: tuple[Any, ...] = (
     date(1970, 1, 1),
     *({"x": 0.0, "y": 0.0, "wkb": "AQEA" + "A" * 24, "srid": None}, bytes(4) + b"\1\1" + bytes(19)),
 )
-_KEY_TEXTS = re.compile(r"1970-01-01T00:00:00.*")
-_TEXTS = re.compile(rf"{_KEY_TEXTS.pattern}|0(\.0+)?|\{{\}}|00:00:00Z|1970-01-01Z|P0Y0M0DT0H0M0S")
-"""Times, numbers, hstore and intervals that the connector sends as text. A real key may be the text "0"."""
+_TEXTS = re.compile(r"0(\.0+)?|\{\}|1970-01-01(T00:00:00.*|Z)|00:00:00Z|P0Y0M0DT0H0M0S")
+"""Numbers, hstore, times and intervals that the connector sends as text."""
 
 
 class PostgresRows:
@@ -103,17 +102,16 @@ class PostgresRows:
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may consist only of fillers, so that the real key is unknown."""
-        return not self._has_zero_keys and all(self.is_filler(one, row.get(one), is_key=True) for one in key)
+        return not self._has_zero_keys and all(self.is_filler(column, row.get(column)) for column in key)
 
-    def is_filler(self, column: str, value: Any, *, is_key: bool = False) -> bool:
+    def is_filler(self, column: str, value: Any) -> bool:
         """Whether the value may be the connector's filler for a value that the log does not contain."""
         default = self._defaults.get(column)
         if not value or value in _ZEROS or (default is not None and value == default):
             return True
         if isinstance(value, datetime):
             return value.replace(tzinfo=None) == datetime(1970, 1, 1)
-        texts = _KEY_TEXTS if is_key else _TEXTS
-        return isinstance(value, str) and texts.fullmatch(value) is not None
+        return isinstance(value, str) and _TEXTS.fullmatch(value) is not None
 
 
 def _default(field: Field, reader: Reader) -> Any:
