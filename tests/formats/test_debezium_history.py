@@ -144,7 +144,7 @@ def test_a_drop_of_a_snapshot_is_none_of_the_source(mark: Any) -> None:
     assert change_of(made, format_).sql == "CREATE TABLE t (...)"
 
 
-@pytest.mark.parametrize("mark", ["false", "incremental", False, None])
+@pytest.mark.parametrize("mark", ["false", "incremental", "", False, None])
 def test_a_drop_of_the_log_drops_the_table(mark: Any) -> None:
     drop = {"type": "DROP", "id": '"shop"."orders"', "table": None}
     told = ddl("DROP TABLE `orders`", drop, at=at(400, snapshot=mark))

@@ -21,7 +21,7 @@ from worker.formats.times import Milliseconds, kafka_time
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
 _DROP = re.compile(r"\s*drop\s+table\b", re.IGNORECASE)
-_OF_LOG = (None, False, "false", "incremental")  # `source.snapshot` of records from the log
+_OF_LOG = (None, False, "", "false", "incremental")  # `source.snapshot` of records from the log
 
 
 class _Table(msgspec.Struct, gc=False):
