@@ -21,7 +21,7 @@ from fastavro import parse_schema, schemaless_writer
 
 from handlers.mysql.types import MySQLType, read_type
 from handlers.mysql.values import converter_of
-from worker.formats.dts.schema import RECORD, RECORD_BEFORE_BORN_TIMESTAMP
+from worker.formats.dts.schema import RECORD
 
 __all__ = ["NULL", "Value", "dts_stream", "encode", "record_fields", "sent", "value"]
 
@@ -30,7 +30,7 @@ Value = tuple[str, dict[str, Any]] | str | None
 
 _NAMESPACE = "com.alibaba.dts.formats.avro"
 _SCHEMA = parse_schema(RECORD)
-_SCHEMA_BEFORE_BORN_TIMESTAMP = parse_schema(RECORD_BEFORE_BORN_TIMESTAMP)
+_SCHEMA_BEFORE_BORN_TIMESTAMP = parse_schema({**RECORD, "fields": RECORD["fields"][:-1]})
 NULL = "NULL"
 
 

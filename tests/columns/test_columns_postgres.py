@@ -14,7 +14,10 @@ from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Record
 
 SOURCE = {"connector": "postgresql", "name": "pg1", "db": "shop", "schema": "shop", "table": "users"}
-FILLED = {"id": 34, "name": "", "email": None, "active": True, "at": "1970-01-01T00:00:00Z", "n": 0}
+FILLED = {
+    **{"id": 34, "name": "", "email": None, "active": True, "at": "1970-01-01T00:00:00Z", "n": 0},
+    "total": "0.00",  # decimal.handling.mode string
+}
 """As captured under REPLICA IDENTITY DEFAULT: columns that are NOT NULL have their defaults."""
 
 

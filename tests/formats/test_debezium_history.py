@@ -9,7 +9,7 @@ import pytest
 from debezium_messages import change_of, connect, create, ddl, definition, envelope, record, with_schema
 
 from worker.formats.debezium.format import Debezium
-from worker.formats.interface import LogPosition, SeparateDDL, Skip
+from worker.formats.interface import LogPosition, PlainRoute, SeparateDDL, Skip
 
 POSTGRESQL = {"connector": "postgresql", "schema": "sales", "file": None, "pos": None}
 
@@ -129,6 +129,27 @@ def test_a_snapshot_drops_and_creates_at_one_position() -> None:
     format_.learn(create({"c": "BIGINT UNSIGNED"}, at=at(400, server_id=0)))
     assert value_at(format_, -1, **at(400, snapshot="true", server_id=0)) == 2**64 - 1
     assert value_at(format_, -1, **at(500)) == 2**64 - 1
+
+
+@pytest.mark.parametrize("mark", ["true", "first", "first_in_data_collection", "last", True])
+def test_a_drop_of_a_snapshot_is_none_of_the_source(mark: Any) -> None:
+    """A snapshot that recovers the schema history sends no rows behind it, a blocking one only some."""
+    format_, sql = Debezium(), "DROP TABLE IF EXISTS `shop`.`orders`"
+    drop = {"type": "DROP", "id": '"shop"."orders"', "table": None}
+    told = ddl(sql, drop, at=at(400, server_id=0, snapshot=mark))
+    changes: list[Any] = []
+    format_.decode(told, changes)
+    assert (format_.explain(told), changes) == (Skip("snapshot_drop"), [])
+    made = create({"c": "INT"}, at=at(400, server_id=0, snapshot=mark))
+    assert change_of(made, format_).sql == "CREATE TABLE t (...)"
+
+
+@pytest.mark.parametrize("mark", ["false", "incremental", "", False, None])
+def test_a_drop_of_the_log_drops_the_table(mark: Any) -> None:
+    drop = {"type": "DROP", "id": '"shop"."orders"', "table": None}
+    told = ddl("DROP TABLE `orders`", drop, at=at(400, snapshot=mark))
+    assert Debezium().explain(told) == PlainRoute("shop", "orders", True)
+    assert change_of(told).sql == "DROP TABLE `orders`"
 
 
 def test_a_dropped_table_has_no_definition() -> None:

@@ -99,6 +99,8 @@ def test_a_null_that_means_unchanged_is_no_value_where_the_configuration_says_so
 
 # ---- keys
 
+POINT = {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}
+
 
 @pytest.mark.parametrize("is_flat", [False, True])
 @pytest.mark.parametrize(
@@ -111,6 +113,7 @@ def test_a_null_that_means_unchanged_is_no_value_where_the_configuration_says_so
         ({"id": 0}, {"id": 0, "code": "", "n": None, "at": "1970-01-01T00:00:00Z"}, True),
         ({"id": 0}, {"id": 0}, True),
         ({"id": 0, "line": 1}, {"id": 0, "line": 1, "code": "c3"}, True),
+        ({"id": "0"}, {"id": "0", "code": "c3"}, False),
         ({"id": 7}, {"id": 7, "code": "c3"}, True),
         (None, {"id": 0, "code": "c3"}, True),
     ],
@@ -135,6 +138,12 @@ def test_a_delete_whose_key_is_not_told_is_refused(
     )
 
 
+def test_a_point_that_the_connector_fills_in_is_not_told() -> None:
+    columns = {"id": connect("int32"), "place": connect("struct", "data.geometry.Point")}
+    message = envelope("d", before={"id": 7, "place": POINT}, at={**POSTGRESQL, "schema": "public"})
+    assert change_of(record(with_schema(message, columns), {"id": 7})).before == {"id": 7}
+
+
 def test_what_a_column_holds_by_default_is_not_told() -> None:
     """Under REPLICA IDENTITY DEFAULT the connector fills columns that are NOT NULL with their defaults."""
     columns = {"id": connect("int32"), "note": connect("string") | {"default": "x"}}
@@ -154,6 +163,11 @@ def test_what_a_column_holds_by_default_is_not_told() -> None:
     [
         ({"id": 34, "name": "", "email": None, "active": True, "at": "1970-01-01T00:00:00Z"}, False),
         ({"id": 1306, "acct": 0, "balance": "AA=="}, False),
+        # decimal.handling.mode and interval.handling.mode string, time.precision.mode isostring
+        ({"id": 7, "total": "0.00", "n": "0", "age": "P0Y0M0DT0H0M0S", "day": "1970-01-01Z"}, False),
+        ({"id": 7, "tags": "{}", "tz": "00:00:00Z", "place": POINT}, False),
+        ({"id": "0", "note": None}, False),
+        ({"id": 7, "total": "0.10"}, True),
         ({"id": 7, "acct": 0, "note": "x"}, True),
     ],
 )

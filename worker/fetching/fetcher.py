@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer
 
-from worker.fetching.polling.poll_size import MOST_RECORDS
-from worker.fetching.polling.polls import POLL_SECONDS
+from worker.fetching.polling.polls import MOST_RECORDS, POLL_SECONDS
 from worker.fetching.receiving import Receiver
 from worker.kafka.errors import Stopping
 from worker.kafka.group import leave

@@ -1,4 +1,4 @@
-"""What the consumer returns, and which records could not be routed yet."""
+"""What the consumer returns, how many records it is asked for, and which could not be routed yet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,40 @@ from confluent_kafka import Consumer, Message
 
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
-from worker.fetching.polling.poll_size import MOST_RECORDS, PollSize
 from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment
+from worker.units.delivery import Delivery
 
+_FIRST, _LEAST, MOST_RECORDS = 500, 100, 32_000
+"""A full poll doubles the next one: with a backlog, the number of batches determines the cost."""
 POLL_SECONDS = 0.1
 _FILL_SECONDS = 0.005
 """Seconds that a poll waits for more records after the first: fuller polls cost less for each record."""
+
+
+class PollSize:
+    """Grows while the lanes accept everything, and shrinks if they do not. The fetcher's own."""
+
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        """`max_records`: of each lane. `max_bytes`: of all lanes together."""
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self.records = min(_FIRST, max_records)
+        """The most records of the next poll."""
+
+    def adjust(self, delivery: Delivery, count: int, *, full: bool, fits: bool) -> None:
+        """Adjust the size after a delivery of `count` records. `full`: the poll returned as many as it
+        requested. `fits`: the lanes have accepted them."""
+        size = self.records
+        if not fits:
+            size = max(_LEAST, size // 2)
+        elif full:
+            size = min(MOST_RECORDS, size * 2)
+        # Half a lane's room, if the next poll's records are distributed over the lanes as these were.
+        busiest = max(delivery.records.values()) / count
+        average = delivery.bytes / count
+        most = min(self._max_records / 2 / busiest, self._max_bytes / 4 / average)
+        self.records = max(1, min(size, int(most)))
 
 
 class Polls(Stage):

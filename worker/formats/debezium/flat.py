@@ -140,8 +140,7 @@ def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source
         prefix = database = table = ""  # another transform named the topic
     elif "." in table and prefix != own and table != _text(told, "source_table", "table"):
         database = table = ""  # the prefix or the table's name has dots
-    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName")
-    connector = connector or known_connector
+    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName") or known_connector
     schema = _text(told, "source_schema", "schema")
     if schema is None and connector == POSTGRESQL:
         schema = database or None
@@ -197,8 +196,6 @@ def _header(value: bytes) -> Any:
 
 def _unknown(values: Row) -> str:
     hint = hint_of(values, "debezium")
-    if hint is not None:
-        return f"no Debezium record; {hint}"
-    if "before" in values or "after" in values:
+    if hint is None and ("before" in values or "after" in values):
         return "no Debezium record: before or after, but no `source` and `op`"
-    return f"no Debezium record; if its transform ExtractNewRecordState wrote it, {_HINT}"
+    return f"no Debezium record; {hint or f'if its transform ExtractNewRecordState wrote it, {_HINT}'}"

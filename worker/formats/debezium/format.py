@@ -282,10 +282,9 @@ class Debezium:
         """Find or make a shape. Raises UndecodableRecord for an invalid schema or an unknown connector."""
         own = source.name, source.db or "", source.table or ""
         definition = self._history.find(*own, log_position(source)) if self._history.version else None
-        schema = None if head is None else head.schema
         # The shape keeps its definition alive, so the definition's id stays unique.
         table = source.name, source.connector, source.db, source.schema, source.table
-        key = (schema, *table, is_flat, id(definition))
+        key = (head and head.schema, *table, is_flat, id(definition))
         shape = self._shapes.get(key)
         if shape is None:
             refuse_others(source.connector)

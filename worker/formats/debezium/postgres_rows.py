@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,10 @@ _ZEROS: tuple[Any, ...] = (
     *("AA==", "00000000-0000-0000-0000-000000000000"),
     {"scale": 0, "value": "AA=="},
     date(1970, 1, 1),
+    *({"x": 0.0, "y": 0.0, "wkb": "AQEA" + "A" * 24, "srid": None}, bytes(4) + b"\1\1" + bytes(19)),
 )
+_TEXTS = re.compile(r"0(\.0+)?|\{\}|1970-01-01(T00:00:00.*|Z)|00:00:00Z|P0Y0M0DT0H0M0S")
+"""Numbers, hstore, times and intervals that the connector sends as text."""
 
 
 class PostgresRows:
@@ -107,7 +111,7 @@ class PostgresRows:
             return True
         if isinstance(value, datetime):
             return value.replace(tzinfo=None) == datetime(1970, 1, 1)
-        return isinstance(value, str) and value.startswith("1970-01-01T00:00:00")
+        return isinstance(value, str) and _TEXTS.fullmatch(value) is not None
 
 
 def _default(field: Field, reader: Reader) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
-from worker.formats.debezium.schema_changes import SchemaChange, read_schema_change, table_of
+from worker.formats.debezium.schema_changes import SchemaChange, drops_again, read_schema_change, table_of
 from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
@@ -64,10 +64,6 @@ class Router:
         if value is None:
             return _TOMBSTONE
         return self.of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
-
-    def payload(self, value: bytes) -> Payload:
-        """The JSON of a value, without its schema."""
-        return self._split(value).payload
 
     @staticmethod
     def of_envelope(payload: Payload) -> Route:
@@ -136,7 +132,8 @@ def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
         return Skip("schema_history")
     try:
         if "ddl" in values:
-            return read_schema_change(payload)
+            change = read_schema_change(payload)
+            return Skip("snapshot_drop") if drops_again(change) else change
         _read_envelope(payload)
     except DECODE_ERRORS as error:
         raise UndecodableRecord(f"no Debezium record: {error}") from None

@@ -20,6 +20,8 @@ from worker.formats.times import Milliseconds, kafka_time
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _TRUNCATE = re.compile(r"\s*truncate\b", re.IGNORECASE)
+_DROP = re.compile(r"\s*drop\s+table\b", re.IGNORECASE)
+_OF_LOG = (None, False, "", "false", "incremental")  # `source.snapshot` of records from the log
 
 
 class _Table(msgspec.Struct, gc=False):
@@ -36,11 +38,15 @@ class _TableChange(msgspec.Struct, gc=False):
     previous_id: str | None = msgspec.field(name="previousId", default=None)
 
 
+class _Source(Source, gc=False):
+    snapshot: str | bool | None = None
+
+
 class SchemaChange(msgspec.Struct, gc=False):
     """One DDL statement. A statement on several tables is several records with one position."""
 
     ddl: str
-    source: Source
+    source: _Source
     database: str | None = msgspec.field(name="databaseName", default=None)
     table_changes: Sequence[_TableChange] | None = msgspec.field(name="tableChanges", default=None)
     ts_ms: Milliseconds | None = None
@@ -69,6 +75,11 @@ def table_of(change: SchemaChange) -> tuple[str, str] | None:
     table = (change.source.table or "").rpartition(",")[2]
     database = change.source.schema or change.database or change.source.db
     return (database, table) if table and database else None
+
+
+def drops_again(change: SchemaChange) -> bool:
+    """Whether a snapshot wrote this DROP TABLE. The source has the table, and may not send its rows again."""
+    return change.source.snapshot not in _OF_LOG and _DROP.match(change.ddl) is not None
 
 
 def lessons(change: SchemaChange) -> Iterator[tuple[str, str, TableDefinition | None]]:

@@ -81,9 +81,6 @@ RECORD = _record(
     afterImages=["null", "string", {"type": "array", "items": _NAMED_IMAGE}],
     bornTimestamp="long",
 )
-RECORD_BEFORE_BORN_TIMESTAMP = {**RECORD, "fields": RECORD["fields"][:-1]}
-"""The schema of older streams: all fields except the last."""
-
 
 _fields = parse(msgspec.json.encode(RECORD)).fields
 

@@ -123,7 +123,7 @@ class DebeziumWithRegistry(Debezium):
             return self._of_json(value)
         envelope = self._schemas.get(value[:size]).envelope
         if envelope is None:
-            return self._router.of_envelope(self._router.payload(value))
+            return self._router.of_envelope(self._envelopes.split(value).payload)
         database, schema, table, op = envelope.route(value, size)
         if op not in OPERATIONS:
             raise LookupError("not a row")  # `explain` decides
