@@ -1,4 +1,4 @@
-"""What a running worker reports: the data of the status page, and the answers to probes."""
+"""A worker's health: the answers to probes, and the data of the status page."""
 
 from __future__ import annotations
 
