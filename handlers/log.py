@@ -22,10 +22,10 @@ class LogOptions(BaseModel):
 
     each: Literal["change", "batch"] = Field(
         "change",
-        description="What makes a line: every change with its values, or every batch with its counts.",
+        description="One line per change with its values, or per batch with its counts.",
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The lines' level; nothing is written where logging.level is above it."
+        "info", description="The lines' level. If logging.level is above it, nothing is written."
     )
 
 
@@ -53,9 +53,7 @@ class LogHandler(Handler):
                 table=batch.table,
                 changes=len(batch.changes),
                 operations=dict(Counter(change.op for change in batch.changes)),
-                positions={
-                    f"{topic}[{partition}]": span for (topic, partition), span in batch.positions.items()
-                },
+                positions={f"{topic}[{at}]": span for (topic, at), span in batch.positions.items()},
                 attempt=batch.attempt,
             )
             return

@@ -77,7 +77,7 @@ class ColumnChoice(BaseModel):
     """The options `columns` and `exclude`."""
 
     columns: list[str] | None = Field(
-        default=None, min_length=1, description="The columns that are kept; all when not set."
+        default=None, min_length=1, description="The columns that are kept; null: all."
     )
     exclude: list[str] = Field(default=[], description="Columns that are left out.")
 

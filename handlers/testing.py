@@ -95,12 +95,7 @@ def opened(handler: AnyHandler, folder: Path | str = ".", **context: Any) -> Ite
     Relative paths in its options start from `folder`. `context`: other fields of HandlerContext. An error
     that a thread of the handler passes to `stop_worker` is raised at the end of the block."""
     told: list[BaseException] = []
-    names = {
-        "worker": "test",
-        "handler": type(handler).__name__,
-        "stop_worker": told.append,
-        **context,
-    }
+    names = {"worker": "test", "handler": type(handler).__name__, "stop_worker": told.append, **context}
     handler.open(HandlerContext(folder=Path(folder), **names))
     try:
         yield handler

@@ -52,21 +52,55 @@ def main() -> None:
 
 def places(trees: dict[str, ast.Module]) -> Iterator[Found]:
     """Yield all findings. `trees`: file -> its syntax tree."""
-    classes = {
-        node.name: node
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-    }
+    classes = Classes(trees)
     for file, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                yield from _of_class(f"{file}:{node.lineno} {node.name}", node, classes)
+                yield from _of_class(file, node, classes)
             elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
                 yield from _set_from_outside(file, node)
 
 
-def _of_class(where: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[Found]:
+class Classes:
+    """The classes of the product, and what their bases are."""
+
+    def __init__(self, trees: dict[str, ast.Module]) -> None:
+        self._own: dict[tuple[str, str], ast.ClassDef] = {}
+        self._imported: dict[tuple[str, str], tuple[str, str]] = {}
+        for file, tree in trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    self._own[file, node.name] = node
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    path = node.module.replace(".", "/")
+                    other = f"{path}.py" if f"{path}.py" in trees else f"{path}/__init__.py"
+                    for each in node.names:
+                        self._imported[file, each.asname or each.name] = other, each.name
+
+    def find(self, file: str, name: str) -> tuple[str, ast.ClassDef] | None:
+        """Return the product's class with this name in this file, and the file that defines it."""
+        place = file, name
+        while place not in self._own:
+            if place not in self._imported:
+                return None
+            place = self._imported[place]
+        return place[0], self._own[place]
+
+    def leads_to(self, file: str, base: str, wanted: tuple[str, ...]) -> bool:
+        """Whether this base is one of the wanted classes, or inherits from one."""
+        if base.rsplit(".", 1)[-1] in wanted:
+            return True
+        known = self.find(file, base)
+        return known is not None and any(self.leads_to(known[0], one, wanted) for one in bases(known[1]))
+
+
+def bases(node: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).split("[", 1)[0] for base in node.bases]
+
+
+def _of_class(file: str, node: ast.ClassDef, classes: Classes) -> Iterator[Found]:
+    where = f"{file}:{node.lineno} {node.name}"
+    is_by_hand = _is_made_by_hand(file, node, classes)
     fields = {
         one.target.id
         for one in node.body
@@ -82,7 +116,7 @@ def _of_class(where: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) 
     if maker is not None:
         arguments = maker.args
         given = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
-    if given > MOST_PARAMETERS and _is_made_by_hand(node, classes):
+    if given > MOST_PARAMETERS and is_by_hand:
         yield Found("parameters", where, str(given))
     own = {
         target.attr
@@ -95,35 +129,24 @@ def _of_class(where: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) 
         and target.value.id == "self"
     }
     attributes = own | (fields if is_dataclass else set())
-    if len(attributes) > MOST_ATTRIBUTES and _is_made_by_hand(node, classes):
+    if len(attributes) > MOST_ATTRIBUTES and is_by_hand:
         yield Found("attributes", where, str(len(attributes)))
-    for base in node.bases:
-        name = ast.unparse(base).split("[", 1)[0].rsplit(".", 1)[-1]
-        if name in classes and not _may_be_inherited(name, classes):
+    for name in bases(node):
+        found = classes.find(file, name)
+        if found is not None and not _may_be_inherited(name, *found, classes):
             yield Found("inheritance", where, name)
 
 
-def _is_made_by_hand(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+def _is_made_by_hand(file: str, node: ast.ClassDef, classes: Classes) -> bool:
     """Exclude models of configurations and messages, which have as many fields as what they describe."""
-    return not any(
-        _leads_to(ast.unparse(base), ("BaseModel", "Struct", "NamedTuple", "TypedDict", "Section"), classes)
-        for base in node.bases
-    )
+    wanted = ("BaseModel", "Struct", "NamedTuple", "TypedDict", "Section")
+    return not any(classes.leads_to(file, base, wanted) for base in bases(node))
 
 
-def _may_be_inherited(name: str, classes: dict[str, ast.ClassDef]) -> bool:
+def _may_be_inherited(name: str, file: str, node: ast.ClassDef, classes: Classes) -> bool:
     return name in _MAY_BE_INHERITED or any(
-        _leads_to(ast.unparse(base), _MAY_BE_INHERITED, classes) or "Error" in ast.unparse(base)
-        for base in classes[name].bases
+        classes.leads_to(file, base, _MAY_BE_INHERITED) or "Error" in base for base in bases(node)
     )
-
-
-def _leads_to(base: str, wanted: tuple[str, ...], classes: dict[str, ast.ClassDef]) -> bool:
-    name = base.split("[", 1)[0].rsplit(".", 1)[-1]
-    if name in wanted:
-        return True
-    known = classes.get(name)
-    return known is not None and any(_leads_to(ast.unparse(one), wanted, classes) for one in known.bases)
 
 
 def _set_from_outside(file: str, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[Found]:

@@ -29,12 +29,15 @@ class Unencodable(ValueError):
     """The column's type cannot represent the value exactly."""
 
 
+End = Callable[[bytes, int], int]
+
+
 class Codec(NamedTuple):
     """Encoder and parser of a column's type."""
 
     encode: Callable[[Any], bytes]
     """Encodes a value. Raises Unencodable, TypeError, BeyondBounds, UnicodeEncodeError."""
-    end: Callable[[bytes, int], int]
+    end: End
     """Returns the end of the value that starts at a position."""
 
 
@@ -64,10 +67,22 @@ def codec_of(type_text: str) -> Codec | None:
     def encode(value: Any) -> bytes:
         return b"\x01" if value is None else b"\x00" + inner.encode(value)
 
-    def end(data: bytes, at: int) -> int:
-        return at + 1 if data[at] else inner.end(data, at + 1)
+    return Codec(encode, partial(_nullable_end, inner.end))
 
-    return Codec(encode, end)
+
+def end_of(type_text: str) -> End | None:
+    """Return `Codec.end` of a type, also of some without a codec, whose values are only kept."""
+    codec, call = codec_of(type_text), _CALL.fullmatch(type_text)
+    if codec is not None:
+        return codec.end
+    name, inside = (call[1], call[2]) if call else (type_text, "")
+    if name == "LowCardinality":
+        return end_of(inside)
+    if name in ("Nullable", "Array"):
+        item = end_of(inside)
+        return item and partial(_nullable_end if name == "Nullable" else _array_end, item)
+    size = int(inside) if name == "FixedString" else _KEPT.get(name)
+    return None if size is None else lambda _, at: at + size
 
 
 def _plain(type_text: str) -> Codec | None:
@@ -137,18 +152,15 @@ def _in_years(value: date) -> None:
         )
 
 
-def _micros(value: Any) -> int:
-    """Return microseconds since 1970. A time without a zone is UTC."""
+def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:
+    """A time without a zone is UTC."""
     if not isinstance(value, datetime):
         raise Unencodable(f"no date with a time: {value!r:.60}")
     moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     _in_years(moment)
     since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:
-    ticks, rest = _micros(value) * 10 ** max(0, precision - 6), 0
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    ticks, rest = micros * 10 ** max(0, precision - 6), 0
     if precision < 6:
         ticks, rest = divmod(ticks, 10 ** (6 - precision))
     if rest:
@@ -215,16 +227,33 @@ def _text(value: Any) -> str:
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
-def _string_end(data: bytes, at: int) -> int:
-    size = shift = 0
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that starts at a position, and its end."""
+    number = shift = 0
     while True:
         one = data[at]
-        size |= (one & 127) << shift
+        number |= (one & 127) << shift
         at, shift = at + 1, shift + 7
         if one < 128:
-            return at + size
+            return number, at
 
 
+def _string_end(data: bytes, at: int) -> int:
+    return sum(read_varint(data, at))
+
+
+def _nullable_end(inner: End, data: bytes, at: int) -> int:
+    return at + 1 if data[at] else inner(data, at + 1)
+
+
+def _array_end(item: End, data: bytes, at: int) -> int:
+    count, at = read_varint(data, at)
+    for _ in range(count):
+        at = item(data, at)
+    return at
+
+
+_KEPT = {"Float32": 4, "Enum8": 1, "Enum16": 2, "IPv4": 4, "IPv6": 16}
 _BY_NAME: Mapping[str, tuple[Callable[[Any], bytes], int]] = {
     "Bool": (_boolean, 1),
     "Float64": (_float, 8),

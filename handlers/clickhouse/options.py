@@ -44,17 +44,17 @@ class ClickHouseOptions(VersionedOptions):
     database: str = Field(
         default="{database}",
         min_length=1,
-        description="The database of the table; {database} and {table} are replaced.",
+        description="The target table's database; {database} and {table} are replaced.",
     )
     table: str = Field(
-        default="{table}", description="The table's name there; {database} and {table} are replaced."
+        default="{table}", description="The target table's name; {database} and {table} are replaced."
     )
     settings: dict[str, str | int | float | bool] = Field(
         default={},
-        description="ClickHouse's settings of each query and insert, such as insert_quorum: auto.",
+        description="ClickHouse settings for each query and insert, such as insert_quorum: auto.",
     )
-    max_bytes: PositiveSize = size("32MiB", "Of one insert; a larger row goes alone.")
-    timeout: PositiveDuration = duration("5m", "How long to wait for a connection, and for an answer.")
+    max_bytes: PositiveSize = size("32MiB", "The most bytes of one insert. A larger row is sent alone.")
+    timeout: PositiveDuration = duration("5m", "The timeout for a connection, and for an answer.")
 
     @field_validator("username", "password")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from handlers.clickhouse.client import identifier
-from handlers.clickhouse.codecs import Codec, codec_of
+from handlers.clickhouse.codecs import Codec, End, codec_of, end_of
 from handlers.versioned.memory import Memory, UnfitColumn
 
 OWN_COLUMNS: Mapping[str, str] = {
@@ -29,6 +29,8 @@ class Table(msgspec.Struct, frozen=True):
     key: Sequence[str]
     """The columns of the sorting key."""
     memory: Memory
+    expires_by: Sequence[str]
+    """Columns by which a TTL may remove a deleted row earlier than its former versions."""
 
     @property
     def name(self) -> str:
@@ -47,3 +49,7 @@ class Table(msgspec.Struct, frozen=True):
                 f"here: give it another type, or leave the column out by the table's rules"
             )
         return found
+
+    def end(self, column: str) -> End:
+        """Return a column's `end_of`. Raises UnfitColumn."""
+        return end_of(self.columns[column]) or self.codec(column).end

@@ -24,6 +24,9 @@ from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
+_MOVING = re.compile(r"(?:^|, )[^',]* (?:TO (?:DISK|VOLUME) '[^']*'|RECOMPRESS CODEC)")
+_WORD = re.compile(r"`[^`]*`|\w+")
+_OF_NOW = re.compile(r"\b(?:now|now64|nowInBlock|today)\(")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _MEMORY = "_binlane_memory_"
 
@@ -67,8 +70,8 @@ class Tables:
             return None
         engine, sorting_key = described[0]
         columns = self._rows(
-            "SELECT name, type, is_in_sorting_key, is_in_partition_key, default_kind, comment "
-            f"FROM system.columns WHERE {where.format('table')} ORDER BY position"
+            "SELECT name, type, is_in_sorting_key, is_in_partition_key, default_expression, default_kind, "
+            f"comment FROM system.columns WHERE {where.format('table')} ORDER BY position"
         )
         place = ".".join(names)
         _check_engine(place, engine, {name: kind for name, kind, *_ in columns})
@@ -77,7 +80,9 @@ class Tables:
         written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
         _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
-        told = {name: text for name, *_, default, text in columns if _is_memory(name, default)}
+        aliases = {name: text for name, *_, default, text in columns if default == "ALIAS"}
+        told = {name: text for name, text in aliases.items() if name.startswith(_MEMORY)}
+        others = {name for name, *_, made, _, _ in columns if not _OF_NOW.search(made)}
         return Table(
             database=names[0],
             table=names[1],
@@ -85,6 +90,7 @@ class Tables:
             computed=frozenset(name for name, *_, default, _ in columns if default in _COMPUTED),
             key=key,
             memory=recalled(place, told),
+            expires_by=_expires_by(engine, others - {*key, "_source_time_ms"}),
         )
 
     def last_version(self, place: Table) -> int:
@@ -97,6 +103,8 @@ class Tables:
                 f"{', '.join(key)}: ClickHouse changes no sorting key. {RENAMED}. Else lead the table to "
                 f"another one (options database, table), with a new snapshot of it"
             )
+        if place is not None and any(state.row is None for state in states):
+            _check_ttl(place)
         known = () if place is None else {*place.columns, *place.computed}
         found: dict[str, str] = {}
         for column in (name for name in key if name not in known):
@@ -151,6 +159,7 @@ class Tables:
         where = f"FROM {place.sql} FINAL WHERE {older}"
         rows = int(self._client.query(f"SELECT count() {where} FORMAT TSV"))
         if rows:
+            _check_ttl(place)
             key = ", ".join(map(identifier, place.key))
             self._client.query(
                 f"INSERT INTO {place.sql} ({key}, _version, _deleted, _partition, _source_time_ms) SELECT "
@@ -202,8 +211,24 @@ def _check_partitions(place: str, others: Sequence[str]) -> None:
         )
 
 
-def _is_memory(column: str, default: str) -> bool:
-    return default == "ALIAS" and column.startswith(_MEMORY)
+def _expires_by(engine: str, columns: set[str]) -> list[str]:
+    """Return the columns of the TTLs that remove rows, unless their conditions contain `_deleted`.
+
+    >>> _expires_by("… ORDER BY a TTL a + f(1, g(2)), b TO DISK 'x' SETTINGS c = 1", {"a", "b", "c"})
+    ['a']
+    """
+    rules = _MOVING.sub("", engine.partition(" TTL ")[2].partition(" SETTINGS ")[0])
+    words = {word.strip("`") for word in _WORD.findall(rules)}
+    return [] if "_deleted" in words else sorted(words & columns)
+
+
+def _check_ttl(place: Table) -> None:
+    if place.expires_by:
+        raise Unfit(
+            f"{place.name} has a TTL by {', '.join(place.expires_by)}, which a deleted row does not have: it "
+            f"would be removed at once, and its former version would be there again. Let the TTL leave "
+            f"deleted rows: ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
+        )
 
 
 def _revision(memory: Memory) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from handlers.api import Row
 from handlers.clickhouse.client import ClickHouseClient, identifier, literal
-from handlers.clickhouse.codecs import Codec, Unencodable, codec_of, header_of
+from handlers.clickhouse.codecs import Codec, End, Unencodable, codec_of, header_of, read_varint
 from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
 from handlers.http.parts import RowRefused, in_parts
@@ -22,7 +22,7 @@ _UNENCODABLE = (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError)
 _READ_AT_ONCE = 1_000
 _FORMAT = "RowBinaryWithNamesAndTypes"
 _VERSION, _DELETED, _PARTITION, _TIME = OWN_COLUMNS
-_OWN = {name: codec_of(kind) for name, kind in OWN_COLUMNS.items()}
+_OWN = [codec for kind in OWN_COLUMNS.values() if (codec := codec_of(kind))]
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -82,10 +82,7 @@ def _lines_of(table: Table, states: Sequence[State], held: Mapping[str, Values])
             except _UNENCODABLE as error:
                 raise RowRefused(state.at, f"column {column} ({table.columns[column]}): {error}") from None
         parts += [kept[column] for column in more]
-        for name, value in zip(OWN_COLUMNS, own, strict=True):
-            codec_ = _OWN[name]
-            assert codec_ is not None
-            parts.append(codec_.encode(value))
+        parts += [codec.encode(value) for codec, value in zip(_OWN, own, strict=True)]
         lines.append(Line(state.at, (*named, *more, *OWN_COLUMNS), b"".join(parts)))
     return lines
 
@@ -118,13 +115,13 @@ def _held_rows(
 ) -> dict[str, Values]:
     """Read the current rows, without binlane's columns. `most_bytes` 0: no limit. Raises AnswerTooLarge."""
     names = [*table.key, *(name for name in table.columns if name not in {*table.key, *OWN_COLUMNS})]
-    codecs = [table.codec(name) for name in names]
+    ends = [table.end(name) for name in names]
     chosen = ", ".join(map(identifier, names))
     bound = f"SETTINGS max_result_bytes = {most_bytes}"
     found: dict[str, Values] = {}
     for keys in _keys(table, states):
         data = client.query(f"SELECT {chosen} FROM {table.sql} FINAL WHERE {keys} {bound} FORMAT RowBinary")
-        for values in _read(data, codecs):
+        for values in _read(data, ends):
             found[b"".join(values[: len(table.key)]).hex()] = dict(zip(names, values, strict=True))
     return found
 
@@ -134,7 +131,7 @@ def last_versions(
 ) -> Iterator[tuple[State, Held]]:
     """Yield existing rows, including deleted ones, with their highest versions."""
     key = ", ".join(map(identifier, table.key))
-    codecs = [table.codec(name) for name in (*table.key, _VERSION, _PARTITION)]
+    ends = [table.end(name) for name in (*table.key, _VERSION, _PARTITION)]
     by_key = {state.text: state for state in states}
     name = f"the row with this key in {table.name}"
     for keys in _keys(table, states):
@@ -142,10 +139,10 @@ def last_versions(
             f"SELECT {key}, max({_VERSION}), argMax(toString({_PARTITION}), {_VERSION}) FROM {table.sql} "
             f"WHERE {keys} GROUP BY {key} FORMAT RowBinary"
         )
-        for *values, version, partition in _read(data, codecs):
+        for *values, version, partition in _read(data, ends):
             state = by_key.get(b"".join(values).hex())
             if state is not None:
-                start = next(at for at in range(len(partition)) if partition[at] < 128) + 1
+                _, start = read_varint(partition, 0)
                 yield state, Held(name, int.from_bytes(version, "little"), partition[start:].decode() or None)
 
 
@@ -159,12 +156,12 @@ def _keys(table: Table, states: Sequence[State]) -> Iterator[str]:
         yield f"({chosen}) IN (SELECT {chosen} FROM {rows})"
 
 
-def _read(data: bytes, codecs: Sequence[Codec]) -> Iterator[list[bytes]]:
+def _read(data: bytes, ends: Sequence[End]) -> Iterator[list[bytes]]:
     at = 0
     while at < len(data):
         values: list[bytes] = []
-        for codec in codecs:
-            end = codec.end(data, at)
+        for end_of_value in ends:
+            end = end_of_value(data, at)
             values.append(data[at:end])
             at = end
         yield values

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from handlers.api import Row
+from handlers.elasticsearch.index import Index
 from handlers.elasticsearch.mapping import ORIGIN, json_document
 from handlers.options.templates import Template
 from handlers.versioned.last_states import State
@@ -48,9 +49,13 @@ class Documents(msgspec.Struct):
     docs: list[Document]
 
 
-def document_of(state: State, held: Mapping[str, Any]) -> bytes:
-    """Return the document as JSON. `held`: the current document, for a row that lacks columns. Raises
-    TypeError, BeyondBounds, UnicodeEncodeError if a value has no JSON form."""
-    row = json_document(state.row or {}, state.types)
+def document_of(state: State, held: Mapping[str, Mapping[str, Any]], place: Index) -> bytes | None:
+    """Return the document as JSON; None for a deleted row. `held`: id -> current document, for rows that lack
+    columns. Raises TypeError, BeyondBounds, UnicodeEncodeError if a value has no JSON form."""
+    if state.row is None:
+        return None
+    row = json_document(state.row, state.types)
+    if place.is_strict:
+        row = {name: value for name, value in row.items() if value is not None or name in place.columns}
     origin = {"version": state.version, "partition": state.partition, "time": state.time}
-    return _encode({**({} if state.whole else held), **row, ORIGIN: origin})
+    return _encode({**({} if state.whole else held.get(state.text, {})), **row, ORIGIN: origin})

@@ -32,6 +32,8 @@ class Index(msgspec.Struct, frozen=True):
     memory: Memory
     keeps_source: bool
     """Whether `_source` returns a document as it was sent."""
+    is_strict: bool
+    """Whether it refuses documents with other columns, even if they are null."""
 
     @property
     def path(self) -> str:
@@ -51,7 +53,8 @@ def index_of(name: str, told: Mapping[str, Any]) -> Index:
     own = (fields.get(ORIGIN) or {}).get("properties") or {}
     _check_origin(name, own)
     texts = {key: field.get("null_value", "") for key, field in own.items() if key.startswith(MEMORY)}
-    return Index(name, fields, recalled(name, texts), keeps_source)
+    is_strict = str(mappings.get("dynamic")).startswith("strict")
+    return Index(name, fields, recalled(name, texts), keeps_source, is_strict)
 
 
 def index_name(template: Template, database: str, table: str) -> str:

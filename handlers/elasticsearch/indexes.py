@@ -182,7 +182,7 @@ class Indexes:
             items: list[Item] = []
             for state in some:
                 try:
-                    document = None if state.row is None else document_of(state, held.get(state.text, {}))
+                    document = document_of(state, held, place)
                 except (TypeError, BeyondBounds, UnicodeEncodeError) as error:
                     raise RowRefused(state.at, str(error)) from None
                 items.append(Item(id=state.text, version=state.version, at=state.at, document=document))

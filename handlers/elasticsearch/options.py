@@ -23,15 +23,14 @@ class ElasticsearchOptions(VersionedOptions):
     )
     index: str = Field(
         default="{database}.{table}",
-        description="The table's index, or an alias of it; {database} and {table} are replaced, in lower "
-        "case.",
+        description="The table's index or its alias; {database} and {table} are replaced, in lower case.",
     )
     keep_deletes: PositiveDuration = duration(
         "1h",
-        "`index.gc_deletes` of indexes that are made: how long a deleted row's version is remembered.",
+        "`index.gc_deletes` of created indexes: how long a deleted row's version is remembered.",
     )
-    max_bytes: PositiveSize = size("8MiB", "Of one request; a larger row goes alone.")
-    timeout: PositiveDuration = duration("60s", "How long to wait for a connection, and for an answer.")
+    max_bytes: PositiveSize = size("8MiB", "The most bytes of one request. A larger row is sent alone.")
+    timeout: PositiveDuration = duration("60s", "The timeout for a connection, and for an answer.")
 
     @field_validator("api_key")
     @classmethod

@@ -38,26 +38,26 @@ class FilesOptions(BaseModel):
 
     directory: str = Field(
         min_length=1,
-        description="Where the files go, relative to the configuration file's folder. With format: parquet "
-        "also a place in an object store: s3://bucket/path, gs://..., abfss://...",
+        description="The folder of the files, relative to the configuration file's folder. With format: "
+        "parquet also a place in an object store: s3://bucket/path, gs://..., abfss://...",
     )
     format: Literal["jsonl", "parquet"] = Field(
-        "jsonl", description="jsonl: lines that are appended. parquet: a file for each batch, exactly once."
+        "jsonl", description="jsonl: appends lines. parquet: a file for each batch, exactly once."
     )
-    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished. Of jsonl.")
+    rotate_bytes: PositiveSize = size("64MiB", "Size on disk at which a file is finished. For jsonl.")
     rotate_every: PositiveDuration = duration(
-        "10m", "A file of this age is finished, also when its table is idle. Of jsonl."
+        "10m", "Age at which a file is finished, also if its table is idle. For jsonl."
     )
     compress: Literal["none", "gzip"] = Field(
-        "none", description="gzip: one member for each batch. Of jsonl; Parquet has zstd."
+        "none", description="gzip: one member for each batch. For jsonl; Parquet uses zstd."
     )
     prefix: Annotated[str, Shaped(r"[A-Za-z_][A-Za-z0-9_]*", "a letter or _, then letters, digits and _")] = (
-        Field("_", description="Before the names of the columns that binlane adds. Of parquet.")
+        Field("_", description="Prefix of the columns that binlane adds. For parquet.")
     )
     topic_again: dict[str, list[str]] = Field(
         {},
-        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
-        "ids that it follows. Of parquet.",
+        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
+        "ids that it follows. For parquet.",
     )
 
     @model_validator(mode="after")
@@ -93,7 +93,11 @@ class FilesHandler(Handler):
         self._files: dict[tuple[str, str], TableFile] = {}
         self._open: OrderedDict[TableFile, None] = OrderedDict()  # the least recently used first
         self._rotation: _Rotation | None = None
-        self._parquet = _parquet(self._options) if self._options.format == "parquet" else None
+        self._parquet: ParquetFiles | None = None
+        if (chosen := self._options).format == "parquet":
+            from handlers.files.parquet_writing import ParquetFiles  # noqa: PLC0415 (loads Arrow if needed)
+
+            self._parquet = ParquetFiles(chosen.directory, chosen.prefix, chosen.topic_again)
         self.clock: Callable[[], float] = time.time
         """Seconds since 1970."""
 
@@ -135,28 +139,26 @@ class FilesHandler(Handler):
 
     def rotate_old(self) -> None:
         """Finish the files that are older than `rotate_every`."""
-        with self._lock:
-            files = list(self._files.values())
-        for file in files:
-            self._finish(file, opened_before=self.clock() - self._options.rotate_every)
+        self._finish_all(opened_before=self.clock() - self._options.rotate_every)
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Drop what is known of these partitions' files: another worker continues them."""
+        """Finish the open files, or drop what is known of these partitions': another worker continues."""
         if self._parquet is not None:
             self._parquet.release(partitions)
+        else:
+            self._finish_all()
 
     def close(self) -> None:
         """Finish every file. If some could not be renamed, raise OSError at the end."""
         if self._rotation is not None:
             self._rotation.stop()
             self._rotation = None
+        failed = self._finish_all().count(False)
         with self._lock:
-            files = list(self._files.values())
             self._files.clear()
             self._open.clear()
-        failed = [file for file in files if not self._finish(file)]
         if failed:
-            raise OSError(f"{len(failed)} files keep their .part name; the next start finishes them")
+            raise OSError(f"{failed} files keep their .part name; the next start finishes them")
 
     def check(self, context: HandlerContext) -> None:
         """Test that the directory, or its nearest existing parent, is writable. Raises OSError."""
@@ -183,6 +185,11 @@ class FilesHandler(Handler):
                     self._open.setdefault(other)
         return file
 
+    def _finish_all(self, *, opened_before: float | None = None) -> list[bool]:
+        with self._lock:
+            files = list(self._files.values())
+        return [self._finish(file, opened_before=opened_before) for file in files]
+
     def _finish(self, file: TableFile, *, opened_before: float | None = None) -> bool:
         try:
             file.finish(opened_before=opened_before)
@@ -190,12 +197,6 @@ class FilesHandler(Handler):
             log.warning("file_not_finished", error=str(error))
             return False
         return True
-
-
-def _parquet(options: FilesOptions) -> ParquetFiles:
-    from handlers.files.parquet_writing import ParquetFiles  # noqa: PLC0415 (loads Arrow only if it is used)
-
-    return ParquetFiles(options.directory, options.prefix, options.topic_again)
 
 
 def _lines(batch: Batch) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -40,7 +41,7 @@ class Delivery:
         if not count:
             self.reported.set()
 
-    def report(self, place: int, error: KafkaError | None) -> None:
+    def report(self, place: int, error: KafkaError | None, _: Message | None = None) -> None:
         """Record that a message was delivered, or that it failed permanently."""
         with self._lock:
             if error is not None:
@@ -80,7 +81,7 @@ class Outbox:
         self._look_again(producer, topic)
         delivery = Delivery(len(messages))
         for place, message in enumerate(messages):
-            error = self._produce(producer, topic, message, _reporter(delivery, place))
+            error = self._produce(producer, topic, message, partial(delivery.report, place))
             if error is not None:
                 # No later message may be delivered before this one.
                 for rest in range(place, len(messages)):
@@ -191,10 +192,3 @@ class Outbox:
     def _on_error(self, error: KafkaError) -> None:
         with self._lock:
             self._trouble = error
-
-
-def _reporter(delivery: Delivery, place: int) -> Callable[[KafkaError | None, Message], None]:
-    def report(error: KafkaError | None, _message: Message) -> None:
-        delivery.report(place, error)
-
-    return report

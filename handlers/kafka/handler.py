@@ -28,43 +28,23 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LITERAL = re.compile(r"[a-zA-Z0-9._-]*")
 
 _OF_THE_MESSAGE = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_RECORD,
-    }
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
 )
 _NO_RIGHT = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _DOWN = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._AUTHENTICATION,
-        KafkaError._FATAL,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._QUEUE_FULL,
-        KafkaError._RESOLVE,
-        KafkaError._SSL,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    (
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._FATAL, KafkaError._TRANSPORT),
+        *(KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._SSL),
+        *(KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE, KafkaError._QUEUE_FULL, KafkaError._RESOLVE),
+        *(KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.INVALID_TIMESTAMP,  # caused by this machine's clock
         # Errors that the client retries itself, unless its property `retries` is small.
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
+        *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.REQUEST_TIMED_OUT, KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
+        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    }
+    )
 )
 _CHECK_SECONDS = 10.0
 
@@ -88,9 +68,9 @@ class KafkaOptions(BaseModel):
     )
     value: Literal["change", "after"] = Field(
         default="change",
-        description="The whole change; or the row as it is now, with a tombstone for a delete.",
+        description="change: the whole change. after: the row after the change, a tombstone for a delete.",
     )
-    timeout: PositiveDuration = duration("10s", "How long a message may take until the brokers have it.")
+    timeout: PositiveDuration = duration("10s", "The longest time until the brokers have a message.")
     properties: dict[str, PropertyValue] = Field(
         default={}, description="Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."
     )

@@ -22,7 +22,7 @@ class TlsOptions(BaseModel):
         default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
     )
     key: str | None = Field(
-        default=None, min_length=1, description="Its private key, if the certificate's file does not hold it."
+        default=None, min_length=1, description="Its private key, unless the certificate's file contains it."
     )
 
 

@@ -8,7 +8,7 @@ and `}}` for braces.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -84,10 +84,9 @@ class Template:
         self.parts: tuple[str | Field, ...] = tuple(_parse(text, row))
         self.fields = tuple(part for part in self.parts if isinstance(part, Field))
 
-    @property
-    def only_the_key(self) -> bool:
+    def only_the_key(self, key_columns: Collection[str] | None) -> bool:
         """Whether the template uses only the table's names and the primary key, which updates keep."""
-        return all(field.kind != "column" for field in self.fields)
+        return all(field.kind != "column" or field.column in (key_columns or ()) for field in self.fields)
 
     def of_table(self, database: str, table: str, *, encode: Callable[[str], str] = str) -> str:
         """Render the text for a table. The template must have been parsed with `row=False`."""

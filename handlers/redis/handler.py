@@ -30,7 +30,7 @@ class RedisOptions(ColumnChoice):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(description="Where Redis is: redis://USER:PASSWORD@HOST:6379/0, rediss://... for TLS.")
+    url: str = Field(description="The server: redis://USER:PASSWORD@HOST:6379/0, or rediss://... for TLS.")
     key: str = Field(
         default="{database}:{table}:{key}",
         description="The key of a row: {database}, {table}, {key} (its primary key) and columns in braces.",
@@ -39,19 +39,17 @@ class RedisOptions(ColumnChoice):
         default="hash", description="A hash with a field for each column, or the row as a JSON text."
     )
     expire: PositiveDuration | None = Field(
-        default=None, description="How long after its last change a row is kept; for ever when not set."
+        default=None, description="How long a row is kept after its last change; null: permanently."
     )
     truncate: bool | None = Field(
         default=None,
         description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
-        "When not set: if they begin with the table's name and a colon.",
+        "null: if the keys begin with the table's name and a colon.",
     )
     wait_replicas: int = Field(
-        default=0,
-        ge=0,
-        description="How many replicas must have a batch before it counts as written (WAIT).",
+        default=0, ge=0, description="How many replicas must have a batch before it counts as written (WAIT)."
     )
-    timeout: PositiveDuration = duration("10s", "How long to wait for a connection, and for an answer.")
+    timeout: PositiveDuration = duration("10s", "The timeout for a connection, and for an answer.")
 
     @field_validator("url")
     @classmethod
@@ -130,11 +128,10 @@ class RedisHandler(Handler):
         places: list[int] = []
         for key, state in states.items():
             try:
-                ours = (
-                    hash_commands(key, state, self._expire_ms)
-                    if self._options.value == "hash"
-                    else json_commands(key, state, held.get(key), self._expire_ms)
-                )
+                if self._options.value == "hash":
+                    ours = hash_commands(key, state, self._expire_ms)
+                else:
+                    ours = json_commands(key, state, held.get(key), self._expire_ms)
             except TypeError as error:
                 raise Rejected(_told(batch, state.at, error), at=state.at) from None
             commands += ours

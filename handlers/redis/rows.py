@@ -46,11 +46,7 @@ def last_states(batch: Batch, template: Template, chosen: Callable[[Row], Row]) 
 
 
 def _apply(
-    states: dict[str, KeyState],
-    at: int,
-    batch: Batch,
-    template: Template,
-    chosen: Callable[[Row], Row],
+    states: dict[str, KeyState], at: int, batch: Batch, template: Template, chosen: Callable[[Row], Row]
 ) -> None:
     change = batch.changes[at]
     database, table, key_columns = batch.database, batch.name, change.key_columns
@@ -61,7 +57,7 @@ def _apply(
     check_told(change)
     row = change.after
     key = template.key(database, table, row, key_columns)
-    if change.op == "update" and not template.only_the_key:
+    if change.op == "update" and not template.only_the_key(key_columns):
         # Columns besides the primary key may have changed, and with them the Redis key.
         old = template.key(database, table, change.before or {}, key_columns)
         if old != key:

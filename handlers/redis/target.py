@@ -148,14 +148,12 @@ class RedisTarget:
         try:
             client = self._current()
             yield client
-        except redis.TimeoutError as error:
-            self._abandon(client)
-            raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
-        except redis.AuthenticationError as error:
-            told = f"it refuses the user or the password: {_answer(error)}"
-            raise TargetUnavailable(f"Redis at {self.name}: {told}") from None
-        except redis.ConnectionError as error:
-            raise TargetUnavailable(f"Redis at {self.name}: {_answer(error)}") from None
+        except (redis.TimeoutError, redis.ConnectionError) as error:
+            if isinstance(error, redis.TimeoutError):
+                self._abandon(client)
+            is_login = isinstance(error, redis.AuthenticationError)
+            why = "it refuses the user or the password: " if is_login else ""
+            raise TargetUnavailable(f"Redis at {self.name}: {why}{_answer(error)}") from None
         except redis.RedisError as error:
             told = f"Redis at {self.name}: {_answer(error)}"
             if isinstance(error, NoPermissionError):  # may concern only this table's keys

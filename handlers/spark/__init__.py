@@ -1,5 +1,5 @@
-"""The `spark` handler: changes into Delta tables or plain Parquet, or to a function of one's own. A batch
-goes into the segment log (`log`) at once, and from there into its table (`engine`, `delta`)."""
+"""The `spark` handler: writes changes into Delta tables or plain Parquet, or calls your own function. A batch
+goes into the segment log (`log`) at once, and is merged into its table later (`engine`, `delta`)."""
 
 from handlers.spark.handler import SparkHandler
 from handlers.spark.options import SparkOptions

@@ -1,4 +1,4 @@
-"""Whose file system paths without a scheme are: Hadoop's `fs.defaultFS`, where somebody has set it."""
+"""Which file system paths without a scheme belong to: Hadoop's `fs.defaultFS`, if somebody has set it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from handlers.spark.section import SparkSection
 
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
-"""Variables that lead to files in which it may be set."""
+"""Environment variables that point to files in which it may be set."""
 _OPTIONS = (
     "JAVA_TOOL_OPTIONS",
     "JDK_JAVA_OPTIONS",
@@ -18,11 +18,11 @@ _OPTIONS = (
     "PYSPARK_SUBMIT_ARGS",
 )
 _NAMES = ("fs.default", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst")
-"""In keys and in Java's own options."""
+"""Texts to look for in keys and in Java's own options."""
 
 
 def plain_paths_are_local(section: SparkSection) -> bool:
-    """Whether nothing is found that could make them another's; True is to be checked when Spark is up."""
+    """Whether nothing is found that points them elsewhere. Check True again when Spark has started."""
     if environment_has_files():
         return False
     texts = [os.environ.get(name, "") for name in _OPTIONS]
@@ -32,7 +32,7 @@ def plain_paths_are_local(section: SparkSection) -> bool:
 
 
 def environment_has_files() -> bool:
-    """Whether Spark is led to files of settings, or of classes, by the environment or beside pyspark."""
+    """Whether the environment, or a folder beside pyspark, points Spark to files of settings or classes."""
     if any(os.environ.get(name) for name in _FOLDERS):
         return True
     found = find_spec("pyspark")

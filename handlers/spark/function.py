@@ -1,4 +1,4 @@
-"""`mode: function`: an own function is given each batch as a DataFrame."""
+"""`mode: function`: passes each batch to your own function as a DataFrame."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ ARGUMENTS = ("frame", "batch")
 
 
 class FunctionFailure(RuntimeError):
-    """The function could not do its work in Spark; the message says what Spark said, without its stack."""
+    """The function failed in Spark. The message contains Spark's text, without its stack."""
 
 
 class FunctionCalls:
     """Calls `function(frame, batch)` for the batches of all tables. Any thread may hand over a batch.
 
-    The frame has one row for each change, in source order: the added columns `_op`, `_source_time`,
-    `_topic`, `_partition`, `_offset`, `_index`, `_sql` (with the option `prefix`), `_before` with the row
-    before an update, and the row's columns (after the change; of a delete, the row that was), in the types
-    that the source tells. DDL and truncates come as a row of their own, with `_op` and `_sql` alone. Where
-    the columns or their types change inside a batch the function is called for each part, in order.
+    The frame has one row per change, in source order. Its first columns are `_op`, `_source_time`, `_topic`,
+    `_partition`, `_offset`, `_index`, `_sql` (with the option `prefix`), and `_before`, the row before an
+    update. The row's columns follow (after the change, for a delete before it), in the source's types. DDL
+    and truncates are rows of their own, with only `_op` and `_sql`. If columns or types change inside a
+    batch, the function is called for each part, in order.
 
-    At least once: a batch that failed, or was not committed before a crash, comes again, perhaps cut
-    differently. Returning means done. Raising means that nothing of this call's changes was done; the
-    function may raise `PartialFailure` and `Rejected` like any handler, with places in `batch.changes`.
-    `frame.sparkSession` is nobody else's during the call; what it is set to stays for later calls."""
+    At least once: a batch that failed, or was not committed before a crash, arrives again, perhaps cut
+    differently. If the function returns, its changes are done. If it raises, none of them is. It may raise
+    `PartialFailure` and `Rejected` like any handler, with places in `batch.changes`. During the call,
+    `frame.sparkSession` is not shared. Its settings stay for later calls."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
-        """Starts Spark, unless another handler has.
+        """Start Spark, unless another handler has.
 
         Raises HandlerTypeError for the function, and what `session.acquire` raises."""
         assert options.function is not None
@@ -60,13 +60,13 @@ class FunctionCalls:
         self._idle: deque[SparkSession] = deque()  # its methods are atomic
 
     def handle(self, batch: Batch) -> None:
-        """One call for each piece of the batch.
+        """Call the function for each piece of the batch.
 
-        Raises Rejected for a value that its type cannot hold, StopWorker when Spark is gone,
-        TargetUnavailable while a Connect server is away, FunctionFailure for other errors of Spark, what the
-        function raises, and PartialFailure with one of these as its cause after the first piece."""
+        Raises Rejected for a value that does not fit its type, StopWorker if Spark is gone, TargetUnavailable
+        while a Connect server is away. Raises FunctionFailure for other errors of Spark, and what the
+        function raises. After the first piece, raises PartialFailure with one of these as its cause."""
         for piece in self._pieces(batch):
-            assert isinstance(piece, RowPiece)  # statements, too
+            assert isinstance(piece, RowPiece)  # also for statements
             whole = piece.start == 0 and piece.stop == len(batch.changes)
             part = batch if whole else batch.part(piece.start, piece.stop)
             try:
@@ -79,16 +79,16 @@ class FunctionCalls:
                 raise _moved(error, piece.start) from error
 
     def start(self) -> None:
-        """Nothing goes on beside the calls."""
+        """Does nothing: no work runs outside the calls."""
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Nothing waits."""
+        """Does nothing: no batch waits."""
 
     def status(self) -> Mapping[str, Any]:
         return {"spark": self._spark.status()}
 
     def check(self) -> None:
-        """Ask Spark, wherever it runs."""
+        """Query Spark, wherever it runs."""
         try:
             self._spark.session.sql("SELECT 1").collect()
         except Exception as error:
@@ -121,13 +121,13 @@ class FunctionCalls:
         except Exception as error:
             self._spark.stop_worker_if_gone(error)
             if isinstance(error, Py4JError | PySparkException):
-                # Spark's errors ask Java for their text, which may be gone when the text is wanted.
+                # Spark's errors ask Java for their text, and Java may be gone by then.
                 raise FunctionFailure(f"{_place(batch)}: {self._name}: {told(error)}") from None
             raise
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        """A session that no other call has meanwhile: temporary views have names, too."""
+        """A session that no other call has meanwhile, because temporary views have names."""
         try:
             session = self._spark.renewed(self._idle.pop())
         except IndexError:
@@ -139,11 +139,11 @@ class FunctionCalls:
 
 
 def _moved(error: Exception, start: int) -> PartialFailure:
-    """What a call with the changes from `start` on raised, as seen from the whole batch."""
+    """Convert an error of the call with the changes from `start` on into one of the whole batch."""
     if isinstance(error, PartialFailure):
         return PartialFailure(start + error.done, error.cause)
     if isinstance(error, Rejected) and error.at != 0:
-        # Only the change at `done` can be told as rejected; the next attempt begins there.
+        # Only the change at `done` can be reported as rejected. The next attempt begins there.
         return PartialFailure(start, FunctionFailure(str(error)))
     return PartialFailure(start, error)
 

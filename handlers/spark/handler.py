@@ -1,4 +1,4 @@
-"""The `spark` handler: batches go to Spark tables."""
+"""The `spark` handler: writes batches to Spark tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SparkHandler(Handler):
-    """Keeps Spark tables: replicas of the source's tables, their history, or all changes; or calls an own
+    """Keeps Spark tables (replicas, histories or changelogs of the source's tables), or calls your own
     function with each batch as a DataFrame.
 
-    A batch of a table is done when it is durable beside the table; it is brought into the table behind that,
-    exactly once."""
+    A table's batch is done when it is durable beside the table. It is merged into the table later, exactly
+    once."""
 
     options_model: ClassVar[type[SparkOptions]] = SparkOptions
     function_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"function": ("frame", "batch")}
@@ -32,8 +32,9 @@ class SparkHandler(Handler):
     def open(self, context: HandlerContext) -> None:
         """Start Spark, unless another handler has.
 
-        Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, RuntimeError
-        when Spark does not start, and FilesError for a store that would let workers overwrite each other."""
+        Raises JavaNotFound, JarsUnavailable, pydantic.ValidationError for the `spark:` section, and
+        RuntimeError if Spark does not start. Raises FilesError for a store that would let workers overwrite
+        each other's files."""
         opened = self._made(context)
         try:
             opened.start()
@@ -43,7 +44,7 @@ class SparkHandler(Handler):
         self._open = opened
 
     def _made(self, context: HandlerContext) -> Lake | FunctionCalls:
-        # Spark's modules take a second to import, which `binlane check` need not pay.
+        # Spark's modules take a second to import. `binlane check` need not pay for that.
         if self._options.mode == "function":
             from handlers.spark.function import FunctionCalls  # noqa: PLC0415 (see above)
 
@@ -55,8 +56,8 @@ class SparkHandler(Handler):
     def handle(self, batch: Batch) -> None:
         """Put the batch beside its table, or call the function.
 
-        Raises Rejected for what no table can hold, PartialFailure, StopWorker when Spark is gone, else what
-        Spark or the file system raises."""
+        Raises Rejected for changes that no table can contain, PartialFailure, StopWorker if Spark is gone,
+        and what Spark or the store raises."""
         if self._open is None:
             raise RuntimeError("handle was called before open")
         self._open.handle(batch)
@@ -65,19 +66,19 @@ class SparkHandler(Handler):
         return None if self._open is None else self._open.status()
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Leave what waits of tables whose records all come to other workers now to these; a commit that runs
-        is waited for."""
+        """Leave waiting rows to other workers that now get all records of their tables. Waits for running
+        commits."""
         if self._open is not None:
             self._open.release(partitions)
 
     def close(self) -> None:
-        """Bring in what waits, as far as `merge.at_close` allows; stop Spark, if no other handler uses it."""
+        """Merge waiting rows within `merge.at_close`. Stops Spark if no other handler uses it."""
         if self._open is not None:
             self._open.close()
             self._open = None
 
     def check(self, context: HandlerContext) -> None:
-        """Start Spark, or reach its server, and ask the file system that the tables are on."""
+        """Start Spark, or connect to its server, and query the tables' store."""
         checked = self._made(context)
         try:
             checked.check()

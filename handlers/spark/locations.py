@@ -1,8 +1,9 @@
-"""Where the tables of one handler are, and beside them what waits to be brought in.
+"""Where a handler's tables are, and beside them the segments that wait for a merge.
 
 lake/shop/orders/                        the Delta table
-lake/_binlane/shop/orders/table.json     whose the log beside it is: source table, mode, prefix
-lake/_binlane/shop/orders/pending/       its segments"""
+lake/_binlane/shop/orders/table.json     the owner of the log beside it: source table, mode, prefix
+lake/_binlane/shop/orders/pending/       its segments
+"""
 
 from __future__ import annotations
 
@@ -16,22 +17,22 @@ from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
 
 LOGS = "_binlane"
-"""The folder of all logs; Spark and Delta pass over names that begin with an underscore."""
+"""The folder of all logs. Spark and Delta ignore names that begin with an underscore."""
 PENDING = "pending"
 CATALOG = "!catalog"
-"""In the folder of all logs, and no database's (see `path_safe`): whose the tables of a catalog are."""
+"""A folder among the logs: the owners of a catalog's tables. No database has this name (see `path_safe`)."""
 
 
 class Locations:
-    """Names of source tables -> where their Spark tables are."""
+    """Maps names of source tables to the places of their Spark tables."""
 
     def __init__(self, options: SparkOptions, section: SparkSection, folder: Path) -> None:
-        """`folder`: what relative paths begin at (the configuration file's)."""
+        """`folder`: where relative paths begin (the configuration file's folder)."""
         warehouse = location(section.warehouse.rstrip("/"), folder)
         self._catalog = options.table
         template = options.path or f"{_braces(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
         self._path = _location_template(template, folder)
-        # The folder above the first one that holds a name.
+        # The folder above the first one whose name contains a field.
         self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
         self._is_log = options.format == "parquet"
 
@@ -42,11 +43,11 @@ class Locations:
 
     @property
     def root(self) -> str:
-        """The folder that all the tables are in; of a catalog's tables, the warehouse."""
+        """The folder that contains all tables. For a catalog's tables, the warehouse."""
         return self._root
 
     def ref(self, database: str, table: str) -> TableRef:
-        """The table of a source table."""
+        """The Spark table of a source table."""
         app = app_id(database, table)
         if self._catalog is not None:
             parts = self._in_catalog(database, table)
@@ -59,7 +60,7 @@ class Locations:
         return TableRef(f"delta.{quoted(path)}", path, log, app)
 
     def _in_catalog(self, database: str, table: str) -> Sequence[str]:
-        """The parts of a table's name in the catalog; none with a path."""
+        """The parts of a table's name in the catalog. Empty with a path."""
         parts = (self._catalog or "").split(".")
         return [part.format(database=database, table=table) for part in parts]
 
@@ -75,9 +76,10 @@ class Locations:
         return ref
 
     def signed_folders(self, database: str, table: str) -> tuple[str, ...]:
-        """Where `sign` is to write down whose the table of a source table is, its log's folder first; of a
-        table that is its own log, where another's would be: in it there are plain Parquet files alone. Of a
-        catalog's table, also by its name there, which knows no case and need not tell the database."""
+        """The folders in which `sign` records the owner of a source table's table, its log's folder first. If
+        a table is its own log, that folder has only Parquet files, so the record is where another table's log
+        would be. A catalog's table also has a record by its name there, which ignores case and may omit the
+        database."""
         ref = self.ref(database, table)
         if self._catalog is not None:
             own = [path_safe(part.lower()) for part in self._in_catalog(database, table)]
@@ -88,7 +90,7 @@ class Locations:
 
 
 def location(path: str, folder: Path) -> str:
-    """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder`."""
+    """Return `path` as Spark takes it: a URI unchanged, a relative path beginning at `folder`."""
     return path if _is_uri(path) else str(Path(folder.absolute(), path))
 
 
@@ -110,5 +112,5 @@ def _before_fields(template: str) -> str:
 
 
 def _braces(text: str) -> str:
-    """Text that stands for itself in a template."""
+    """Escape text for a template."""
     return text.replace("{", "{{").replace("}", "}}")

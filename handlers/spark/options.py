@@ -14,37 +14,36 @@ from handlers.options.values import Duration, PositiveDuration, PositiveSize, Sh
 from handlers.spark.rows.spark_type_texts import read_spark_type
 
 _LONGEST_CYCLE = 5.0
-"""Seconds: half of what a rebalance waits for running batches by default."""
+"""Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
 class MergeOptions(BaseModel):
-    """When what was received is brought into the table. Until then it is kept beside the table, durably."""
+    """When received changes are merged into the table. Until then, they are kept durably beside the table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_age: Duration = duration("10s", "The oldest change waits so long, if Spark is free by then.")
-    max_rows: PositiveInt = Field(200_000, description="So many waiting rows are brought in at once.")
+    max_age: Duration = duration("10s", "How long the oldest change waits for a merge, if Spark is free.")
+    max_rows: PositiveInt = Field(200_000, description="This number of waiting rows is merged at once.")
     max_bytes: PositiveSize = size(
         "128MiB",
-        "So much is merged in one commit at most, as files of the log; after a merge that failed, or that "
-        "Java did not survive, half of it.",
+        "The most bytes of log files in one merge. Halved after a merge that failed or that killed Java, "
+        "until nothing waits.",
     )
     max_waiting: PositiveSize = size(
-        "1GiB", "Waiting for one table at most; beyond that, its batches wait for Spark."
+        "1GiB", "The most bytes that may wait for one table. Beyond it, its batches wait for Spark."
     )
     keep: Duration = duration(
         "1m",
-        "How long views look at received files after they were brought in, and how long the files stay then. "
-        "New columns and DDL remove them at once.",
+        "How long views read merged segments, and how long their files stay after that. New columns and DDL "
+        "remove them at once.",
     )
-    at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
+    at_close: Duration = duration("10s", "How long a stopping worker keeps its partitions and merges.")
     without_spark: bool = Field(
         False,
-        description="Small replicas and changelogs in local folders are committed by delta-rs, in the "
-        "worker's own process: a commit costs hundredths of a second instead of one or two. Needs the "
-        "package deltalake.",
+        description="Commit small replicas and changelogs in local folders with delta-rs, in the worker's "
+        "process. A commit then costs hundredths of a second, not one or two. Needs the package deltalake.",
     )
 
     @field_validator("without_spark")
@@ -59,14 +58,14 @@ class MergeOptions(BaseModel):
 
 
 class UpkeepOptions(BaseModel):
-    """Delta's own housekeeping. 0s: never."""
+    """Delta's own upkeep. 0s: never."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     optimize_every: Duration = duration("1h", "How often small files are rewritten as larger ones.")
-    min_files: PositiveInt = Field(16, description="OPTIMIZE passes over tables with fewer small files.")
-    vacuum_every: Duration = duration("24h", "How often files that no version needs any more are removed.")
-    retention: PositiveDuration = duration("168h", "VACUUM keeps what was needed so long ago.")
+    min_files: PositiveInt = Field(16, description="OPTIMIZE skips tables with fewer files.")
+    vacuum_every: Duration = duration("24h", "How often files that no version needs are removed.")
+    retention: PositiveDuration = duration("168h", "How long VACUUM keeps files that old versions need.")
 
 
 class SparkOptions(BaseModel):
@@ -75,9 +74,9 @@ class SparkOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["replica", "history", "changelog", "function"] = Field(
-        description="replica: the table as it is in the source; history: every version of each row, with the "
-        "time from which and to which it was valid; changelog: every change as a row; function: your own "
-        "function is given each batch as a DataFrame."
+        description="`replica`: the source's rows. `history`: every version of each row, with its period of "
+        "validity. `changelog`: every change as a row. `function`: your own function gets each batch as a "
+        "DataFrame."
     )
     format: Literal["delta", "parquet", "iceberg"] = Field(
         "delta", description="parquet: plain files, for mode changelog."
@@ -85,53 +84,53 @@ class SparkOptions(BaseModel):
     path: str | None = Field(
         None,
         min_length=1,
-        description="The table's place; {database} and {table} are replaced. Default: {database}/{table} in "
-        "the warehouse.",
+        description="The table's location; {database} and {table} are replaced. Default: {database}/{table} "
+        "in the warehouse.",
     )
     table: str | None = Field(
         None,
         min_length=1,
-        description="Instead of a path: a table of Spark's catalog, as in lake.{database}.{table}.",
+        description="Instead of a path: a table in a catalog, such as lake.{database}.{table}.",
     )
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = Field(
         "_",
-        description="Begins the names of the columns that binlane adds (_op, _valid_from ...).",
+        description="Prefix of the columns that binlane adds (_op, _valid_from ...).",
     )
     columns: dict[str, str] = Field(
         {},
-        description="Column -> Spark type, as in {price: 'decimal(12,2)'}: wins over what the source tells.",
+        description="Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type.",
     )
     without_key: Literal["match", "refuse"] = Field(
         "match",
-        description="Replicas of tables without a primary key. match: an update or delete changes one row "
-        "that equals the old one; refuse: their changes are rejected.",
+        description="Replicas of tables without a primary key. `match`: an update or delete changes one "
+        "row that equals the old one. `refuse`: their changes are rejected.",
     )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     merge: MergeOptions = Field(
-        default_factory=lambda: MergeOptions.model_validate({}), description="When tables are brought up."
+        default_factory=lambda: MergeOptions.model_validate({}), description="When changes are merged."
     )
     upkeep: UpkeepOptions = Field(
-        default_factory=lambda: UpkeepOptions.model_validate({}), description="Housekeeping."
+        default_factory=lambda: UpkeepOptions.model_validate({}), description="Delta's own upkeep."
     )
     shared_segments: Duration = duration(
         "0s",
-        "So often batches of few rows are put together, in one file for all tables: for thousands of "
-        "tables, and where requests are counted. 0s: each batch at once, in a file of its own.",
+        "How often small batches of all tables are written as one shared file. For thousands of tables, or "
+        "if requests cost money. 0s: each batch at once, in its own file.",
     )
-    partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
+    partition_by: list[str] = Field([], description="Partition columns of a new table.")
     properties: dict[str, str | int | float | bool] = Field(
         {}, description="Table properties of a new table, such as delta.enableDeletionVectors."
     )
     topic_again: dict[str, list[str]] = Field(
         {},
-        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
         "ids that it follows.",
     )
     function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = Field(
         None,
-        description="With mode: function, package.module:function; it is called as f(frame, batch).",
+        description="With mode: function, package.module:function. It is called as f(frame, batch).",
     )
 
     @field_validator("columns")

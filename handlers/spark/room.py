@@ -1,4 +1,4 @@
-"""What this process may still take of its machine, and of the control groups that it is in."""
+"""Memory and CPUs that this process may still use, on its machine and in its control groups."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _NONE = float("inf")
 
 
 def free_memory(root: Path = Path("/")) -> float:
-    """Bytes that can be had: of the machine, and of each group's limit (cgroup v1 and v2). `root`: where
-    `proc` and `sys` are."""
+    """Bytes of available memory, of the machine and within each group's limit (cgroup v1 and v2). `root`:
+    where `proc` and `sys` are."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
     rooms = [float(found[1]) * 1024 if found else 0.0]
     for group in _groups(root, "memory"):
@@ -23,7 +23,7 @@ def free_memory(root: Path = Path("/")) -> float:
 
 
 def cpus(root: Path = Path("/")) -> float:
-    """How many CPUs the groups' quotas allow; infinite: none is set."""
+    """The number of CPUs that the groups' quotas allow. Infinite without a quota."""
     rates = [_NONE]
     for group in _groups(root, "cpu"):
         quota, _, period = _text(group / "cpu.max").partition(" ")
@@ -35,8 +35,8 @@ def cpus(root: Path = Path("/")) -> float:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the groups with this controller, from the process's own to the outermost. In a container
-    the path may be one of the host's, which is not there: what is, is the container's own."""
+    """Yield the folders of the groups with this controller, from the process's own to the outermost. In a
+    container, a path may be the host's and not exist. An existing one is the container's."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):

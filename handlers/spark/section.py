@@ -36,32 +36,32 @@ class SparkSection(BaseModel):
     master: str = Field(
         "local[2]",
         min_length=1,
-        description="Spark's master URL: local[N], spark://host:port, yarn, k8s://...; the driver runs in "
-        "the worker's pod.",
+        description="Spark's master URL: local[N], spark://host:port, yarn, k8s://... The driver runs in the "
+        "worker's pod.",
     )
     remote: ConnectAddress | None = Field(
         None,
-        description="The address of a Spark Connect server, sc://host:port: Spark runs there and no Java "
+        description="The address of a Spark Connect server, sc://host:port. Spark runs there, without Java "
         "here. The server needs Delta's jars, and the worker must reach the warehouse, too.",
     )
     warehouse: str = Field(
         "lake",
         min_length=1,
-        description="Where tables are kept: a URI, or a folder (relative to the configuration file's).",
+        description="The place of the tables: a URI, or a folder relative to the configuration file's.",
     )
-    driver_memory: Memory = Field("2g", description="The Java heap, as Spark writes sizes: 512m, 2g.")
-    concurrency: int = Field(2, ge=1, le=64, description="How many tables may be written at once.")
+    driver_memory: Memory = Field("2g", description="The Java heap, in Spark's form of sizes: 512m, 2g.")
+    concurrency: int = Field(2, ge=1, le=64, description="The number of tables that are merged at once.")
     single_writer: bool = Field(
         False,
-        description="Only one worker ever writes these tables at a time: what a store for which Delta has no "
-        "safe commits of several needs (S3).",
+        description="Promises that only one worker at a time writes these tables. Needed for stores in which "
+        "Delta has no safe commits for several writers (S3).",
     )
-    ui: bool = Field(True, description="Spark's own web pages, while it runs; `binlane status` tells where.")
+    ui: bool = Field(True, description="Spark's web pages while it runs. `binlane status` shows where.")
     packages: list[Coordinate] = Field(
-        [], description="More Maven coordinates (group:artifact:version), e.g. a storage connector."
+        [], description="Additional Maven coordinates (group:artifact:version), such as a storage connector."
     )
     conf: dict[str, str | int | float | bool] = Field(
-        {}, description="Any other Spark property; wins over binlane's defaults."
+        {}, description="Any other Spark property. Overrides binlane's defaults."
     )
 
     @field_validator("conf")

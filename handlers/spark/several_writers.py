@@ -1,4 +1,4 @@
-"""Whether several workers may write the tables of a place: what their logs and Delta's commits stand on."""
+"""Checks if several workers may write the tables of a place, with safe logs and Delta commits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from handlers.spark.log.store_choice import default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 
 _S3 = {"s3", "s3a", "s3n"}
-# Where of two renames to one name, or of two creations of it, one fails, whoever asks: Delta's commits and
-# segments are made so.
+# Stores in which only one of two competing renames to a name, or creations of it, succeeds. Delta's commits
+# and segments depend on this.
 _ONE_WINS = {"", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "ofs", "abfs", "abfss", "gs"}
-# On S3 all of these look first and put then; the first is Delta's default there.
+# On S3, all of these check first and put then. The first is Delta's default there.
 _LOOK_AND_PUT = ("S3SingleDriverLogStore", "HDFSLogStore", "GCSLogStore", "AzureLogStore", "LocalLogStore")
 _ONE_WORKER = (
     "let no two workers run at a time (in Kubernetes a StatefulSet with one replica), and say so "
@@ -20,14 +20,14 @@ _ONE_WORKER = (
 
 
 class UnsafeForSeveral(FilesError):
-    """Of two workers in this place, one could undo the other's commits."""
+    """With two workers in this place, one could undo the other's commits."""
 
 
 def check_several_writers(root: str, spark: Any, *, assume_local: bool = False) -> None:
-    """See to it that the tables below `root`, a URI or plain path, can be written by several workers, or that
-    the configuration promises that there is one.
+    """Check that several workers can write the tables below `root`, a URI or plain path, or that the
+    configuration promises a single one.
 
-    `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`); `assume_local`: see `files_for`.
+    `spark`: the worker's (`handlers.spark.runtime.session.SharedSpark`). `assume_local`: see `files_for`.
     Raises UnsafeForSeveral, and what Spark raises."""
     if not spark.section.single_writer:
         check_store(root, spark, assume_local=assume_local)
@@ -55,7 +55,7 @@ def check_store(root: str, spark: Any, *, assume_local: bool = False) -> None:
 
 
 def _log_store(session: Any, scheme: str) -> str:
-    """The class that makes Delta's commits; as Delta looks for it."""
+    """Return the class that makes Delta's commits, with the search that Delta uses."""
     for key in ("spark.delta.logStore.class", f"spark.delta.logStore.{scheme}.impl"):
         found = session.conf.get(key, None)
         if found:

@@ -11,15 +11,15 @@ class TableRef:
     """One target table."""
 
     sql: str
-    """As it stands in a statement: delta.`/lake/shop/orders`, or `lake`.`shop`.`orders`."""
+    """Its name in a statement: delta.`/lake/shop/orders`, or `lake`.`shop`.`orders`."""
     path: str | None
-    """The folder or URI of a table that is addressed by its place; None for one of a catalog."""
+    """The folder or URI of a table that is addressed by its place. None for a table in a catalog."""
     log_folder: str
-    """The folder or URI of its segments. It goes by the source table's name and stays where it is when the
-    table is renamed or dropped: what was applied stays known."""
+    """The folder or URI of its segments. It contains the source table's name and stays when the table is
+    renamed or dropped, so applied positions stay known."""
     app_id: str = "binlane"
-    """Whose transactions say how many of the log's segments the table holds: of one log, as a renamed table
-    takes over another's rows, but not its log."""
+    """The id of the transactions that record which segments of the log the table contains. It belongs to one
+    log: a renamed table takes over another's rows, but not its log."""
 
     @classmethod
     def at(cls, path: str) -> TableRef:
@@ -31,21 +31,21 @@ class TableRef:
 
 
 def app_id(database: str, table: str) -> str:
-    """Of the log of this source table (`TableRef.app_id`)."""
+    """The id of this source table's log (`TableRef.app_id`)."""
     return f"binlane:{database}.{table}"
 
 
 def quoted(name: str) -> str:
-    """A name, or a path, as an identifier of Spark's SQL."""
+    """Return a name or path as an identifier of Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def path_safe(name: str) -> str:
-    """A database's or table's name as one path component; different names stay different.
+    """Return a database's or table's name as one path component. Different names stay different.
 
-    Letters and digits of any script, `_`, `-` and `.` stay; all else is written as its UTF-8 bytes, each `!`
-    and two hexadecimal digits, and so is a leading dot, so that no name leads out of its folder or is hidden
-    in it. Not with `%`: some readers of Delta tables decode such a path once more.
+    Letters and digits of any script, `_`, `-` and `.` stay. Each other byte in UTF-8 becomes `!` and two
+    hexadecimal digits. So does a leading dot: no name can leave its folder or be hidden in it. `%` is not
+    used, because some readers of Delta tables decode such a path again.
 
     >>> path_safe("sp ace"), path_of("sp!20ace")
     ('sp!20ace', 'sp ace')
@@ -54,7 +54,7 @@ def path_safe(name: str) -> str:
 
 
 def path_of(safe: str) -> str:
-    """The name that `path_safe` made this of; what it cannot have made stays."""
+    """Return the name from which `path_safe` made this. A text that it cannot have made stays unchanged."""
     name = re.sub(r"(?:![0-9A-F]{2})+", _decoded, safe)
     return name if path_safe(name) == safe else safe
 

@@ -1,7 +1,7 @@
 """`python -m handlers.spark.training` makes the archive of Spark's classes (`runtime.class_archive`).
 
-A small Spark does what a worker's does first, and Java writes what it loaded as it ends: 30 s of CPU, 200 MB.
-"""
+A small Spark does a worker's first steps, and Java writes the loaded classes when it ends: 30 s of CPU, 200
+MB."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from handlers.testing import make_batch, opened
 
 _MERGE_SECONDS = 300.0
 _KEPT = 4
-"""Archives on one machine: of the Javas, pysparks and places used last."""
+"""The most archives on one machine: of the Javas, pysparks and places used last."""
 _LEFT_SECONDS = 3600.0
-"""After which a folder of another archive is nobody's any more."""
+"""Age from which a folder of another archive belongs to nobody."""
 
 
 def main(*, nice: bool) -> None:
-    """Make it, unless it is there; with `nice`, at the lowest priority, unless somebody else makes it.
+    """Make the archive unless it exists. `nice`: at the lowest priority, if nobody else makes it.
 
-    Raises OSError where nothing can be written, RuntimeError when Java makes none, and what SparkHandler.open
-    raises."""
+    Raises OSError if nothing can be written, RuntimeError if Java makes no archive, and what
+    SparkHandler.open raises."""
     if nice:
         os.nice(19)
-        with suppress(OSError):  # where memory ends all the same, it is not the worker that is killed
+        with suppress(OSError):  # if memory runs out all the same, the worker is not killed
             Path("/proc/self/oom_score_adj").write_text("1000")
     wanted = place()
     own_folder(wanted)
@@ -64,7 +64,7 @@ def main(*, nice: bool) -> None:
 
 
 def remove_unused(wanted: Path) -> None:
-    """Leave room for one more: there are no more archives than _KEPT. A Java that has one open goes on."""
+    """Remove archives until there is room for one more within _KEPT. A Java that has one open continues."""
 
     def used(archive: Path) -> float:
         lock = lock_of(archive)
@@ -74,17 +74,17 @@ def remove_unused(wanted: Path) -> None:
     others.sort(key=used, reverse=True)
     for unused in others[_KEPT - 1 :]:
         unused.unlink(missing_ok=True)
-    for leftover in wanted.parent.glob(".spark-*"):  # of one that was killed
+    for leftover in wanted.parent.glob(".spark-*"):  # left by a killed one
         own = leftover.name.startswith(f".{wanted.name}-")
         if own or time.time() - leftover.stat().st_mtime > _LEFT_SECONDS:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
 def end_on_sigterm(folder: str) -> None:
-    """At once, with Java, which would go on for half a minute to write an archive that nobody takes."""
+    """On SIGTERM, end at once with Java, which would otherwise write a useless archive for half a minute."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        process_ends()  # with a Java that starts yet
+        process_ends()  # with a Java that is still starting
         if SparkContext._gateway is not None:
             os.killpg(SparkContext._gateway.proc.pid, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
@@ -94,9 +94,9 @@ def end_on_sigterm(folder: str) -> None:
 
 
 def _train(folder: Path, made: Path) -> None:
-    """A worker's handler with rows that become a table, and change it."""
+    """Run a worker's handler with rows that create a table and change it."""
     java = f"-XX:ArchiveClassesAtExit={made} {QUIET} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    # Whatever Hadoop's default file system is here: these tables are nobody's.
+    # Whatever Hadoop's default file system is: nobody else uses these tables.
     warehouse = f"file:{folder}/lake"
     spark = {"master": "local[1]", "driver_memory": "1g", "ui": False, "conf": {OPTIONS: java}}
     handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "2m"})

@@ -42,29 +42,29 @@ class SqlOptions(BaseModel):
     )
     new_columns: Literal["add", "ignore", "refuse"] | None = Field(
         None,
-        description="What becomes of a row's column that the target's table lacks. Default: add where create "
+        description="What happens to a row's column that the target's table lacks. Default: add if create "
         "and ddl.add_columns are true, else refuse.",
     )
     without_key: Literal["match", "append", "refuse"] = Field(
         "match",
-        description="Tables without a primary key. match: an update or delete changes one row that equals "
-        "the old one; append: rows are only inserted, updates and deletes are rejected; refuse: all is "
-        "rejected.",
+        description="Tables without a primary key. `match`: an update or delete changes one row that "
+        "equals the old one. `append`: rows are only inserted, updates and deletes are rejected. `refuse`: "
+        "all changes are rejected.",
     )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = Field(
         "binlane_marks",
-        description="The table, or schema.table, that remembers what was applied.",
+        description="The table, or schema.table, with the marks: the positions of applied changes.",
     )
     topic_again: dict[str, list[str]] = Field(
         {},
-        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
         "ids that it follows.",
     )
     pool_size: int | None = Field(
-        None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
+        None, ge=1, le=1000, description="The most connections. Default: one for each lane, at most 32."
     )
-    timeout: PositiveDuration = duration("10m", "How long one statement may take, DDL included.")
+    timeout: PositiveDuration = duration("10m", "The longest time of one statement, DDL included.")
 
     @model_validator(mode="before")
     @classmethod

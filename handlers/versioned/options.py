@@ -19,7 +19,7 @@ class VersionedOptions(BaseModel):
     password: str | None = Field(default=None, min_length=1, repr=False, description="The user's password.")
     tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
     create: bool = Field(
-        default=True, description="Make missing databases, tables, indexes, columns and fields."
+        default=True, description="Create missing databases, tables, indexes, columns and fields."
     )
     truncate: bool = Field(default=True, description="Whether TRUNCATE removes the table's rows.")
     drop_tables: bool = Field(default=False, description="Whether DROP TABLE removes the table's rows.")
@@ -27,11 +27,11 @@ class VersionedOptions(BaseModel):
         default=0,
         ge=0,
         le=100,
-        description="One more: what is written from now on wins over all that is there.",
+        description="Increase it by one to let new writes override all existing rows.",
     )
     topic_again: dict[str, list[str]] = Field(
         default={},
-        description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
+        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
         "ids that it follows.",
     )
 

@@ -25,10 +25,10 @@ class SignatureOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    secret: str = Field(min_length=1, description="What both sides know.")
-    header: str = Field(default="X-Binlane-Signature", description="The header of the signature.")
+    secret: str = Field(min_length=1, description="The secret that both sides know.")
+    header: str = Field(default="X-Binlane-Signature", description="The header with the signature.")
     timestamp_header: str = Field(
-        default="X-Binlane-Timestamp", description="The header of the time that is signed with the body."
+        default="X-Binlane-Timestamp", description="The header with the time, which is signed with the body."
     )
 
     @field_validator("header", "timestamp_header")
@@ -42,15 +42,15 @@ class WebhookOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(description="Where to send to; {database} and {table} are replaced.")
+    url: str = Field(description="The receiver's URL; {database} and {table} are replaced.")
     method: Literal["POST", "PUT", "PATCH"] = Field(default="POST", description="The HTTP method.")
-    headers: dict[str, str] = Field(default={}, description="More headers, such as Authorization.")
+    headers: dict[str, str] = Field(default={}, description="Additional headers, such as Authorization.")
     format: Literal["json", "ndjson"] = Field(
-        default="json", description="A JSON object with a list of changes, or a change on each line."
+        default="json", description="json: an object with a list of changes. ndjson: one change per line."
     )
-    max_changes: int = Field(default=500, ge=1, le=100_000, description="Changes in one request, at most.")
+    max_changes: int = Field(default=500, ge=1, le=100_000, description="The most changes in one request.")
     timeout: PositiveDuration = duration(
-        "30s", "How long to wait for a connection, and for each part of the answer."
+        "30s", "The timeout for a connection, and for each part of an answer."
     )
     signature: SignatureOptions | None = Field(default=None, description="Sign each request (HMAC-SHA256).")
     tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from ghost_runs import HIDDEN, LEFT, RULES, gh_ost, pt_osc, records
+from ghost_runs import HIDDEN, LEFT, RULES, emptied, gh_ost, given_up, pt_osc, records
 from ruling import configured, ruled, statement
 from servers.postgres_server import PostgresServer
 
@@ -113,6 +113,56 @@ def test_ghosts_that_no_rule_matches_are_skipped(tmp_path: Path) -> None:
     assert sa.inspect(engine).get_table_names() == ["binlane_marks", "crm.people"]
     engine.dispose()
     assert [tuple(row) for row in found] == [(row[0], row[2]) for row in LEFT]
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "left"),
+    [
+        (emptied(), {}, [(1, "Ada"), (4, "Dora, with a longer name")]),
+        (gh_ost(), {"ddl": {"drop_tables": True}}, [(1, "Ada"), (4, "Dora, with a longer name")]),
+        (given_up(), {}, [(1, "Ada"), (2, "Bobby")]),
+    ],
+)
+def test_copies_change_nothing_in_a_target_that_has_one_place_for_all_names(
+    run: list[Any], options: dict[str, Any], left: list[Any], tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'target.db'}"
+    sql = {"type": "sql", "url": url, "table": "persons", **options}
+    copies = [{"match": f"crm._people_{name}", "handlers": [sql]} for name in ("gho", "del")]
+    apply(configured({"match": "crm.people", **RULES, "handlers": [sql]}, *copies), records(run), tmp_path)
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT id, full_name FROM persons ORDER BY id").all()
+    engine.dispose()
+    assert [tuple(row) for row in found] == left
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_one"),
+    [
+        ({"type": "sql", "table": "persons"}, True),
+        ({"type": "sql", "table": None}, False),
+        ({"type": "sql", "schema": "all"}, False),
+        ({"type": "sql", "table": "my_{table}"}, False),
+        ({"type": "redis", "key": "person:{id}"}, True),
+        ({"type": "redis", "key": "{table}:{id}"}, False),
+        ({"type": "kafka", "topic": "persons"}, True),
+        ({"type": "spark", "path": "lake/persons"}, True),
+        ({"type": "spark", "table": "lake.persons"}, True),
+        ({"type": "log"}, False),
+    ],
+)
+def test_copies_are_skipped_where_they_would_share_the_place_of_the_table(
+    handler: dict[str, Any], is_one: bool
+) -> None:
+    log = {"type": "log"}
+    found = configured({"match": "crm.people", **RULES, "handlers": [log, handler]}, {"match": "crm.*"})
+    people, plain = found.tables
+    assert found.rule_for("crm._people_gho") is (None if is_one else people)
+    wide = configured({"match": "crm.*", **RULES, "handlers": [log, handler]})  # the pattern itself shares
+    assert wide.rule_for("crm._people_gho") is wide.tables[0]
+    with pytest.raises(RuleFault, match="whose rules hide"):  # a statement about it is still refused
+        ruled(plain, [statement("RENAME TABLE plain TO _people_gho")], "crm.plain")
 
 
 def test_tables_of_gh_ost_have_the_rule_of_the_table_that_they_replace() -> None:

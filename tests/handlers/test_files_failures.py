@@ -171,3 +171,15 @@ def test_two_workers_on_one_directory_leave_each_other_their_files(tmp_path: Pat
             second.handle(batch(100))
             first.handle(batch(1))
     assert sorted(map(offsets, finished(tmp_path))) == [[0, 1], [100]]
+
+
+def test_files_that_appear_are_in_order_though_a_partition_comes_back(tmp_path: Path) -> None:
+    """A loader takes each file when it appears. Names are in the same order."""
+    found: list[Path] = []
+    with opened(tmp_path) as first, opened(tmp_path) as second:
+        for offset, worker in enumerate((first, second, first, second)):
+            worker.handle(batch(offset))
+            worker.release([("cdc.shop", 0)])
+            found += sorted(set(finished(tmp_path)) - set(found))
+    assert [offsets(path) for path in found] == [[0], [1], [2], [3]]
+    assert found == sorted(found)

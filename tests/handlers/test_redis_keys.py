@@ -52,6 +52,19 @@ def test_a_row_moves_when_a_column_of_its_key_changes(lab: RedisLab) -> None:
     assert lab.client.hgetall("user:c@d") == {"id": "1", "mail": "c@d", "name": "Ann"}
 
 
+@pytest.mark.parametrize("template", ["order:{id}:{shop}", "{shop}:{key}"])
+def test_an_update_needs_no_old_row_if_the_key_is_made_of_the_primary_key(
+    template: str, lab: RedisLab
+) -> None:
+    """PostgreSQL sends none by default: an update that changes the primary key comes as two changes."""
+    row = {"id": 1, "shop": 2, "name": "Ann"}
+    update = {"op": "update", "before": None, "after": row | {"name": "Bea"}, "lacks": frozenset[str]()}
+    key = ("id", "shop")
+    lab.apply(orders(row, key=key), orders(update, key=key), key=template)
+    [found] = lab.client.keys()
+    assert lab.client.hget(found, "name") == "Bea"
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "template", "told"),
     [

@@ -166,8 +166,11 @@ def _process() -> Running:
 
 class _LastResort:
     def __init__(self, code: int) -> None:
-        self.code = code
+        self._code = code
         self._armed = False
+
+    def exit_with(self, code: int) -> None:
+        self._code = code
 
     def arm(self, seconds: float) -> None:
         if self._armed:

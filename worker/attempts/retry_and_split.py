@@ -80,11 +80,7 @@ class HandlerRun:
         self._condemned.clear()
 
     def step(
-        self,
-        work: Work,
-        watch: Watch[Work],
-        random: Callable[[], float],
-        raised: BaseException | None = None,
+        self, work: Work, watch: Watch[Work], random: Callable[[], float], raised: BaseException | None = None
     ) -> Step:
         """Continue until the batch is done, must wait, or cannot continue. Raises only StopWorker.
 

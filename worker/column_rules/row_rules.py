@@ -52,7 +52,7 @@ class RowRules:
         self._table = table
         self._told: set[str] = set()
         """Columns in the rules that a warning has reported as missing in the table."""
-        self._has_looked = False
+        self._has_looked = table is None
         # By identity: sources share the mapping between changes, so the result is shared in the same way.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
@@ -119,12 +119,7 @@ class RowRules:
         if not self._has_columns and self.deletes != "mark":
             return change if change.sql is None else replace(change, sql=None)
         plans = self.plans
-        if (
-            types is None
-            and self._table is not None
-            and not self._has_looked
-            and change.op in ("insert", "snapshot")
-        ):
+        if types is None and not self._has_looked and change.op in ("insert", "snapshot") and change.is_whole:
             self._has_looked = True
             self._tell_unknown(after or ())
         if self._has_columns:

@@ -89,10 +89,8 @@ Mask = Annotated[
 
 def _cast(value: object) -> str:
     if not isinstance(value, str) or cast_of(value) is None:
-        near = (
-            nearest(value, [name for name in CAST_NAMES if "(" not in name]) if type(value) is str else None
-        )
-        raise not_allowed(", ".join(CAST_NAMES), near)
+        names = [name for name in CAST_NAMES if "(" not in name]
+        raise not_allowed(", ".join(CAST_NAMES), nearest(value, names) if isinstance(value, str) else None)
     return value
 
 

@@ -137,12 +137,7 @@ class StatementRules:
             )
 
 
-def _kept(
-    operation: ddl.Operation,
-    database: str,
-    time_ms: int,
-    of: _RulesOf,
-) -> Iterator[ddl.Operation]:
+def _kept(operation: ddl.Operation, database: str, time_ms: int, of: _RulesOf) -> Iterator[ddl.Operation]:
     """Yield the parts of an operation that handlers may see. `of`: the rules of a table."""
     rules = of(operation.table, database)
     if rules is not None and isinstance(operation, ddl.CreateTable) and is_left_over(operation.table.table):

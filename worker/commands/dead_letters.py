@@ -20,6 +20,8 @@ from worker.dead_letters.topic import DeadLetterError, DeadLetterTopic, open_top
 from worker.observing.visible_text import visible
 from worker.running.dead_letter_replay import Reader, ReplayFault, by_failure, in_order
 
+_TOLD = ("table", "handler", "error", "attempts", "time", "worker")
+
 
 def list_letters(
     config: Path,
@@ -79,7 +81,7 @@ def show(config: Path, place: str) -> int:
 
     tell("dead letter", f"{letter.place} offset {letter.offset}{' (replayed)' if replayed else ''}")
     tell("source", letter.source)
-    for name in ("table", "handler", "error", "attempts", "time", "worker"):
+    for name in _TOLD:
         value = getattr(letter, name)
         tell(name, "all" if name == "handler" and value is None else "unknown" if value is None else value)
     for name, header in letter.headers:
@@ -154,22 +156,10 @@ def _table(rows: Sequence[tuple[DeadLetter, bool]], output: Output) -> Table:
 
 
 def _as_json(letter: DeadLetter, replayed: bool) -> dict[str, Any]:
-    return {
-        "place": letter.name,
-        "time": letter.time,
-        "table": letter.table,
-        "handler": letter.handler,
-        "source": {
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.source_offset,
-            "index": letter.index,
-        },
-        "error": letter.error,
-        "attempts": letter.attempts,
-        "worker": letter.worker,
-        "replayed": replayed,
-    }
+    source = {name: getattr(letter, name) for name in ("topic", "partition", "index")}
+    told = {name: getattr(letter, name) for name in _TOLD}
+    source["offset"] = letter.source_offset
+    return {"place": letter.name, **told, "source": source, "replayed": replayed}
 
 
 def _readable(data: bytes | None) -> str:

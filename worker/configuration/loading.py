@@ -273,11 +273,7 @@ def _advice(extra: str) -> str:
 
 
 def _are_installed(names: Iterable[str]) -> bool:
-    return all(map(_is_installed, names))
-
-
-def _is_installed(name: str) -> bool:
     try:
-        return find_spec(name) is not None
+        return all(find_spec(name) is not None for name in names)
     except ModuleNotFoundError:  # the parent package is missing too
         return False

@@ -174,7 +174,7 @@ def _rule_of(tables: Sequence[TableRule], table: str, *, is_stated: bool = False
     for name in replaced_by(table) if is_stated or found is not None else ():
         own = next((rule for rule in tables if matches(rule, name)), None)
         if own is not None and own.row_rules is not None and own.ghost_tables:
-            return own
+            return own if is_stated or own is found or own.has_place_per_table else None
     return found
 
 

@@ -86,6 +86,10 @@ def _with_options(entry: object) -> object:
     return {**own, "options": {str(key): value for key, value in entry.items() if key not in own}}
 
 
+_PLACES = {"sql": ("table",), "redis": ("key",), "kafka": ("topic",), "spark": ("table", "path")}
+"""Handler's type -> options that may put tables of all names in one place."""
+
+
 class TableRule(Section):
     """What is done with the tables that match a pattern."""
 
@@ -178,6 +182,12 @@ class TableRule(Section):
         return self._secret == other._secret and all(
             getattr(self, key) == getattr(other, key) for key in keys
         )
+
+    @property
+    def has_place_per_table(self) -> bool:
+        """Whether its handlers keep tables with different names in different places."""
+        places = ((entry, key) for entry in self.handlers for key in _PLACES.get(entry.type, ()))
+        return all("{table}" in str(entry.options.get(key) or "{table}") for entry, key in places)
 
     def matches(self, table: str) -> bool:
         """Whether the rule's pattern matches `table` ("database.table")."""

@@ -137,9 +137,8 @@ class DeadLetterTopic:
             bounds = {}
             for number in sorted(found.partitions):
                 asked = confluent_kafka.TopicPartition(self.topic, number)
-                bounds[TopicPartition(self.topic, number)] = self._consumer.get_watermark_offsets(
-                    asked, timeout=_SECONDS
-                )
+                bound = self._consumer.get_watermark_offsets(asked, timeout=_SECONDS)
+                bounds[TopicPartition(self.topic, number)] = bound
         except KafkaException as error:
             raise DeadLetterError(f"topic {self.topic}: {text_of(error)}") from None
         return bounds

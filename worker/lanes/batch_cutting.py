@@ -58,6 +58,7 @@ def rebind(work: Work) -> None:
     before, work.table = work.table, work.unit.table
     if not (work.finished or any(run.done for run in work.runs) or work.rule.shows_as(before.rule)):
         known = []  # nothing of it is in a target yet: decode it again, and apply the present rules
+    work.ruled_by = work.ruled_by if known else work.table
     work.runs = rebound(work.table.handlers, work.total, known) if known else []
 
 

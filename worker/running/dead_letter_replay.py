@@ -120,11 +120,7 @@ class Reader:
             raise ReplayFault(f"column rules: {fault}") from None
         if not found:
             return Plan(letter, route.database, route.table, (), skipped="the table's rules leave it out")
-        own = {
-            "topic": replayed_topic(letter),
-            "partition": letter.place.partition,
-            "offset": letter.offset,
-        }
+        own = {"topic": replayed_topic(letter), "partition": letter.place.partition, "offset": letter.offset}
         changes = tuple(msgspec.structs.replace(change, **own) for change in found)
         return Plan(letter, route.database, route.table, changes)
 

@@ -37,6 +37,7 @@ class Work:
         "most_bytes",
         "orders",
         "records",
+        "ruled_by",
         "runs",
         "shortened",
         "table",
@@ -52,6 +53,8 @@ class Work:
         self.unit = unit
         self.table: Table = unit.table
         """The table whose handlers get it: the unit's table when the batch started or was last retried."""
+        self.ruled_by = unit.table
+        """The table whose rules apply to its changes. Unlike `table`, it stays once a part is applied."""
         self.chunks = chunks
         self.records = records
         self.bytes = size
@@ -132,7 +135,7 @@ class Work:
         self.most_bytes = most_bytes
         changes: list[Change] = []
         ends: list[int] = []
-        table = self.table
+        table = self.ruled_by
         for chunk in self.chunks:
             known = chunk.changes
             if known is not None and (chunk.table is table or _show_alike(chunk, table)):

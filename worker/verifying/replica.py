@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
+from handlers.spark.delta.commits.exactly_once import STRICT
 from handlers.spark.read.current import newest_frame
 from handlers.spark.read.inspection import columns_of, head_of
 from handlers.spark.read.inventory import Found
@@ -95,6 +96,8 @@ class Replica:
         try:
             session.conf.set("spark.sql.session.timeZone", "UTC")
             session.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+            for name, value in STRICT.items():
+                session.conf.set(name, value)
             yield session
         finally:
             self.lake.spark.drop(session)

@@ -30,14 +30,14 @@ class DDLRules(BaseModel):
 
     create_tables: bool = Field(True, description="CREATE TABLE, also LIKE and SELECT.")
     drop_tables: bool | Literal["made"] = Field(
-        "made", description="DROP TABLE. made: only of tables that binlane has made itself."
+        "made", description="DROP TABLE. made: only for tables that binlane has created."
     )
     truncate: bool = Field(True, description="TRUNCATE TABLE.")
     rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
-    add_columns: bool = Field(True, description="ADD COLUMN, with the default in the rows that are there.")
+    add_columns: bool = Field(True, description="ADD COLUMN, with the default in existing rows.")
     drop_columns: bool = Field(True, description="DROP COLUMN.")
-    rename_columns: bool = Field(True, description="RENAME COLUMN, CHANGE of the name.")
-    retype_columns: bool = Field(True, description="Types of columns, and which columns are the primary key.")
+    rename_columns: bool = Field(True, description="RENAME COLUMN, and CHANGE of a name.")
+    retype_columns: bool = Field(True, description="Changes of columns' types and of the key's columns.")
 
     @model_validator(mode="before")
     @classmethod

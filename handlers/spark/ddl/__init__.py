@@ -1,2 +1,2 @@
-"""The source's DDL, followed in Delta tables: columns, types, whole tables. docs/handlers/spark-ddl.md
-tells what each statement does."""
+"""Applies the source's DDL to Delta tables: columns, types, whole tables. docs/handlers/spark-ddl.md
+describes the effect of each statement."""

@@ -1,4 +1,4 @@
-"""Columns: added, dropped, renamed."""
+"""Adding, dropping and renaming columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str)
         keep_dropped(target, ref, step, gone=own)
         return
     if len(own) == len(columns):
-        # Delta keeps no table without columns. The next row brings the others.
+        # Delta allows no table without columns. The next row adds the new ones.
         log.warning("ddl_columns_not_dropped", table=str(ref), columns=own, because="it has no others")
         return
     target.map_names(ref)
@@ -37,7 +37,7 @@ def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str)
 
 
 def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str) -> bool:
-    """Whether the table has the column under its new name now."""
+    """Rename a column. Returns whether the table now has it under its new name."""
     if step in target.steps(ref):
         return True
     columns = target.columns(ref)
@@ -49,7 +49,7 @@ def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str)
     if own is None or own == new:
         return False
     target.map_names(ref)
-    if is_case:  # which Spark takes for the same name
+    if is_case:  # to Spark, both names are the same
         _rename(target, ref, own, _ASIDE, f"{step}.aside")
         own = _ASIDE
     elif taken is not None:
@@ -62,12 +62,12 @@ def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str)
 
 
 def _is_dropped(target: Target, ref: TableRef, name: str, step: str) -> bool:
-    """Whether the source has dropped this column, or another of its name for which it makes way."""
+    """Whether the source has dropped this column, or the older column of this name that makes way."""
     return f"{step}.dropped" in target.steps(ref) or find(dropped_columns(target, ref), name) is not None
 
 
 def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
-    """Give a column that the source has dropped another name."""
+    """Rename a column that the source has dropped."""
     target.map_names(ref)
     kept = _old_name(name, target.columns(ref))
     keep_dropped(target, ref, f"{step}.dropped", gone=[kept], back=[name])
@@ -89,11 +89,11 @@ def _old_name(name: str, columns: Sequence[str] | dict[str, str]) -> str:
 def add_columns(
     target: Target, table: TableName, operations: Sequence[AddColumn], step: str, *, key: Sequence[str] | None
 ) -> None:
-    """Add them at their places, and give the rows that are there what the source gave them; of a history,
-    the current versions: what older ones had is past.
+    """Add columns at their places, and fill existing rows with the values that the source gave them. In a
+    history, fill only current versions: the values do not apply to past ones.
 
-    A column that is there already keeps its values: the statement comes again. In a history it may be one
-    that the source has dropped before: then it is the new column from now on, in its type."""
+    A column that exists keeps its values: the statement is repeated. In a history, it may be a column that
+    the source dropped earlier. Then it becomes the new column, with the new type."""
     ref = target.ref(table)
     columns = target.columns(ref)
     if not target.is_history:
@@ -130,7 +130,7 @@ def add_columns(
 
 
 def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> list[str]:
-    """`name type [FIRST | AFTER column]`; without a place they stand behind the source's last column."""
+    """Return `name type [FIRST | AFTER column]` of each. By default it follows the source's last column."""
     names = list(target.source_columns(ref))
     is_last_the_sources = not target.is_history
     clauses = []
@@ -151,11 +151,11 @@ def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> 
 
 
 _PROPERTY = "binlane.dropped_columns"
-"""Of the Delta table: their names, a JSON list."""
+"""Property of the Delta table: the columns' names as a JSON list."""
 
 
 def dropped_columns(target: Target, ref: TableRef) -> list[str]:
-    """Empty where none stay."""
+    """The columns that the source has dropped and the table keeps."""
     value = properties(target.session, ref).get(_PROPERTY)
     return [] if value is None else msgspec.json.decode(value, type=list[str])
 
@@ -163,7 +163,7 @@ def dropped_columns(target: Target, ref: TableRef) -> list[str]:
 def keep_dropped(
     target: Target, ref: TableRef, step: str, *, gone: Iterable[str] = (), back: Iterable[str] = ()
 ) -> None:
-    """Remember that the source has dropped some columns, and has others again."""
+    """Record that the source has dropped (`gone`) or added again (`back`) some columns."""
     before = dropped_columns(target, ref)
     names = [name for name in before if find(back, name) is None]
     names += [name for name in gone if find(names, name) is None]

@@ -1,6 +1,6 @@
-"""Values that are there when a column's type changes: as MySQL converts them, in Spark's SQL.
+"""Converts existing values when a column's type changes: MySQL's conversions, as Spark SQL.
 
-What the column held before is known as Spark's type alone: an enum, a JSON and a varchar are all strings.
+Only Spark's type of the old column is known: an enum, a JSON and a varchar are all strings.
 https://dev.mysql.com/doc/refman/8.0/en/type-conversion.html"""
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _KINDS = {
 
 
 def kind_of(spark_type: str) -> str:
-    """`integer`, `decimal`, `float`, `string`, `binary`, `labels`, `date`, `moment` (with a zone or without),
+    """`integer`, `decimal`, `float`, `string`, `binary`, `labels`, `date`, `moment` (with or without a zone),
     or the type itself."""
     return _KINDS.get(spark_type, spark_type.partition("(")[0])
 
 
 def converted(column: str, old: str, new: str, source_type: str) -> str | None:
-    """The column's value in its new type; null where it has no place in it.
+    """Return SQL for the column's value in its new type, null if the value does not fit.
 
-    `column`: quoted. `old`, `new`: Spark's types. `source_type`: the new type as MySQL spells it. None: there
-    is no conversion between the two."""
+    `column`: quoted. `old`, `new`: Spark's types. `source_type`: the new type in MySQL's spelling. Returns
+    None if no conversion exists between the two."""
     source = read_type(source_type)
     conversion = _CONVERSIONS.get(kind_of(new))
     return None if conversion is None else conversion(column, old, new, source)
@@ -43,17 +43,17 @@ def _to_number(column: str, old: str, new: str, _: MySQLType) -> str | None:
     kind = kind_of(old)
     whole = kind_of(new) == "integer"
     if kind == "labels":
-        return None  # their places in the type's list are not known
+        return None  # labels' positions in the type's list are unknown
     if kind == "integer":
         return f"try_cast({column} AS {new})"
-    if kind == "float":  # MySQL rounds these as C does, to the even one
+    if kind == "float":  # MySQL rounds these as C does, half to even
         return f"try_cast({f'rint({column})' if whole else column} AS {new})"
     if kind in ("date", "moment"):
         form = "yyyyMMdd" if kind == "date" else "yyyyMMddHHmmss"
         return f"try_cast(date_format({column}, '{form}') AS {new})"
     if kind in ("string", "binary"):
         column = _trusted_text(column) if kind == "binary" else column
-        if whole:  # as many digits to be rounded as leave room for those of a bigint
+        if whole:  # 18 digits are rounded, which leaves 20 for a bigint
             column = f"try_cast({column} AS decimal(38, 18))"
     elif kind != "decimal":
         return None
@@ -83,7 +83,7 @@ def _to_string(  # noqa: PLR0911 - one return for each kind
 
 
 def _number_text(column: str) -> str:
-    """A float or double: MySQL writes 2, 2.5, 1e20."""
+    """Return a float or double as text in MySQL's form: 2, 2.5, 1e20."""
     text = f"CAST({column} AS string)"
     whole = f"CAST(CAST({column} AS bigint) AS string)"
     shortened = f"replace(replace({text}, '.0E', 'e'), 'E', 'e')"
@@ -91,7 +91,7 @@ def _number_text(column: str) -> str:
 
 
 def _digits(column: str, old: str, source: MySQLType) -> str:
-    """A decimal of more digits than Spark has is a text; its zeros stand in it."""
+    """Return a decimal as text. A decimal too long for Spark is kept as text, with trailing zeros."""
     text = f"CAST({column} AS string)"
     if source.name != "decimal":
         return text
@@ -104,7 +104,7 @@ def _digits(column: str, old: str, source: MySQLType) -> str:
 
 
 def _trusted_text(column: str) -> str:
-    """Bytes of UTF-8."""
+    """Return bytes as text if they are valid UTF-8, else null."""
     return f"CASE WHEN is_valid_utf8(CAST({column} AS string)) THEN CAST({column} AS string) END"
 
 
@@ -112,7 +112,7 @@ def _to_time(column: str, kind: str, digits: int) -> str | None:
     if kind == "date":
         return f"CASE WHEN {column} IS NOT NULL THEN '00:00:00{'.' + '0' * digits if digits else ''}' END"
     if kind == "moment":
-        # Rounded, which date_format does not.
+        # Round first, because date_format truncates.
         column = (
             f"timestamp_micros(CAST(round(unix_micros(CAST({column} AS timestamp)), {digits - 6}) AS bigint))"
         )
@@ -157,7 +157,7 @@ def _to_labels(column: str, old: str, new: str, source: MySQLType) -> str | None
     elif kind != "labels":
         return None
     order = typed(source.labels, new)
-    # In the order of the type; what it does not hold is dropped.
+    # In the order of the type's list. Labels that it does not contain are dropped.
     return f"CASE WHEN {column} IS NOT NULL THEN filter({order}, one -> array_contains({column}, one)) END"
 
 

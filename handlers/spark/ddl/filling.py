@@ -1,4 +1,4 @@
-"""What the rows that are there get in a new column: its default, its expression's value, a number."""
+"""Values for existing rows of a new column: its default, its expression's value, or a number."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from handlers.spark.table_ref import TableRef, quoted
 log = get_logger("handlers.spark")
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-# The order of these is the same everywhere; a text's depends on the collation.
+# These are ordered identically everywhere. The order of text depends on the collation.
 _ORDERED = (*_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz")
 
 
 def fill(
     target: Target, ref: TableRef, columns: Sequence[Column], step: str, *, taken: Sequence[Column] = ()
 ) -> None:
-    """Give the rows their defaults. `taken`: columns that were there before, so that they may hold values;
-    all others are null."""
+    """Write the columns' defaults into the rows. `taken`: columns that existed before, so they may contain
+    values. All other columns are null."""
     values = []
     for column in columns:
         value = default_value(column, target.time_ms)
@@ -40,7 +40,7 @@ def fill(
 
 
 def typed(value: Any, type_: str) -> str:
-    """A value as an expression of a Spark type."""
+    """Return a value as an SQL expression of a Spark type."""
     if value is None:
         return f"CAST(NULL AS {type_})"
     if isinstance(value, bytes):
@@ -53,7 +53,7 @@ def typed(value: Any, type_: str) -> str:
 
 
 def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str) -> None:
-    """Generated columns, where it is known how: sums, differences and products."""
+    """Compute generated columns whose expressions are supported: sums, differences and products."""
     there = target.columns(ref)
     integers = {name for name, type_ in there.items() if type_ in _INTEGERS}
     values, conditions = [], []
@@ -74,10 +74,10 @@ def compute(target: Target, ref: TableRef, columns: Sequence[Column], step: str)
 
 
 def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence[str] | None) -> None:
-    """Number the rows from 1 in the order of the primary key, as InnoDB numbers them in the source (and in
-    its own replicas), which tells the numbers to nobody.
+    """Number the rows from 1 in the order of the primary key. InnoDB does the same in the source and in its
+    replicas, but does not publish the numbers.
 
-    Not where the key is not known or holds text, nor where the table has none: then they stay null."""
+    If the key is missing, unknown or contains text, the numbers stay null."""
     columns = target.columns(ref)
     own = find(columns, name)
     keys = [find(columns, one) for one in key or ()]

@@ -1,8 +1,8 @@
-"""One statement of the source: what it does to Delta tables, step by step.
+"""Applies one statement of the source to Delta tables, step by step.
 
-A Delta commit is atomic, a statement may need several, and after a crash it comes again. Every commit says in
-its user metadata which step of which statement it was: an attempt finds in the table's history what the last
-one did. The steps of a statement that fails are written down, too: it may come again much later."""
+A Delta commit is atomic, but a statement may need several, and a crash repeats the statement. Each commit
+records its statement and step in its user metadata. A later attempt finds the finished steps in the table's
+history. The steps of a failed statement are also saved, because it may be repeated much later."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class DDLResult:
-    """What a statement has changed."""
+    """The effect of a statement."""
 
     touched: tuple[ddl.TableName, ...]
-    """The source tables whose Delta tables it is about, under their old and their new names: forget what was
-    known of them."""
+    """The source tables that the statement concerns, under their old and new names. Forget what was known of
+    their Delta tables."""
     moved: tuple[tuple[ddl.TableName, ddl.TableName], ...]
-    """(old, new) names of tables that were renamed, in their order."""
+    """(old, new) names of renamed tables, in order."""
     done: tuple[str, ...]
-    """The statements, and what else, that were executed in this attempt."""
+    """The statements and other actions executed in this attempt."""
     key: Key | None
-    """The key columns of the change's own table after it; empty: it has none; None: not known."""
+    """The key columns of the change's own table afterwards. Empty without a key, None if unknown."""
 
 
 def follow(
@@ -62,17 +62,17 @@ def follow(
     fence: str = "",
     look_again: Callable[[], None] = lambda: None,
 ) -> DDLResult:
-    """Do in the Delta tables what a change with op `ddl` or `truncate` did in the source.
+    """Apply a change with op `ddl` or `truncate` to the Delta tables.
 
-    All earlier changes of `database.table` (where the change's record belongs) are in its Delta table.
-    `session` is the caller's own: its confs are set and unset. `mode`: `replica` or `history`. `key`: the
-    table's key columns so far, where they are known. `topics`: the name of the change's topic by which is
-    noted what is done, if not its own, then others that an earlier attempt may have used. `fence`,
-    `look_again`: see Target. What `rules` switch off, and what an earlier attempt did, is passed over.
+    All earlier changes of `database.table`, the table of the change's record, are merged. `session` belongs
+    to the caller: its confs are set and restored. `mode`: `replica` or `history`. `key`: the table's key
+    columns, if known. `topics`: the topic's name in records of finished steps, if not its own, then names
+    that an earlier attempt may have used. `fence`, `look_again`: see Target. Skips what `rules` switch off or
+    an earlier attempt did.
 
-    Raises Rejected for a statement that cannot be read, or gives a column a type that its values do not take:
-    nothing of it was done then; also for a table whose place holds other files. Else what Spark and the files
-    raise. It can be called again whatever it raised."""
+    Raises Rejected, before any change, for a statement that cannot be parsed or whose new type does not fit
+    the values. Also raises Rejected if a table's folder contains other files, and what Spark and the store
+    raise. May be called again after any error."""
     own = ddl.TableName(database, table)
     statement = operations_of(change, own)
     topics = topics or (change.topic,)
@@ -108,7 +108,7 @@ def follow(
 def _follow(
     work: _Work, statement: list[ddl.Operation], change: Change, rules: DDLRules, own: ddl.TableName
 ) -> None:
-    """What the rules let it reach."""
+    """Apply those operations that the rules allow."""
     target, around = work.target, work.target.around
     ours = {own}
     for step, operations in enumerate(_groups(statement)):
@@ -119,7 +119,7 @@ def _follow(
         if switch := rules.switch_off(first):
             log.info("ddl_switched_off", table=str(own), switch=switch, sql=shown(change.sql))
             if not isinstance(first, ddl.DropColumn):
-                continue  # a column that stays is another one if it is added again
+                continue  # but record a kept column: the source may add another of its name
         refusal = reach.refusal(first, ours, rules)
         if refusal:
             log.warning("ddl_refused", table=str(own), because=refusal, sql=shown(change.sql))
@@ -130,7 +130,7 @@ def _follow(
 
 
 def _groups(operations: list[ddl.Operation]) -> Iterator[list[ddl.Operation]]:
-    """What one commit can do for all: columns that one statement adds, drops or retypes."""
+    """Group operations that one commit can apply: columns that one statement adds, drops or retypes."""
     together = (ddl.AddColumn, ddl.DropColumn, ddl.ModifyColumn)
     for (kind, _), group in groupby(operations, lambda one: (type(one), one.table)):
         if kind in together:
@@ -140,7 +140,7 @@ def _groups(operations: list[ddl.Operation]) -> Iterator[list[ddl.Operation]]:
 
 
 def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own: ddl.TableName) -> None:
-    """Raises Rejected when a column cannot get its new type, before any other clause is followed."""
+    """Raise Rejected if a column cannot get its new type, before any other clause is applied."""
     retyped = [one for one in statement if isinstance(one, ddl.ModifyColumn)]
     if not retyped or not rules.retype_columns:
         return
@@ -150,7 +150,7 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
     if reach.refusal(replace(retyped[0], table=table), {own}, rules):
         return
     if not target.exists(target.ref(table)) or target.steps(target.ref(table)):
-        return  # or some of it is done, so that it was checked
+        return  # or some steps are done, so it was checked
     names: dict[str, str] = {}
     for one in statement:
         if isinstance(one, ddl.RenameColumn) and rules.rename_columns:
@@ -160,7 +160,7 @@ def _check(target: Target, statement: list[ddl.Operation], rules: DDLRules, own:
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """The tables that a statement has touched so far."""
+    """The tables that a statement has changed so far."""
 
     target: Target
     keys: dict[ddl.TableName, Key]
@@ -168,7 +168,7 @@ class _Work:
     moved: list[tuple[ddl.TableName, ddl.TableName]] = field(default_factory=list)
 
     def follow(self, step: str, operations: list[ddl.Operation]) -> None:
-        """Operations of one group."""
+        """Apply the operations of one group."""
         target, first = self.target, operations[0]
         name = target.named(first.table)
         self.touched[name] = None
@@ -190,7 +190,7 @@ class _Work:
             case ddl.LoseRows(clause=clause):
                 log.warning("ddl_rows_not_followed", table=".".join(name), clause=clause)
             case _ if not target.exists(target.ref(name)):
-                # Its first row makes it, as it is by then.
+                # Its first row creates the table, with the columns of that time.
                 log.info("ddl_of_a_table_that_is_not_there", table=".".join(name))
             case _:
                 self._columns(name, step, operations)

@@ -1,5 +1,5 @@
-"""What is begun and done of a statement where no Delta table can tell, or will not any more: in files beside
-the tables."""
+"""Records begun and finished steps of statements that a Delta table cannot record, or cannot record any more,
+in files beside the tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from handlers.spark.table_ref import path_safe
 _NAME_BYTES = 255
 
 Steps = Mapping[str, Sequence[str]]
-"""Step -> the columns that were noted with it."""
+"""Step -> the columns recorded with it."""
 
 _log = get_logger("handlers.spark")
 
@@ -30,13 +30,13 @@ class _Written(msgspec.Struct):
 
 
 class Progress:
-    """Of one step of one statement: `<root>/ddl/<topic>/<id>-<partition>-<offset>-<index>/<database>/<table>/
-    <step>.begun` and `.done`, a few bytes each; of a topic without an id, `ddl/<topic>-<partition>...`. They
-    stay: a statement may come again long after it was followed."""
+    """The state of one step of one statement: small files `<step>.begun` and `<step>.done` in
+    `<root>/ddl/<topic>/<id>-<partition>-<offset>-<index>/<database>/<table>/`. For a topic without an id, the
+    path is `ddl/<topic>-<partition>...`. They are kept, because a statement may be repeated much later."""
 
     def __init__(self, target: Target, table: TableName, step: str, what: str) -> None:
-        """`what` the step does: a file of an earlier release, which had no table in its path, counts if it
-        says the same."""
+        """`what`: the step's effect. A file of an earlier release, without a table in its path, counts if its
+        text is the same."""
         root = f"{target.around.root}/ddl"
         self._files = target.around.files
         self._what = what
@@ -77,35 +77,35 @@ class Progress:
             ) from None
 
     def _put(self, state: str) -> None:
-        with suppress(AlreadyThere):  # an earlier attempt's
+        with suppress(AlreadyThere):  # an earlier attempt wrote it
             self._files.put(f"{self._path}.{state}", msgspec.json.encode(_Written(self._what)))
 
 
 def folder_of(root: str, place: Place, table: TableName) -> str:
-    """An id has a part of its own: a topic's name may be nearly as long as a file's."""
+    """Return a statement's folder. A topic's id is a separate part: the name may use up the length."""
     topic, *numbers = place
     of_place = f"{'/'.join(map(path_safe, topic.split('@')))}-{'-'.join(map(str, numbers))}"
     return f"{root}/{of_place}/{path_safe(table.database) or '_'}/{path_safe(table.table)}"
 
 
 class KeptSteps:
-    """What is committed of a statement that failed half way, for when it comes again as a dead letter: by
-    then the newest commits of its table are others.
+    """Committed steps of a statement that failed halfway. It may be repeated as a dead letter, when they are
+    no longer among the newest commits of its table.
 
-    Of one statement: `<digest of its text and time>-<how many>.steps` in its folder (see Progress); the
-    one with the most counts. They stay, as the letter may come again."""
+    File: `<digest of its text and time>-<number of steps>.steps` in its folder (see Progress). The file with
+    the most steps counts. Files are kept, because the letter may be replayed again."""
 
     def __init__(
         self, files: Files, root: str, places: Sequence[Place], table: TableName, change: Change
     ) -> None:
-        """`places`: those by which the statement is known, its own first. `table`: the change's."""
+        """`places`: places that identify the statement, its own first. `table`: the change's."""
         self._files = files
         self._folders = [folder_of(f"{root}/ddl", place, table) for place in places]
         what = f"{change.source_time_ms} {change.op} {change.sql}"
         self._digest = hashlib.sha256(what.encode()).hexdigest()[:16]
 
     def look(self) -> Steps:
-        """Raises BrokenLog, and what the store raises."""
+        """Return the recorded steps. Raises BrokenLog, and what the store raises."""
         for folder in self._folders:
             names = [each.name for each in self._files.list(folder) if each.name.startswith(self._digest)]
             if names:
@@ -121,7 +121,7 @@ class KeptSteps:
         return {}
 
     def keep(self, steps: Steps) -> None:
-        """Write down what is done. Raises nothing: what the statement failed with is told."""
+        """Record the finished steps. Raises nothing, because the caller reports the statement's own error."""
         if not steps:
             return
         try:

@@ -1,7 +1,7 @@
-"""Tables renamed: a folder moves with all that Delta keeps in it; a catalog's table gets another name.
+"""Renames tables: moves a folder with all its Delta files, or renames a table in a catalog.
 
-A statement may rename several tables, and swap their names (`a TO tmp, b TO a, tmp TO b`): whether a step is
-done cannot be seen from which names are taken. Each step leaves a mark before and after it."""
+A statement may rename several tables, and swap names (`a TO tmp, b TO a, tmp TO b`). So existing names do not
+show whether a step is done. Each step writes a mark before it starts and after it ends."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from handlers.spark.ddl.replacing import clustering, overwriting
 from handlers.spark.ddl.retyping import check_none_generated
 from handlers.spark.ddl.tables import has_current_rows, make_room, make_schema, schema_of
 from handlers.spark.ddl.target import DELTA_LOG, Target
+from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.table_ref import TableRef
@@ -20,10 +21,10 @@ log = get_logger("handlers.spark")
 
 
 def rename_table(target: Target, table: TableName, to: TableName, step: str) -> bool:
-    """Whether the table has its new name now, be it from an earlier attempt."""
+    """Rename a table. Returns whether it now has its new name, also from an earlier attempt."""
     old, new = target.ref(table), target.ref(to)
     if table.database == ANY_DATABASE or old == new:
-        return False  # no database has such a table
+        return False  # no known database has such a table
     what = f"{'.'.join(table)} to {'.'.join(to)}"
     progress = Progress(target, table, step, what)
     if progress.is_done:
@@ -32,7 +33,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
         if not target.exists(old):
             return False
         if target.exists(new) and not _set_aside(target, to, f"{step}.aside"):
-            # The source would not have done it: it is a table that the target had by itself.
+            # The source would have refused this, so the target's table is not from the source.
             log.warning("ddl_table_not_renamed", table=str(old), to=str(new), because="it exists")
             return False
         if old.path is None and schema_of(old) != schema_of(new):
@@ -57,7 +58,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
 
 
 def _set_aside(target: Target, table: TableName, step: str) -> bool:
-    """Whether the table was an ended history, of a table that the source has dropped, and is renamed."""
+    """Rename an ended history, whose table the source has dropped. Returns whether the table was one."""
     if not target.is_history or has_current_rows(target, target.ref(table)):
         return False
     number, name = 1, f"{table.table}_old"
@@ -68,13 +69,13 @@ def _set_aside(target: Target, table: TableName, step: str) -> bool:
 
 
 def _move(files: Files, old: str, new: str) -> None:
-    """A folder; also one that is in part at its new place, as an object store leaves it in a crash."""
+    """Move a folder, also one that a crash of an object store's rename left partly moved."""
     if not files.exists(old):
         return
     if not files.exists(new):
         files.rename(old, new)
         return
-    # Its log comes last: until then it is the old table.
+    # Move its log last: until then, the old place is the table.
     for entry in sorted(files.list(old), key=lambda one: one.name == DELTA_LOG):
         source, goal = f"{old}/{entry.name}", f"{new}/{entry.name}"
         if entry.is_folder:
@@ -89,12 +90,12 @@ def _move(files: Files, old: str, new: str) -> None:
 def _rename(target: Target, old: TableRef, new: TableRef) -> None:
     session = target.session
     if not target.exists(old):
-        return  # it was done, and its mark was not left
+        return  # the rename was done, but its mark was not written
     make_schema(target, new)
     if schema_of(old) == schema_of(new):
         session.sql(f"ALTER TABLE {old.sql} RENAME TO {new.sql}")
         return
-    # Into another schema a table goes as a copy: Spark's own catalogs rename within one.
+    # Copy a table into another schema: Spark's own catalogs rename only within one.
     detail = target.detail(old)
     writer = overwriting(session.table(old.sql), detail, columns=True)
     others = []
@@ -103,7 +104,8 @@ def _rename(target: Target, old: TableRef, new: TableRef) -> None:
             others.append(f"{literal(name)} = {literal(value)}")
         elif not name.startswith("delta.columnMapping.max"):
             writer = writer.option(name, value)
-    writer.saveAsTable(new.sql)
+    with settings(session, STRICT):
+        writer.saveAsTable(new.sql)
     if others:
         session.sql(f"ALTER TABLE {new.sql} SET TBLPROPERTIES ({', '.join(others)})")
     again = clustering(new, target.columns(new), detail.clusteringColumns or ())

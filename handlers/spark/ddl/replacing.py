@@ -1,4 +1,4 @@
-"""A table's rows replaced by those of another table, in one commit."""
+"""Replaces a table's rows with those of another table, in one commit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from handlers.spark.delta.log_files import has_commits
 from handlers.spark.table_ref import TableRef, quoted
 
 _WITHOUT_STATISTICS = ("binary", "boolean", "array<string>")
-"""Types of columns by which Delta clusters no table."""
+"""Column types that Delta cannot use for clustering."""
 
 
 def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
-    """All rows go, and those of the Delta table at `path` come. Columns that this one lacks are null.
+    """Replace all rows with those of the Delta table at `path`. Columns that it lacks become null.
 
-    Raises Rejected where it is not there, or has columns that the table has not; and what Spark raises."""
+    Raises Rejected if it does not exist or has additional columns, and what Spark raises."""
     write_anew(target, ref, lambda: _rows_of(target, ref, path), step, told=f"rows of {path}")
 
 
@@ -50,8 +50,8 @@ def write_anew(
     columns: bool = False,
     told: str,
 ) -> None:
-    """Replace all rows of the table by these, in one commit. By that, Delta forgets by what it was clustered:
-    the next commit says it again. `columns`: its columns become those of the rows; `told`: what these are."""
+    """Replace all rows of the table in one commit. This removes Delta's clustering, so the next commit
+    restores it. `columns`: also replace the columns. `told`: a description of the rows."""
     if step not in target.steps(ref):
         detail = target.detail(ref)
         writer = overwriting(rows(), detail, columns=columns)
@@ -68,7 +68,7 @@ def write_anew(
 
 
 def clustering(ref: TableRef, columns: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """The statement that clusters a table by those of the columns by which Delta can; None: by none."""
+    """Return the statement that clusters a table by the columns that Delta supports. None if none is left."""
     known = {quoted(name): type_ for name, type_ in columns.items()}
     own = [name if name in known else quoted(name) for name in names]  # Delta quotes some
     kept = [name for name in own if known.get(name) not in (None, *_WITHOUT_STATISTICS)]
@@ -76,8 +76,8 @@ def clustering(ref: TableRef, columns: Mapping[str, str], names: Sequence[str]) 
 
 
 def overwriting(rows: DataFrame, detail: Any, *, columns: bool = False) -> DataFrameWriter:
-    """What writes a table anew, all of it, partitioned as it is (`detail`: Target.detail). `columns`: its
-    columns become those of the rows."""
+    """Return a writer that overwrites the whole table and keeps its partitioning. `detail`: Target.detail.
+    `columns`: the columns become those of the rows."""
     writer = rows.write.format("delta").mode("overwrite").option("partitionOverwriteMode", "static")
     if columns:
         writer = writer.option("overwriteSchema", "true")

@@ -1,4 +1,4 @@
-"""Columns that get another type, with the values that are there."""
+"""Changes columns' types, and converts existing values."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")
 
-# Their values are texts in Spark that say what the type was: the type may change though Spark's does not.
+# The form of these values depends on the source's type, which may change although Spark's does not.
 _SPELLED = ("time", "set", "binary")
 _GENERATED = ("delta.generationExpression", "delta.identity.")
-"""Begin what Delta notes of a column that it fills by itself."""
+"""Prefixes of Delta's metadata keys of columns that it fills by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
     column: str
     is_other: bool
-    """Spark's type changes; else values may."""
+    """Whether Spark's type changes. If not, only values may change."""
     source_type: str
     expression: str
-    """The value in the new type; null where there is none."""
+    """The value in the new type, null if it does not fit."""
 
 
 def modify_columns(target: Target, table: TableName, operations: Sequence[ModifyColumn], step: str) -> None:
-    """Types that Delta can widen are widened, for which no file is written anew; else the whole table is
-    written anew in one commit, all columns at once. Raises Rejected, before anything is done, when a value
-    does not fit."""
+    """Widen types if Delta can, without rewriting files. Otherwise rewrite the whole table in one commit,
+    with all columns at once. Raises Rejected, before any change, if a value does not fit."""
     ref = target.ref(table)
     columns = target.columns(ref)
     wider, conversions = _changes(target, table, columns, operations, {})
@@ -60,8 +59,8 @@ def modify_columns(target: Target, table: TableName, operations: Sequence[Modify
 def check_values(
     target: Target, table: TableName, operations: Sequence[ModifyColumn], renamed: Mapping[str, str]
 ) -> None:
-    """Raises Rejected when a value of `table` does not fit. `renamed`: new name of a column, without case ->
-    the one that it has still."""
+    """Raise Rejected if a value of `table` does not fit. `renamed`: new name of a column, case-folded -> its
+    present name."""
     ref = target.ref(table)
     _, conversions = _changes(target, table, target.columns(ref), operations, renamed)
     _checked(target, ref, table, conversions)
@@ -74,7 +73,7 @@ def _changes(
     operations: Sequence[ModifyColumn],
     renamed: Mapping[str, str],
 ) -> tuple[dict[str, str], list[_Conversion]]:
-    """Columns that are widened, with their types, and those that are converted."""
+    """Return the columns to widen, with their types, and the columns to convert."""
     wider: dict[str, str] = {}
     conversions: list[_Conversion] = []
     for operation in operations:
@@ -107,7 +106,7 @@ def _conversion(table: TableName, column: str, old: str, new: str, type_text: st
 def _checked(
     target: Target, ref: TableRef, table: TableName, conversions: Sequence[_Conversion]
 ) -> list[_Conversion]:
-    """Those that change anything. Raises Rejected for a value that has no place in its new type."""
+    """Return the conversions that change values. Raises Rejected for a value that does not fit."""
     if not conversions:
         return []
     wanted = []
@@ -137,7 +136,7 @@ def _checked(
 
 
 def check_none_generated(target: Target, ref: TableRef, what: str) -> None:
-    """Raises Rejected for a table with a column that a copy would not have Delta fill any more."""
+    """Raise Rejected if Delta would no longer fill one of the table's columns after a copy."""
     there = look(target.session, ref)
     for field in () if there is None else there.columns.fields:
         if any(key.startswith(_GENERATED) for key in field.metadata or ()):
@@ -148,7 +147,7 @@ def check_none_generated(target: Target, ref: TableRef, what: str) -> None:
 
 
 def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], step: str) -> None:
-    """Columns to the places that the statement gives them."""
+    """Move columns to the places that the statement gives them."""
     for number, operation in enumerate(operations):
         names = list(target.columns(ref)) if operation.after is not None else []
         own = find(names, operation.column.name)

@@ -1,4 +1,4 @@
-"""Whole tables: created, dropped, emptied."""
+"""Creates, drops and truncates whole tables."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ log = get_logger("handlers.spark")
 
 
 def create_table(target: Target, table: TableName, operation: CreateTable, step: str) -> bool:
-    """An empty table with the columns of the source's; whether the statement has made it. One that is there
-    stays. A history of an earlier table of that name goes on: it gets the columns that it lacks, and their
-    types."""
+    """Create an empty table with the source's columns. Returns whether the statement created it. An existing
+    table stays. A history of an earlier table of that name continues: it gets the missing columns, and the
+    new types."""
     ref = target.ref(table)
     if target.exists(ref):
         if step in target.steps(ref):
@@ -38,7 +38,7 @@ def create_table(target: Target, table: TableName, operation: CreateTable, step:
     if operation.like is not None:
         source = target.ref(target.named(operation.like))
         if not target.exists(source):
-            return False  # its first row makes it
+            return False  # its first row creates it
         columns = target.columns(source)
     else:
         columns = {column.name: target.type_of(column) for column in operation.columns}
@@ -62,8 +62,8 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
 
 
 def make_room(files: Files, path: str) -> None:
-    """See to it that nothing is where a table is to be: Spark takes any folder for one. A Delta log without
-    a commit is what an attempt left that failed. Raises Rejected."""
+    """Check that nothing is where a table will be created: Spark takes any folder for one. Remove a Delta log
+    without a commit, which a failed attempt left. Raises Rejected."""
     if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, path):
         raise Rejected(f"{path} holds files, but no Delta table: move them away")
     if files.exists(path):
@@ -71,25 +71,25 @@ def make_room(files: Files, path: str) -> None:
 
 
 def make_schema(target: Target, ref: TableRef) -> None:
-    """The schema that a table of a catalog needs, if it is not there."""
+    """Create the schema that a catalog's table needs, if it does not exist."""
     schema = schema_of(ref)
     if schema:
         target.session.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
 
 def schema_of(ref: TableRef) -> str:
-    """What stands before the table's own name; empty: nothing."""
+    """Return the part before the table's own name, which may be empty."""
     found = re.fullmatch(r"(.+)\.`(?:[^`]|``)+`", ref.sql)
     return found[1] if found else ""
 
 
 def has_current_rows(target: Target, ref: TableRef) -> bool:
-    """Of a history, whether it has rows that the source has now."""
+    """Whether a history has rows that exist in the source now."""
     return bool(target.session.sql(f"SELECT 1 FROM {ref.sql}{target.current()} LIMIT 1").collect())
 
 
 def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) -> None:
-    """Whose rows are all of the past, so that no default is to be filled in."""
+    """Give a history the new columns. All its rows are past versions, so no defaults are filled in."""
     ref = target.ref(table)
     columns = target.source_columns(ref)
     lacking = [one for one in operation.columns if find(columns, one.name) is None]
@@ -104,7 +104,7 @@ def _adapt(target: Target, table: TableName, operation: CreateTable, step: str) 
 
 
 def may_drop(target: Target, table: TableName, step: str) -> bool:
-    """Whether it is binlane's own. A history is never dropped: its versions end."""
+    """Whether binlane created the table. A history is never dropped: its versions end."""
     ref = target.ref(table)
     if target.is_history or (ref.path is not None and Progress(target, table, step, f"drop {ref}").has_begun):
         return True
@@ -112,7 +112,7 @@ def may_drop(target: Target, table: TableName, step: str) -> bool:
 
 
 def drop_table(target: Target, table: TableName, step: str) -> None:
-    """Its files, too. Of a history the versions end, and stay."""
+    """Drop a table with its files. A history's versions end, but stay."""
     ref = target.ref(table)
     if target.is_history:
         truncate_table(target, ref, step)
@@ -124,7 +124,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
             target.session.sql(f"DROP TABLE {ref.sql}")
             target.done.append(f"DROP TABLE {ref.sql}")
         return
-    # Without the mark, a folder that is no table is somebody else's.
+    # Without the mark, a folder that is no table belongs to somebody else.
     progress = Progress(target, table, step, f"drop {ref}")
     if progress.is_done or not (progress.has_begun or target.exists(ref)):
         return
@@ -141,7 +141,7 @@ def drop_table(target: Target, table: TableName, step: str) -> None:
 
 
 def _remove_log(files: Files, folder: str) -> None:
-    """In an order in which, after a crash, what is left is an earlier version of the table, or none."""
+    """Remove files in an order that leaves, after a crash, an earlier version of the table, or none."""
     names = [entry.name for entry in files.list(folder) if not entry.is_folder]
     checkpoints = sorted(name for name in names if ".checkpoint." in name and name[:20].isdigit())
     base = checkpoints[-1][:20] if checkpoints else ""
@@ -156,13 +156,13 @@ def _remove_log(files: Files, folder: str) -> None:
 
 
 def truncate_table(target: Target, ref: TableRef, step: str) -> None:
-    """No rows any more; of a history, no current ones."""
+    """Delete all rows. In a history, end the current ones."""
     if not target.exists(ref):
         return
     if not target.is_history:
         target.run(ref, step, f"DELETE FROM {ref.sql}")
         return
     began, ends, current = (quoted(target.added(name)) for name in ("valid_from", "valid_to", "current"))
-    # Not before they began: the source's clock may have been set back.
+    # Versions must not end before they began, even if the source's clock was set back.
     moment = f"greatest({began}, timestamp_millis({target.time_ms}))"
     target.run(ref, step, f"UPDATE {ref.sql} SET {ends} = {moment}, {current} = false WHERE {current}")

@@ -34,42 +34,42 @@ Place = tuple[str, int, int, int]
 
 
 class Note(Protocol):
-    """What each commit tells of its worker."""
+    """A worker's note for its commits."""
 
     def to_json(self) -> str:
-        """A JSON object whose member `binlane` is an object."""
+        """Return a JSON object whose member `binlane` is an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a statement may have to do with, besides its own table."""
+    """Things that a statement may need besides its own table."""
 
     ref_of: Callable[[TableName], TableRef]
     files: Files
     root: str
-    """A folder or URI of the worker's own, where it keeps which renames are done."""
+    """The worker's own folder or URI, for records of finished renames."""
     settle: Callable[[TableName], None] = lambda _: None
-    """Bring all that waits for a source table into its Delta table, and leave one segment without rows in its
-    log: called for every table that is about to be moved or dropped. What is left in a log, the next start
-    would bring into whatever table has that name by then."""
+    """Merge all waiting changes of a source table, and leave one segment without rows in its log. Called for
+    every table before it is moved or dropped. Otherwise, the next start would merge the rest of the log into
+    whichever table has that name then."""
     leaving: Callable[[TableName], None] = lambda _: None
-    """Called after `settle` for a source table whose Delta table is about to be dropped, or to get another
-    name; and for one whose name another is about to get. What its log had went into the table that leaves."""
+    """Called after `settle` for a source table whose Delta table is about to be dropped or renamed. Also
+    called for one whose name another table is about to get. Its log's rows are in the table that leaves."""
     databases_of: Callable[[str], Iterable[str]] = lambda _: ()
-    """The databases in which a source table of this name is known."""
+    """The databases that contain a known source table of this name."""
     handles: Callable[[str], bool] = lambda _: True
-    """Whether the records of a source table ("database.table") come to the handler."""
+    """Whether the handler receives the records of a source table ("database.table")."""
     partition_by: Sequence[str] = ()
-    """Columns that a new table is partitioned by."""
+    """Partition columns of a new table."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Table properties of a new table."""
     overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Column in lower case -> its type, whatever the source says."""
+    """Lower-case column -> its type, whatever the source's type is."""
 
 
 @dataclass(slots=True)
 class Target:
-    """One statement's view. Of the tables nothing is remembered: DDL changed them a moment ago."""
+    """One statement's view of the tables. Nothing about columns is cached: DDL has just changed them."""
 
     session: SparkSession
     around: Surroundings
@@ -77,25 +77,25 @@ class Target:
     prefix: str
     at: Place
     time_ms: int
-    """When the source ran the statement, milliseconds since 1970 in UTC."""
+    """When the source executed the statement, milliseconds since 1970 in UTC."""
     note: str
     """The commits' user metadata."""
     most_commits: int = 20
-    """How many the statement can have made of one table, with some of housekeeping."""
+    """The most commits that the statement can have made in one table, with some of upkeep."""
     also_at: Sequence[Place] = ()
-    """The same statement's, as an earlier attempt may have noted it."""
+    """Other places under which an earlier attempt may have recorded the same statement."""
     fence: str = ""
-    """If the statement may be followed by two workers at once: the name by which Delta skips a step that
-    changes rows when the other one has committed it."""
+    """Set if two workers may follow the statement at once. Delta uses this name to skip a step that changes
+    rows if the other worker has committed it."""
     look_again: Callable[[], None] = lambda: None
-    """With `fence`: called right before each commit. Raises when another worker has followed the statement:
-    what comes behind it may be followed, too, and to change columns a second time would undo that."""
+    """With `fence`: called right before each commit. Raises if another worker has followed the statement.
+    Later statements may be followed by then, and repeating a change of columns would undo them."""
     keeps_dropped: bool = False
-    """Whether columns stay that the source drops."""
+    """Whether columns that the source drops are kept."""
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What an earlier attempt committed, as was written down when it failed."""
+    """Steps that an earlier attempt committed, as recorded when it failed."""
     committed: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Step that is committed, of whatever attempt -> the columns that it noted."""
+    """Committed step, of any attempt -> the columns recorded with it."""
     done: list[str] = field(default_factory=list)
     """Every statement that was executed."""
     _steps: dict[str, dict[str, Sequence[str]]] = field(default_factory=dict)
@@ -108,13 +108,13 @@ class Target:
     # ---- names
 
     def named(self, name: TableName) -> TableName:
-        """The table that a statement means. Raises Rejected where several could be meant."""
+        """Return the table that a statement means. Raises Rejected if it is ambiguous."""
         if name.database != ANY_DATABASE:
             return name
         known = [TableName(one, name.table) for one in sorted(set(self.around.databases_of(name.table)))]
         for one in known:
             if not self.exists(self.ref(one)):
-                self.around.settle(one)  # its first rows may wait
+                self.around.settle(one)  # its first rows may wait for a merge
         found = [one for one in known if self.exists(self.ref(one))]
         if len(found) > 1:
             listed = ", ".join(map(str, found))
@@ -133,31 +133,31 @@ class Target:
         return f"{self.prefix}{name}"
 
     def current(self) -> str:
-        """The condition of the rows that the source has now; empty: all."""
+        """The WHERE clause for the rows that exist in the source now. Empty if all do."""
         return f" WHERE {quoted(self.added('current'))}" if self.is_history else ""
 
     def type_of(self, column: Column) -> str:
-        """A column's type, as Spark spells it."""
+        """Return a column's type in Spark's spelling."""
         arrow = self.around.overrides.get(column.name.lower())
         if arrow is None:
             arrow = column_type(column.type).arrow
         return from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()
 
-    # ---- what there is
+    # ---- reading
 
     def exists(self, ref: TableRef) -> bool:
-        """A statement that could not make its table leaves a Delta log without a commit: that is none."""
+        """Whether the table exists. A Delta log without a commit, from a failed attempt, does not count."""
         if ref.path is not None:
             return has_commits(self.around.files, ref.path)
         return self.session.catalog.tableExists(ref.sql)
 
     def columns(self, ref: TableRef) -> dict[str, str]:
-        """Column -> type, in the table's order, as Spark spells it."""
+        """Column -> type in Spark's spelling, in the table's order."""
         fields = self.session.table(ref.sql).schema.fields
         return {one.name: one.dataType.simpleString() for one in fields}
 
     def source_columns(self, ref: TableRef) -> dict[str, str]:
-        """Without those that binlane adds."""
+        """The columns without those that binlane adds."""
         added = {self.added(name) for name in HISTORY} if self.is_history else set()
         return {name: type_ for name, type_ in self.columns(ref).items() if name not in added}
 
@@ -166,9 +166,9 @@ class Target:
         return self.session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 
     def steps(self, ref: TableRef) -> dict[str, Sequence[str]]:
-        """Step of this statement that an earlier attempt committed -> the columns that it noted."""
+        """Step of this statement that an earlier attempt committed -> the columns recorded with it."""
         if ref.sql not in self._steps:
-            # Nothing else changes the table between two attempts but housekeeping.
+            # Between two attempts, only upkeep changes the table.
             steps = (_step(note, (self.at, *self.also_at)) for note in self._notes(ref))
             noted = {step.step: step.columns for step in steps if step is not None}
             self._steps[ref.sql] = {**self.kept, **noted}
@@ -184,7 +184,7 @@ class Target:
         history = f"DESCRIBE HISTORY {ref.sql} LIMIT {self.most_commits}"
         return [row.userMetadata for row in self.session.sql(history).collect()]
 
-    # ---- changing it
+    # ---- changing
 
     def run(self, ref: TableRef, step: str, sql: str, columns: Sequence[str] = ()) -> None:
         """Execute a statement that makes one commit, unless an earlier attempt did."""
@@ -193,16 +193,16 @@ class Target:
     def commit(
         self, ref: TableRef, step: str, do: Callable[[], object], columns: Sequence[str] = (), *, told: str
     ) -> None:
-        """Do what makes one commit, unless an earlier attempt did. `told`: what that is."""
+        """Execute `do`, which makes one commit, unless an earlier attempt did. `told`: its description."""
         if step not in self.steps(ref) and not self._is_done_elsewhere(ref, step):
             self.noted(ref, step, columns, do)
             self.done.append(told)
 
     def _is_done_elsewhere(self, ref: TableRef, step: str) -> bool:
-        """Look again right before a commit, as Delta skips a step that comes twice only if it changes rows.
+        """Check again right before a commit: Delta skips a repeated step only if it changes rows.
 
-        First at the notes: who has seen to it that later commits hide them told before that it was followed.
-        """
+        Read the notes first: a worker whose later commits hide them has recorded the statement as
+        followed."""
         if not self.fence:
             return False
         self._steps.pop(ref.sql, None)
@@ -212,14 +212,14 @@ class Target:
         return False
 
     def make(self, ref: TableRef, step: str, sql: str) -> None:
-        """Execute a statement that makes the table."""
+        """Execute a statement that creates the table."""
         self.forget(ref)
         self._steps[ref.sql] = {}
         self.noted(ref, step, (), lambda: self.session.sql(sql))
         self.done.append(sql)
 
     def noted(self, ref: TableRef, step: str, columns: Sequence[str], commit: Callable[[], object]) -> None:
-        """Do what makes a commit, with a note of which step it is."""
+        """Execute `commit`, with a note of its step."""
         confs = {**STRICT, _USER_METADATA: _noted(self.note, _Step(self.at, step, tuple(columns)))}
         if self.fence:
             confs |= {_APP_ID: f"{self.fence}/{step}", _VERSION: "1"}
@@ -229,16 +229,16 @@ class Target:
         self.committed[step] = columns
 
     def forget(self, ref: TableRef) -> None:
-        """Another table has this name now."""
+        """Forget what is known, because another table has this name now."""
         self._steps.pop(ref.sql, None)
         self._set_before.pop(ref.sql, None)
 
     def map_names(self, ref: TableRef) -> None:
-        """Let columns be renamed and dropped."""
+        """Allow columns to be renamed and dropped."""
         self._set(ref, *NAMES_MAPPED)
 
     def widen_types(self, ref: TableRef) -> None:
-        """Let columns get wider types without a rewrite."""
+        """Allow columns to be widened without a rewrite."""
         self._set(ref, *TYPES_WIDENED)
 
     def _set(self, ref: TableRef, key: str, value: str) -> None:
@@ -253,7 +253,7 @@ class Target:
 
 
 def find(columns: Iterable[str], name: str) -> str | None:
-    """The column in the table's spelling (MySQL's names know no case, as Spark's); None: there is none."""
+    """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
 
 
@@ -270,7 +270,7 @@ def _noted(note: str, step: _Step) -> str:
 
 
 def _step(metadata: str | None, at: Collection[Place]) -> _Step | None:
-    """None: it is somebody else's commit, or one of rows."""
+    """Return the step of a note. None for another writer's commit, or one of rows."""
     told = (read_note(metadata) or {}).get("ddl")
     try:
         step = None if told is None else msgspec.convert(told, _Step)

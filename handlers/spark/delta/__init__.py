@@ -1,2 +1,2 @@
-"""Segments brought into Delta tables: what each mode makes of them (`modes`), each exactly once
-(`commits`), and tables whose columns follow the source's."""
+"""Merges segments into Delta tables: each mode's way (`modes`), exactly once (`commits`), with columns that
+follow the source."""

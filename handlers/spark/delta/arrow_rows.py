@@ -1,4 +1,4 @@
-"""Rows of segments and of tables, brought together by Arrow as Spark would."""
+"""Merges rows of segments and tables in Arrow, with the same result as in Spark."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BYTES = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
 
 
 def are_plain(shape: Shape) -> bool:
-    """Whether keys are equal here just when they are equal for Spark: there are -0.0 and NaN."""
+    """Whether Arrow and Spark agree which keys are equal. They differ in -0.0 and NaN."""
     types = [shape.schema.field(column).type for column in shape.key]
     return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
 
 
 def within(most: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
-    """All rows in one table; None: they take more than so many bytes, and are not all read. `schema`: of the
-    table when there are none."""
+    """Read all rows into one table. Returns None, without reading on, if they take more than `most` bytes.
+    `schema`: of the table if there are no rows."""
     read, size = [], 0
     for batch in batches:
         read.append(batch)
@@ -33,7 +33,7 @@ def within(most: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> p
 
 
 def newest_of(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
-    """The last change of each key; None: a key is null."""
+    """Return the last change of each key. None if a key is null."""
     keys = changes.select(list(key))
     if any(column.null_count for column in keys.columns):
         return None
@@ -43,7 +43,7 @@ def newest_of(changes: pa.Table, key: Sequence[str]) -> pa.Table | None:
 
 
 def without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Table:
-    """The rows whose keys have no change. `key`: the table's name of a column -> the changes'."""
+    """Return the rows whose keys have no change. `key`: a column's name in the table -> in the changes."""
     keys = there.select(list(key)).append_column(_ORDER, pa.array(range(len(there)), pa.int64()))
     changed = changes.select(list(key.values())).rename_columns(list(key))
     changed = changed.cast(keys.select(list(key)).schema)
@@ -52,8 +52,8 @@ def without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Ta
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """These columns in this order, of these types. Raises ValueError (ArrowInvalid is one): it would lose
-    something, or Spark may have rules of its own for it."""
+    """Return these columns in this order and with these types. Raises ValueError (of which ArrowInvalid is
+    one) if a value would lose something, or if Spark may convert it differently."""
     names = {name.lower(): name for name in rows.column_names}
     picked = rows.select([names[name.lower()] for name in schema.names]).rename_columns(schema.names)
     for field in schema:
@@ -65,7 +65,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether each value means the same in the wider type, whatever the time zone of a session."""
+    """Whether each value means the same in the wider type, whatever a session's time zone is."""
     types = pa.types
     if types.is_integer(narrow):
         return types.is_integer(wide) and bool(wide.bit_width >= narrow.bit_width)
@@ -83,5 +83,5 @@ def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
 
 
 def _digits(decimal: pa.DataType) -> int:
-    """Before the point."""
+    """Digits before the point."""
     return int(decimal.precision - decimal.scale)

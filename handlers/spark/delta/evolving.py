@@ -1,4 +1,4 @@
-"""Delta tables whose columns follow the source's where no DDL tells."""
+"""Changes the columns of Delta tables when the source's change without DDL."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _log = get_logger("spark")
 
 
 class IncompatibleColumn(RuntimeError):
-    """A column's type in the table and in the rows cannot be brought together."""
+    """The types of a column in the table and in the rows cannot be combined."""
 
 
 def spark_schema(arrow: pa.Schema) -> StructType:
-    """The types as the tables have them: a datetime without a zone stays one."""
+    """Return the types as the tables have them. A datetime without a zone stays one."""
     return from_arrow_schema(arrow, prefer_timestamp_ntz=True)
 
 
 def schema(session: SparkSession, ref: TableRef) -> StructType | None:
-    """The table's columns; None: there is no table. Raises what Spark raises when it cannot tell."""
+    """Return the table's columns, None without a table. Raises what Spark raises if it cannot say."""
     try:
         return session.table(ref.sql).schema
     except AnalysisException as error:
@@ -40,10 +40,11 @@ def schema(session: SparkSession, ref: TableRef) -> StructType | None:
 
 
 def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
-    """Add the columns that the table lacks, and widen those that are too narrow; nothing without a table.
+    """Add the columns that the table lacks, and widen those that are too narrow. Does nothing without a
+    table.
 
-    Narrower values fit as they are. Raises IncompatibleColumn for any other change of a type, and for columns
-    of the table that must not be null and that the rows do not have."""
+    Narrower values fit. Raises IncompatibleColumn for any other change of a type, and for columns of the
+    table that must not be null and that the rows lack."""
     table = schema(session, ref)
     if table is None:
         return
@@ -74,7 +75,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
 
 class _Column(NamedTuple):
     path: str
-    """In statements: quoted, with the structs that it is in."""
+    """For statements: quoted, with the names of enclosing structs."""
     name: str
     type: str
 
@@ -120,10 +121,10 @@ def _set(session: SparkSession, ref: TableRef, name: str, value: str) -> None:
 
 
 def properties(session: SparkSession, ref: TableRef) -> dict[str, str]:
-    """Of the table."""
+    """The table's properties."""
     return {row.key: row.value for row in session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()}
 
 
 def has_property(found: Mapping[str, str], name: str, value: str) -> bool:
-    """Whether a table has it; of one whose columns are found by their ids, names are mapped, too."""
+    """Whether a table has a property. Column mapping by id includes mapping by name."""
     return found.get(name) in (value, "id")

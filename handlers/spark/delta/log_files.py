@@ -1,4 +1,4 @@
-"""A Delta table's newest version by its log's files: at once, where a Spark would have to start first."""
+"""Reads a Delta table's newest version from its log's files: at once, where Spark would have to start."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _FEATURES = frozenset(
         *("clustering", "rowTracking", "timestampNtz", "typeWidening", "vacuumProtocolCheck", "variantType"),
     )
 )
-"""Of Delta's protocol: what changes nothing of which files there are, and of how many rows they tell."""
+"""Features of Delta's protocol that affect neither the list of files nor their row counts."""
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)")
 _VERSIONED = re.compile(r"\d{20}\.(?:json|checkpoint\.)")
-"""Also by commits and checkpoints that Spark alone reads."""
+"""Names of commits and checkpoints, including those that only Spark reads."""
 _MOST_FILES = 200_000
-"""Files of a table, which are held in memory, of some 200 bytes each; Spark counts those of larger ones."""
+"""The most files of a table, at some 200 bytes of memory each. Spark counts those of larger tables."""
 _MOST_COMMITS = 1_000
 _MOST_READER = 3
-"""The version of Delta's protocol that is known."""
+"""The newest version of Delta's protocol that is supported."""
 _READ = [
     *("add.path", "add.size", "add.stats", "add.deletionVector.storageType"),
     *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
     *("protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures"),
     *("metaData.schemaString", "sidecar.path"),
 ]
-"""Of a checkpoint."""
+"""The columns that are read from a checkpoint."""
 _AT_ONCE = 4_096
 
 
@@ -46,7 +46,7 @@ class LogState:
 
     version: int
     columns: Mapping[str, Sequence[str]]
-    """Each with the names of what is in it, if it is a struct."""
+    """Each with the names of its fields, if it is a struct."""
     files: int
     bytes: int
     rows: int
@@ -80,7 +80,7 @@ class _Sidecar(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """What a table is, but for its files."""
+    """A table's metadata, without its files."""
 
     schema_string: str
     """As JSON."""
@@ -103,15 +103,15 @@ class _Action(msgspec.Struct, rename="camel"):
 
 
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
-"""What is raised by bytes that are none of Delta's."""
+"""Errors that bytes raise if Delta did not write them."""
 
 
 class Unknown(Exception):
-    """The files do not tell: Spark is to be asked."""
+    """The files do not contain the answer: ask Spark."""
 
 
 def state_in_files(files: Files, path: str) -> LogState | None:
-    """The newest version of the table at `path`; None: Spark is to be asked.
+    """Return the newest version of the table at `path`. None: ask Spark.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation
     Raises what `files` raises."""
@@ -126,7 +126,7 @@ def state_in_files(files: Files, path: str) -> LogState | None:
 
 
 def metadata_in_files(files: Files, path: str) -> Metadata | None:
-    """The same, of what is not told by each file of the table."""
+    """The same, for what does not depend on the table's files."""
     folder = f"{path}/_delta_log"
     try:
         checkpoint, commits = _found_in(files, folder)
@@ -148,9 +148,9 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
 
 
 def has_commits(files: Files, path: str) -> bool:
-    """Whether there is a table at `path`: while its first commit is under way, its log's folder holds none.
+    """Whether a table exists at `path`. While its first commit runs, its log's folder contains no commit.
     Raises what `files` raises."""
-    # Nearly every table is told by the first; the list of a long log takes a while.
+    # The first look is enough for nearly every table. Listing a long log takes a while.
     first = ("_last_checkpoint", f"{0:020d}.json")
     if any(files.exists(f"{path}/_delta_log/{name}") for name in first):
         return True
@@ -160,15 +160,15 @@ def has_commits(files: Files, path: str) -> bool:
 
 @dataclass(slots=True)
 class _Replay:
-    """The actions of a log, one after the other."""
+    """Replays the actions of a log, one after the other."""
 
     added: dict[str, tuple[int, int, _DeletionVector | None]] = field(default_factory=dict)
-    """The path of each file of the table -> its bytes, its rows, and what is deleted of them."""
+    """Path of each file of the table -> its bytes, its rows, and its deletion vector."""
     schema: str | None = None
     protocol: _Protocol | None = None
 
     def all_of(self, files: Files, folder: str) -> int:
-        """The newest checkpoint, and the commits since; the last one's version."""
+        """Read the newest checkpoint and the commits since. Returns the last version."""
         checkpoint, commits = _found_in(files, folder)
         for name in checkpoint:
             with files.open(f"{folder}/{name}") as file:
@@ -205,7 +205,7 @@ class _Replay:
             if action.remove is not None:
                 gone = self.added.pop(action.remove.path, None)
                 if gone is not None and gone[2] != action.remove.deletion_vector:
-                    raise Unknown  # it is not this one that is removed
+                    raise Unknown  # another file is removed
         for action in actions:
             self._take(action)
         if len(self.added) > _MOST_FILES:
@@ -221,7 +221,7 @@ class _Replay:
                 raise Unknown
             self.added[add.path] = add.size, rows - gone, add.deletion_vector
         if action.sidecar is not None:
-            raise Unknown  # the files are told elsewhere
+            raise Unknown  # the files are listed elsewhere
         if action.meta_data is not None:
             self.schema = action.meta_data.schema_string
         if action.protocol is not None:
@@ -229,7 +229,7 @@ class _Replay:
 
 
 def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
-    """The files of the newest checkpoint that is whole, and the versions of the commits since."""
+    """Return the files of the newest complete checkpoint, and the versions of the commits since."""
     commits: list[int] = []
     checkpoints: dict[tuple[int, int], list[str]] = {}
     for name in sorted(entry.name for entry in files.list(folder)):
@@ -251,7 +251,7 @@ def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
 
 
 def _told(row: Any) -> Any:
-    """Without what is null: each row of a checkpoint has all kinds of actions."""
+    """Remove nulls: each row of a checkpoint has the columns of all kinds of actions."""
     if isinstance(row, dict):
         return {name: _told(value) for name, value in row.items() if value is not None}
     return row

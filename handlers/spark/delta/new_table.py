@@ -1,11 +1,11 @@
-"""A new Delta table without Spark: one commit, with its first rows and all properties that Spark gives it."""
+"""Creates a Delta table without Spark: one commit, with its first rows and the properties that Spark sets."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,14 +21,14 @@ from handlers.spark.rows.parquet_files import writing
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _FEATURE = "timestampNtz"
-"""Of each table that binlane makes (`runtime.conf`)."""
+"""The feature of each table that binlane creates (`runtime.conf`)."""
 
 
 def can_be_made(schema: pa.Schema) -> bool:
-    """Whether these columns are as binlane makes them, and need no mapping of their names."""
+    """Whether binlane itself creates such columns, and their names need no mapping."""
     names = {name.lower() for name in schema.names}
     return bool(names) and len(names) == len(schema.names) and _are_usual(schema)
 
@@ -42,13 +42,16 @@ def _is_usual(arrow: pa.DataType) -> bool:
 
 
 def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *, mode: Mode) -> str:
-    """Returns Delta's id of the table.
+    """Create a table with these rows. Returns Delta's id of the table.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions
-    `rows`: see `can_be_made`. Raises MergeConflict when another writer makes it meanwhile, and what `files`
+    `rows`: see `can_be_made`. Raises MergeConflict if another writer creates it meanwhile, and what `files`
     raises."""
     commit, table_id = uuid.uuid4().hex, str(uuid.uuid4())
-    schema = _schema(rows.schema)
+    # Half a second of import, for whoever has asked for it.
+    from deltalake import Schema  # noqa: PLC0415 (see above)
+
+    schema = str(Schema.from_arrow(rows.schema).to_json())
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="snappy", **writing(rows.schema))
@@ -87,29 +90,16 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
             "stats": json.dumps({"numRecords": rows.num_rows}),
         },
     }
-    text = "".join(_lines(first))
+    lines = [json.dumps({kind: action}, ensure_ascii=False) + "\n" for kind, action in first.items()]
     try:
-        files.put(f"{ref.path}/_delta_log/{0:020d}.json", text.encode())
+        files.put(f"{ref.path}/_delta_log/{0:020d}.json", "".join(lines).encode())
     except AlreadyThere as error:
         raise MergeConflict(f"{ref}: another writer has just made it") from error
-    # Spark's rename on a local disk may have taken the place of this commit.
+    # Spark's rename on a local disk may have replaced this commit.
     found = note_of_version(files, ref.path or "", 0)
     if found is None or found.get("commit") != commit:
         raise MergeConflict(f"{ref}: another writer has just made it")
     return table_id
-
-
-def _schema(schema: pa.Schema) -> str:
-    """As JSON, by Delta's names of types."""
-    # Half a second of import, for whoever has asked for it.
-    from deltalake import Schema  # noqa: PLC0415 (see above)
-
-    return str(Schema.from_arrow(schema).to_json())
-
-
-def _lines(actions: dict[str, dict[str, Any]]) -> Iterator[str]:
-    for kind, action in actions.items():
-        yield json.dumps({kind: action}, ensure_ascii=False) + "\n"
 
 
 def _now() -> int:

@@ -1,4 +1,4 @@
-"""Which Delta tables are as binlane makes them, so that commits need not know what only Spark does."""
+"""Checks if a Delta table is as binlane creates it: commits may then ignore what only Spark supports."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ if TYPE_CHECKING:
     import deltalake
 
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
-"""Of Delta's protocol: what tables have that binlane makes, and what these commits do not touch."""
+"""Delta features of tables that binlane creates, and features that these commits do not affect."""
 _PROPERTIES = frozenset(
     (
-        "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration",
-        "delta.enableExpiredLogCleanup",
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-        "delta.feature.timestampNtz",
+        *("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"),
+        *("delta.enableExpiredLogCleanup", "delta.feature.timestampNtz"),
+        *("delta.minReaderVersion", "delta.minWriterVersion"),
     )
 )
-"""Of tables: what changes nothing of how a commit is to be made."""
+"""Table properties that do not affect how a commit is made."""
 _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
-"""What delta-rs reads as Spark does."""
+"""Intervals that delta-rs reads as Spark does."""
+_FORMER = frozenset((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"))
+"""Spark notes these in a file with dates of the former calendar: Spark 3 or later, if it is set to LEGACY."""
 
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:
-    """The table, if it is there and has nothing that only Spark knows how to keep."""
-    # Half a second of import, for whoever has asked for it.
+    """Return the table if it exists and has no feature that only Spark supports."""
+    # The import takes half a second, so only users of this option pay for it.
     rs = importlib.import_module("deltalake")
     try:
         table: deltalake.DeltaTable = rs.DeltaTable(path)
     except (importlib.import_module("deltalake.exceptions").DeltaError, OSError):
-        return None  # Spark tells what is wrong with it, if anything is
+        return None  # Spark reports what is wrong with it, if anything is
     protocol, metadata = table.protocol(), table.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     is_known = protocol.min_writer_version <= 2 or (
@@ -56,7 +55,7 @@ def plain_table(path: str) -> deltalake.DeltaTable | None:
 
 
 def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bool:
-    """Whether its files are, and tell how many rows they have."""
+    """Whether its files are small, and state their numbers of rows."""
     adds = pa.table(table.get_add_actions(flatten=True))
     if not adds.num_rows:
         return True
@@ -67,8 +66,15 @@ def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bo
     return not counts.null_count and size <= most_bytes and rows <= most_rows
 
 
+def has_former_dates(dataset: Any) -> bool:
+    """Whether a file of Arrow's `dataset` may have dates of the former calendar, which only Spark reads as
+    they are. Raises OSError."""
+    files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
+    return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
+
+
 def _notes(schema: Any) -> Iterator[str]:
-    """What is noted of columns, and of those within them."""
+    """Yield the metadata keys of columns and nested columns."""
     if isinstance(schema, dict):
         yield from schema.get("metadata", ())
         for each in schema.values():

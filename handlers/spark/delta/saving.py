@@ -1,4 +1,4 @@
-"""Rows appended to a Delta table, which is made if there is none."""
+"""Appends rows to a Delta table, which is created if it does not exist."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FIRST = "binlane_first"
 
 
 def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
-    """In one commit, within `fenced`. Raises MergeConflict where another writer has just made the table, and
-    what Spark raises."""
+    """Append the rows in one commit, within `fenced`. Raises MergeConflict if another writer has just created
+    the table, and what Spark raises."""
     if not exists(frame.sparkSession, ref):
         _make(frame, ref, options)
         return
@@ -30,8 +30,8 @@ def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
 
 
 def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
-    """With all its properties at once: what a second commit was to bring, a worker that dies would leave out
-    for good."""
+    """Create the table with all its properties at once. If a second commit set them, a worker that died
+    before it would leave them out permanently."""
     session = frame.sparkSession
     schema = ref.sql.rpartition(".")[0]
     if ref.path is None and schema:
@@ -48,12 +48,12 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
             raise
         if exists(session, ref):
             raise MergeConflict(f"{ref}: another writer has just made it") from error
-        # A folder without a version: what an attempt left that did not commit.
+        # A folder without a version, which a failed attempt left.
         session.sql(f"CREATE OR REPLACE {sql}")
 
 
 def check_free(files: Files, path: str) -> None:
-    """Delta would make a table around the files that are there, and VACUUM remove them. Raises Rejected."""
+    """Delta would create a table around existing files, and VACUUM would remove them. Raises Rejected."""
     found = [each.name for each in files.list(path) if not each.name.startswith(("_", "."))]
     if found:
         raise Rejected(

@@ -1,4 +1,4 @@
-"""What a merge has to know of its table before it chooses how to go about it."""
+"""What a merge must know about its table before it chooses how to merge."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class TableState:
 
     columns: StructType
     partitions: tuple[str, ...]
-    """The columns that it is partitioned by."""
+    """The partition columns."""
     properties: Mapping[str, str]
     bytes: int
-    """Of its files."""
+    """The total size of its files."""
     features: frozenset[str]
-    """Of Delta's protocol, by name."""
+    """Names of features of Delta's protocol."""
 
 
 def look(session: SparkSession, ref: TableRef) -> TableState | None:
-    """The table as it is now; None: there is none.
+    """Return the table's present state, None without a table.
 
-    A few milliseconds where Delta can be asked directly (a table at a path, without Spark Connect), else two
-    small queries."""
+    Takes a few milliseconds if Delta can be asked directly (a table at a path, without Spark Connect).
+    Otherwise runs two small queries."""
     snapshot = delta_snapshot(session, ref)
     if snapshot is not None:
         if snapshot.version() < 0:
@@ -60,8 +60,8 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
 
 
 def _with_notes(session: SparkSession, location: str) -> StructType | None:
-    """The columns with what Delta notes of them (how one is generated), which Spark's own schema leaves out;
-    None: the catalog lets nobody read the folder."""
+    """Return the columns with Delta's metadata (such as generation expressions), which Spark's own schema
+    leaves out. None if the catalog does not let users read the folder."""
     try:
         found = metadata_in_files(files_for(location, AnySpark(session)), location)
     except OSError:

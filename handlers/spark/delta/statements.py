@@ -1,4 +1,4 @@
-"""Parts of SQL statements, and the properties that they give Delta tables."""
+"""Parts of SQL statements, and the properties that they set on Delta tables."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from handlers.spark.table_ref import TableRef, quoted
 
 
 def listed(names: Iterable[str], alias: str = "") -> str:
-    """Columns, divided by commas."""
+    """Return columns, separated by commas."""
     before = f"{alias}." if alias else ""
     return ", ".join(before + quoted(name) for name in names)
 
 
 def equal(names: Iterable[str], left: str, right: str, *, null_safe: bool = False) -> str:
-    """That two rows are equal in these columns."""
+    """Return the condition that two rows are equal in these columns."""
     sign = "<=>" if null_safe else "="
     return " AND ".join(f"{left}.{quoted(name)} {sign} {right}.{quoted(name)}" for name in names)
 
 
 def literal(value: str) -> str:
-    """A string as SQL writes it."""
+    """Return a string as SQL writes it."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -31,8 +31,8 @@ def new_table(
     partition_by: Iterable[str],
     properties: Mapping[str, str],
 ) -> str:
-    """What stands behind CREATE. `names`: of the columns; `columns`: with their types, empty where a query
-    tells them; `partition_by`: those that the table does not have are left out."""
+    """Return the part after CREATE. `names`: of the columns. `columns`: with their types, empty if a query
+    defines them. `partition_by`: columns that the table does not have are left out."""
     there = {name.casefold(): name for name in names}
     partitions = [there[name.casefold()] for name in partition_by if name.casefold() in there]
     parts = [f"TABLE {ref.sql} ({columns})" if columns else f"TABLE {ref.sql}", "USING delta"]
@@ -46,19 +46,19 @@ def new_table(
 
 NAMES_MAPPED = ("delta.columnMapping.mode", "name")
 MADE = {"binlane.made": "true"}
-"""Of tables that are dropped when the source drops its own; others are somebody else's."""
+"""Marks tables that are dropped when the source drops its own. Others belong to somebody else."""
 TYPES_WIDENED = ("delta.enableTypeWidening", "true")
-# https://docs.delta.io/delta-column-mapping/: names with these need the table's columns to be mapped.
+# https://docs.delta.io/delta-column-mapping/: names with these characters need column mapping.
 _SPECIAL = frozenset(" ,;{}()\n\t=")
 
 
 def needs_mapping(names: Iterable[str]) -> bool:
-    """Whether Parquet takes these names of columns only when Delta maps them."""
+    """Whether these column names need Delta's mapping, because Parquet does not allow them."""
     return any(_SPECIAL.intersection(name) for name in names)
 
 
 def of_new_table(names: Iterable[str], configured: Mapping[str, object]) -> dict[str, str]:
-    """The properties of a new table with these columns. `configured`: the handler's option."""
+    """Return the properties of a new table with these columns. `configured`: the handler's option."""
     found = dict([NAMES_MAPPED]) if needs_mapping(names) else {}
     for name, value in configured.items():
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)

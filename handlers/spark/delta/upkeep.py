@@ -1,4 +1,4 @@
-"""Few and large files, none that no version needs any more, and when that was last seen to."""
+"""Rewrites small files as larger ones, removes unneeded files, and records when it last did so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 
 from handlers.logs import get_logger
-from handlers.spark.delta.commits.exactly_once import is_conflict, settings
+from handlers.spark.delta.commits.exactly_once import STRICT, is_conflict, settings
 from handlers.spark.delta.commits.held_segments import exists
 from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.statements import literal
@@ -21,21 +21,22 @@ _NAME = re.compile(r"([a-z]+)-(\d{12})")
 
 
 class UpkeepTimes:
-    """Of one table: names of empty files in the folder `_upkeep` of its log, such as `vacuum-001790000000`.
+    """Times of one table's upkeep: names of empty files in the folder `_upkeep` of its log, such as
+    `vacuum-001790000000`.
 
-    A time is in a name, as what is put is never written over, and the newest counts: so there is no moment
-    without one. Times are seconds since 1970 in UTC, by the clock of the worker that did it."""
+    Files are never overwritten, and the newest counts, so a time always exists. Times are seconds since 1970
+    in UTC, by the clock of the worker that did it."""
 
     def __init__(self, files: Files, log_folder: str) -> None:
         self._files = files
         self._folder = f"{log_folder}/{_FOLDER}"
 
     def last(self, what: str) -> float | None:
-        """When `what` was last done; None: nobody knows. Raises what the store raises."""
+        """When `what` was last done. None if unknown. Raises what the store raises."""
         return max((float(name[-12:]) for name in self._names(what)), default=None)
 
     def remember(self, what: str, moment: float) -> None:
-        """`what` (small letters) is done now. Raises what the store raises."""
+        """Record that `what` (small letters) is done now. Raises what the store raises."""
         now = f"{what}-{int(moment):012d}"
         before = [name for name in self._names(what) if name != now]
         with suppress(AlreadyThere):
@@ -51,17 +52,17 @@ class UpkeepTimes:
 
 
 _AS_TOLD = ("retentionDurationCheck", "vacuum.retentionWindowIgnore")
-"""Switched on, Delta refuses RETAIN of less than a week, and passes over any but 0."""
+"""If these are on, Delta refuses RETAIN of less than a week, and ignores any value but 0."""
 _LARGE = 128 * 2**20
-"""Bytes: OPTIMIZE has nothing to gain where files are so large on average."""
+"""Average size of files, in bytes, from which OPTIMIZE has nothing to gain."""
 
 _log = get_logger("spark")
 
 
 def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
-    """Rewrite small files as larger ones, where the table has `min_files` or more; whether that was done.
+    """Rewrite small files as larger ones, if the table has at least `min_files`. Returns whether it did.
 
-    Not when another writer changed the same files meanwhile: then there is another time. Raises what Spark
+    Does not if another writer changed the same files meanwhile. The next run tries again. Raises what Spark
     raises."""
     if not exists(session, ref):
         return False
@@ -69,7 +70,8 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
     if detail.numFiles < min_files or detail.sizeInBytes > detail.numFiles * _LARGE:
         return False
     try:
-        session.sql(f"OPTIMIZE {ref.sql}").collect()
+        with settings(session, STRICT):
+            session.sql(f"OPTIMIZE {ref.sql}").collect()
     except Exception as error:
         if not is_conflict(error):
             raise
@@ -80,11 +82,11 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
 
 
 def vacuum(session: SparkSession, ref: TableRef, retention: float) -> None:
-    """Remove files that no version of the last `retention` seconds needs, or of as long as the table itself
-    keeps them. Raises what Spark raises.
+    """Remove files that no version of the last `retention` seconds needs. The table's own setting applies if
+    it is longer. Raises what Spark raises.
 
-    Delta warns of less than 168 hours: a query, or a commit, that takes longer than that may miss its files.
-    Who sets less has decided so."""
+    Delta warns of less than 168 hours, because a query or commit that takes longer may miss its files. A user
+    who sets less accepts that."""
     if exists(session, ref):
         own = literal(properties(session, ref).get("delta.deletedFileRetentionDuration", "0 days"))
         kept = f"SELECT unix_seconds(timestamp_seconds(0) + CAST({own} AS INTERVAL))"

@@ -1,7 +1,7 @@
 """Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
 
-A commit of some hundred rows costs Spark more than a second of CPU, whatever it brings, and delta-rs some
-hundredths. What is not plain (a large table, columns that are mapped or checked) stays Spark's."""
+A commit of some hundred rows takes more than a second of CPU in Spark, and some hundredths in delta-rs. If a
+table is not plain (it is large, or its columns are mapped or checked), Spark makes the commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segme
 from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made, make_table
-from handlers.spark.delta.plain_table import is_small, plain_table
+from handlers.spark.delta.plain_table import has_former_dates, is_small, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 _log = get_logger("spark")
 
 _MOST_BYTES = 8 * 2**20
-"""Of a replica's files, and of the segments: beyond it, Spark's share of the cost is small."""
+"""The most bytes of a replica's files, and of the segments. Beyond it, Spark adds little to the cost."""
 _MOST_ROWS = 200_000
 _MOST_MEMORY = 128 * 2**20
-"""Bytes of the rows of segments, and of those of a table: what repeats itself is small in a file."""
+"""The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
 _DIGITS_OF_DOUBLES = 15
 _CHECKPOINT_EVERY = 10
-"""Versions, as Spark does it."""
+"""Number of versions, as in Spark."""
 _CLEAN_EVERY = 100
 
 
 class WithoutSpark:
-    """Safe to use from several threads; of one table, the caller does one thing at a time."""
+    """Any thread may call it, but for each table only one thread at a time."""
 
     def __init__(self, options: SparkOptions, files: Files, *, makes_tables: bool = True) -> None:
-        """`makes_tables`: whether a table that Spark makes is as binlane wants it, without defaults of
-        somebody else's."""
+        """`makes_tables`: whether Spark creates a table as binlane wants it, without defaults that somebody
+        else set."""
         self._mode = options.mode
         self._prefix = options.prefix
         self._files = files
@@ -68,7 +68,7 @@ class WithoutSpark:
         self._makes = makes_tables and not options.properties and not options.partition_by
 
     def apply(self, what: Bringing) -> bool:
-        """In one commit; False: that is for Spark to do, and nothing was done.
+        """Merge in one commit. Returns False, with nothing changed, if Spark must do it.
 
         Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
@@ -78,9 +78,9 @@ class WithoutSpark:
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
         table = None if is_new else plain_table(path)
         if "%" in os.path.realpath(path) or (table is None and not is_new):
-            return False  # delta-rs takes a % for the escape of another path
+            return False  # delta-rs takes % for an escape
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
-        # Before the look: others of this process may commit after it.
+        # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
         if not self._goes_on(ref, known, note):
             return False
@@ -95,8 +95,8 @@ class WithoutSpark:
         return True
 
     def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
-        """Whether the table's files tell that it holds all before these segments, and none of them. Raises
-        MergeConflict, LostCommit, and what the store raises."""
+        """Whether the table's files show that it contains everything before these segments, and none of them.
+        Raises MergeConflict, LostCommit, and what the store raises."""
         assert ref.path is not None
         held = held_in_files(self._files, ref.path, ref.app_id)
         if held is None:
@@ -112,11 +112,11 @@ class WithoutSpark:
             return False
         return self._mode == "changelog" or are_plain(what.shape)
 
-    # ---- the rows
+    # ---- rows
 
     def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> pa.Table | None:
-        """What is to be written: of a changelog the new rows, of a replica all. None: it is too much, or does
-        not fit, and Spark may know better."""
+        """Return the rows to write: a changelog's new rows, or all rows of a replica. None if they are too
+        large or do not fit: Spark may be able to write them."""
         shape = what.shape
         changes = self._changes(what.segments, shape)
         if changes is None:
@@ -126,10 +126,10 @@ class WithoutSpark:
         except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None
         except (self._delta_rs.exceptions.DeltaError, OSError):
-            return None  # Spark tells what is wrong with the table's files
+            return None  # Spark reports what is wrong with the table's files
 
     def _first(self, changes: pa.Table, shape: Shape) -> pa.Table | None:
-        """Those of a new table."""
+        """Return the rows of a new table."""
         rows: pa.Table | None = changes
         if self._mode == "replica":
             newest = newest_of(changes, shape.key)
@@ -137,7 +137,7 @@ class WithoutSpark:
         return rows if rows is not None and rows.num_rows and can_be_made(rows.schema) else None
 
     def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
-        """The same. Raises ValueError, what Arrow raises, and what delta-rs does."""
+        """The same for an existing table. Raises ValueError, and what Arrow and delta-rs raise."""
         schema = pa.schema(table.schema().to_arrow())
         names = {name.lower(): name for name in schema.names}
         brought = changes.schema if self._mode == "changelog" else shape.schema
@@ -147,25 +147,25 @@ class WithoutSpark:
             return fitted(changes, schema)
         if not is_small(table, _MOST_BYTES, _MOST_ROWS):
             return None
-        newest = newest_of(changes, shape.key)
-        there = within(_MOST_MEMORY, table.to_pyarrow_dataset().to_batches(), schema)
+        newest, files = newest_of(changes, shape.key), table.to_pyarrow_dataset()
+        there = None if has_former_dates(files) else within(_MOST_MEMORY, files.to_batches(), schema)
         if newest is None or there is None:
             return None
         kept = without(there, newest, {names[column.lower()]: column for column in shape.key})
         return pa.concat_tables([fitted(kept, schema), fitted(self._kept(newest), schema)])
 
     def _kept(self, newest: pa.Table) -> pa.Table:
-        """The rows that were not deleted."""
+        """Return the rows that were not deleted."""
         return newest.filter(pc.not_equal(newest.column(f"{self._prefix}op"), "delete"))
 
     def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table | None:
-        """The segments' rows, in order; None: they take too much memory."""
+        """Return the segments' rows, in order. None if they take too much memory."""
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
         batches = (batch for segment in segments for batch in self._batches_of(segment, schema))
         return within(_MOST_MEMORY, batches, schema)
 
     def _batches_of(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Raises BrokenLog, and what the store raises."""
+        """Yield the segment's rows. Raises BrokenLog, and what the store raises."""
         try:
             with self._files.open(segment.path) as file:
                 for batch in pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
@@ -178,11 +178,11 @@ class WithoutSpark:
             told = str(error).strip()
             raise BrokenLog(f"the rows of {segment.path} cannot be read ({told}): {RESTORE}") from None
 
-    # ---- the commit
+    # ---- commits
 
     def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> bool:
-        """A compare-and-set, as `fenced` has it: delta-rs gives a commit up when any other came first. False:
-        it could not be written, and Spark tells why."""
+        """A compare-and-set like `fenced`: delta-rs rejects a commit if any other one was first. Returns
+        False if it cannot be written. Spark then reports why."""
         rs = self._delta_rs
         commit = uuid.uuid4().hex
         before = table.version()
@@ -208,7 +208,7 @@ class WithoutSpark:
             if not self._is_made(ref.path, before + 1, commit):
                 _log.warning("commit_without_spark_failed", table=str(ref), error=str(error))
                 return False
-        # Spark's rename on a local disk may have taken the place of this commit.
+        # Spark's rename on a local disk may have replaced this commit.
         if not self._is_made(ref.path, before + 1, commit):
             raise MergeConflict(f"{ref}: another writer has made version {before + 1}")
         self._keep_house(table, before + 1)
@@ -222,7 +222,7 @@ class WithoutSpark:
         return found is not None and found.get("commit") == commit
 
     def _keep_house(self, table: deltalake.DeltaTable, version: int) -> None:
-        """As Spark does after its commits: without checkpoints each look at the table reads all of them."""
+        """Write a checkpoint, as Spark does after its commits. Without it, each reader reads all commits."""
         if version % _CHECKPOINT_EVERY:
             return
         cleans = table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false"
@@ -230,20 +230,20 @@ class WithoutSpark:
             table.create_checkpoint()
             if cleans and not version % _CLEAN_EVERY:
                 table.cleanup_metadata()
-        except (self._delta_rs.exceptions.DeltaError, OSError) as error:  # the commit stands
+        except (self._delta_rs.exceptions.DeltaError, OSError) as error:  # the commit stays valid
             _log.warning("delta_checkpoint_failed", table=table.table_uri, error=str(error))
 
     @cached_property
     def _delta_rs(self) -> Any:
-        """The package deltalake: half a second of import, for whoever has asked for it."""
+        """The package deltalake. Its import takes half a second, for users of this option only."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
 
 
 def _writing(rs: Any, schema: pa.Schema) -> Any:
-    """How files are written: with bounds of those columns alone of which delta-rs tells them as they are. It
-    makes doubles of decimals, and Spark passes over a file by what it tells. By a dictionary Spark passes
-    over -0.0 where 0.0 is asked for."""
+    """Return how files are written: with bounds only for columns whose bounds delta-rs writes exactly. It
+    writes decimals' bounds as doubles, and Spark skips files by their bounds. A dictionary would make Spark
+    skip -0.0 when it looks for 0.0."""
     kept = rs.ColumnProperties(statistics_enabled="CHUNK")
     left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     return rs.WriterProperties(
@@ -259,4 +259,4 @@ def _has_exact_bounds(arrow: pa.DataType) -> bool:
         return bool(arrow.precision <= _DIGITS_OF_DOUBLES)
     return not (
         types.is_floating(arrow) or types.is_nested(arrow)
-    )  # NaN is greater than all, and in no bounds
+    )  # NaN is greater than all numbers, but in no bounds

@@ -1,2 +1,2 @@
-"""The tables of a handler at work: a sink for each table takes batches into its log, mergers bring what
-waits into the tables, the keeper looks after files."""
+"""The running tables of a handler: a sink per table writes its log, and mergers merge waiting segments. The
+keeper tidies files."""

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 
-class Background(ABC):
+class Background:
     """One daemon thread, from `start` to `end`."""
 
-    def __init__(self, thread_name: str) -> None:
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        """`run` returns soon after `stopped` is set."""
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
-        """Begin nothing more."""
-        self._stopped.set()
+        """Start nothing more."""
+        self.stopped.set()
 
     def ended(self, within: float) -> bool:
-        """After `end`: whether what runs is done, or is in so many seconds."""
+        """Return whether the thread has ended, or ends within so many seconds. Called after `end`."""
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()
-
-    @abstractmethod
-    def _run(self) -> None:
-        """What the thread does. Returns soon after `_stopped` is set."""

@@ -1,4 +1,4 @@
-"""Which of the logs that a search finds this handler serves; and which of its tables are gone."""
+"""Decides which of the found logs this handler serves, and which of its tables are gone."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from handlers.spark.read.inspection import end_of
 from handlers.spark.table_ref import TableRef
 
 _ABANDONED = 600.0
-"""Seconds after its newest segment that a log of no partition of this worker counts as nobody's."""
+"""Age in seconds of a log's newest segment from which nobody is assumed to serve the log."""
 
 _SOON = 60.0
 _SELDOM = 3600.0
-"""Seconds until a log is looked at again, in which nothing happens: as long as nothing has, but within these
-two. Where this worker has put something less than that ago, it knows the log's end."""
+"""Bounds of the seconds until a quiet log is checked again. Between them, the interval equals the time since
+something last happened. If this worker put a segment less than `_SOON` ago, it knows the log's end."""
 
 
 class FoundLogs:
-    """What Search asks. One thread at a time."""
+    """Answers the questions of Search. One thread at a time."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._files = tables.world.files
         self._locations = tables.world.locations
-        # By the log's folder: until when (seconds since 1970) it is not looked at, with these partitions.
+        # Log folder -> until when (seconds since 1970) it is skipped, and the partitions at that time.
         self._foreign: dict[str, tuple[float, Collection[tuple[str, int]]]] = {}
         self._then = tables.partitions()
-        self._since = time.time()  # these partitions are this worker's
+        self._since = time.time()  # since when this worker has these partitions
 
     def serve(self, folder: str, owner: Owner, *, anew: bool) -> float | None:
-        """See Search: other handlers may have logs here, too."""
+        """See Search. Other handlers may have logs here, too."""
         tables = self._tables
         ref = self._locations.ref(owner.database, owner.table)
         if ref.log_folder != folder or not fits(owner, tables.owner_of(owner.database, owner.table)):
@@ -48,12 +48,12 @@ class FoundLogs:
         return self._look(folder, owner, ref, known)
 
     def _look(self, folder: str, owner: Owner, ref: TableRef, known: TableSink | None) -> float | None:
-        """`known`: the sink of this handler that serves it."""
+        """`known`: this handler's sink that serves the log."""
         tables = self._tables
         has_grown = known is None or known.is_behind()
         if has_grown and self._is_foreign(folder):
             if known is not None:
-                tables.let_go(known)  # it was idle, and its owner goes on
+                tables.let_go(known)  # it was idle, and its owner continues it
             return max(_SOON, self._foreign[folder][0] - time.time())
         if known is None:
             if self._is_gone(ref):
@@ -68,14 +68,14 @@ class FoundLogs:
         return min(max(_SOON, self._quiet(sink)), _SELDOM) if sink.is_loaded else _SOON
 
     def _quiet(self, sink: TableSink) -> float:
-        """For how many seconds nothing was put, and no partition has come or gone."""
+        """Seconds since something was put, or a partition was assigned or revoked."""
         now, current = time.time(), self._tables.partitions()
         if current != self._then:
             self._then, self._since = current, now
         return now - max(sink.last_put, self._since)
 
     def _is_gone(self, ref: TableRef) -> bool:
-        """Whether there is no table any more, and nothing in the log that would make it."""
+        """Whether the table does not exist, and nothing in the log would create it."""
         if ref.path is None or self._files.exists(f"{ref.path}/_delta_log"):
             return False
         end = end_of(self._files, ref.log_folder)
@@ -84,8 +84,8 @@ class FoundLogs:
         return not end.head.segment.rows and end.head.segment.statement is None
 
     def _is_foreign(self, folder: str) -> bool:
-        """Whether another worker has the partitions whose records a log holds; it merges that. Nobody does,
-        where nothing was put for a while."""
+        """Whether another worker has the partitions of a log, and so merges it. After a while without new
+        segments, no worker is assumed to."""
         current, now = self._tables.partitions(), time.time()
         until, then = self._foreign.get(folder, (0.0, ()))
         if now < until and then == current:
@@ -96,7 +96,7 @@ class FoundLogs:
         if head is None or not current.isdisjoint(head.marks.known):
             return False
         last_put = head.segment.written_ms
-        if head.stream is not None:  # whoever has it may put packs alone
+        if head.stream is not None:  # its worker may put packs only
             last_put = max(last_put, self._tables.world.packs.streams.newest_ms(head.stream))
         until = last_put / 1000 + _ABANDONED
         if now < until:

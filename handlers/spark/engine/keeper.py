@@ -1,4 +1,4 @@
-"""What a lake needs now and then: old segments are removed, files are kept few and large."""
+"""Removes merged segments, and keeps files few and large."""
 
 from __future__ import annotations
 
@@ -17,58 +17,60 @@ from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.options import UpkeepOptions
 
 _TURN = 5.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 _WHAT = ("optimize", "vacuum")
 
 _FIRST = 3600.0
-"""Seconds within which a table is first looked at, or sooner where upkeep is to be done more often."""
+"""The longest delay of a table's first upkeep, in seconds. More frequent upkeep shortens it."""
 _UNCHANGED = 24 * 3600.0
-"""The same, of a table into which this worker has merged nothing: each look costs a store requests."""
+"""The same for a table into which this worker has merged nothing: each check costs requests to the store."""
 
 _MERGED_BY_THEN = 3600.0
-"""Seconds: what was put is merged so much later at most, or the table is looked at as long as it is not."""
+"""Seconds after a put by which its rows are assumed to be merged. Tables with waiting rows are checked."""
 
 _log = get_logger("spark")
 
 
-class Keeper(Background):
+class Keeper:
     """One thread, `spark-keeper`, from `start` to `end`.
 
-    A table costs it something when something was merged, and when its upkeep is due: thousands of others are
-    not walked through."""
+    A table costs time only if something was merged, or its upkeep is due. Thousands of other tables are not
+    visited."""
 
     def __init__(self, options: UpkeepOptions, serves: Callable[[TableSink], bool]) -> None:
-        """`serves`: whether a table is this handler's still."""
-        super().__init__("spark-keeper")
+        """`serves`: whether this handler still serves a table."""
+        self.thread = Background("spark-keeper", self._run)
         self._options = options
         self._serves = serves
-        self._told: deque[TableSink] = deque()  # by any thread
+        self._told: deque[TableSink] = deque()  # filled by any thread
         self._tidying: set[TableSink] = set()
         self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
-        # When each table is looked after next, seconds since 1970, in order.
-        self._known: dict[TableSink, float] = {}  # an entry of the next with another time holds no more
-        self._unchanged: set[TableSink] = set()  # of these, those into which nothing was merged here
+        # When each table is checked next, seconds since 1970, in order.
+        self._known: dict[TableSink, float] = {}  # an entry of `_order` with another time is outdated
+        self._unchanged: set[TableSink] = set()  # those of them into which this worker merged nothing
         self._order: list[tuple[float, int, TableSink]] = []
-        self._count = itertools.count()  # of tables that are due at once, the first comes first
+        self._count = itertools.count()  # of tables due at the same time, the first planned is first
 
     def look_after(self, sink: TableSink) -> None:
-        """A table that is served from now on, or into which something was merged. Any thread."""
+        """Add a table that is served from now on, or into which something was merged. Any thread."""
         self._told.append(sink)
 
     def _run(self) -> None:
-        while not self._stopped.wait(_TURN):
+        while not self.thread.stopped.wait(_TURN):
             self.turn(time.time())
 
     def turn(self, now: float) -> None:
-        """Do what is to be done (`now`: seconds since 1970)."""
+        """Do all due work. `now`: seconds since 1970."""
         while self._told:
             sink = self._told.popleft()
             self._tidying.add(sink)
             is_unchanged = sink.merges.unmerged.merged_source_ms is None
             if sink not in self._known or (sink in self._unchanged and not is_unchanged):
                 (self._unchanged.add if is_unchanged else self._unchanged.discard)(sink)
-                within = self._first_within()
+                every = self._options.optimize_every, self._options.vacuum_every
+                # The times of thousands of tables are not all read at once.
+                within = min([_FIRST, *filter(None, every)])
                 self._plan(
                     sink, now + random.random() * (max(within, _UNCHANGED) if is_unchanged else within)
                 )
@@ -76,7 +78,7 @@ class Keeper(Background):
             self._try(sink, "tidy", partial(sink.merges.tidy, time.monotonic()))
             if not sink.merges.has_to_tidy:
                 self._tidying.discard(sink)
-        while self._order and self._order[0][0] <= now and not self._stopped.is_set():
+        while self._order and self._order[0][0] <= now and not self.thread.stopped.is_set():
             due, _, sink = heapq.heappop(self._order)
             if self._known.get(sink) != due:
                 continue
@@ -93,22 +95,18 @@ class Keeper(Background):
         self._known[sink] = due
         heapq.heappush(self._order, (due, next(self._count), sink))
 
-    def _first_within(self) -> float:
-        """Seconds; the times of thousands of tables are not all read at once."""
-        return min([_FIRST, *filter(None, (self._options.optimize_every, self._options.vacuum_every))])
-
     def _look_after(self, sink: TableSink, now: float) -> None:
         """`now`: seconds since 1970."""
         options = self._options
         if self._is_due(sink, "optimize", options.optimize_every, now):
             self._try(sink, "optimize", lambda: sink.merges.optimize(options.min_files))
-        # What a commit leaves behind may be removed `retention` later.
+        # Files that a commit replaces may be removed `retention` later.
         if self._is_due(sink, "vacuum", options.vacuum_every, now, after=options.retention):
             self._try(sink, "vacuum", lambda: sink.merges.vacuum(options.retention))
 
     def _is_due(self, sink: TableSink, what: str, every: float, now: float, after: float = 0.0) -> bool:
-        """Whether it is to be done now; then it counts as done, even if it fails: a worker that is started
-        again and again must not do nothing else. `after`: so many seconds after a commit it has work."""
+        """Whether it must be done now. If so, it counts as done, even if it fails: a worker that restarts
+        repeatedly must not do only this. `after`: seconds after a commit when work appears."""
         due = self._due.get((sink, what))
         if not every or (due is not None and now < due):
             return False
@@ -116,8 +114,8 @@ class Keeper(Background):
             self._due[sink, what] = now + every
             return False
         last = None
-        with suppress(Exception):  # a place that cannot be read: it counts from now, as where nobody knows
-            last = sink.upkeep_times.last(what)  # it may have been another worker
+        with suppress(Exception):  # an unreadable time counts as unknown, so the interval starts now
+            last = sink.upkeep_times.last(what)  # perhaps by another worker
         if last is not None and _is_idle(sink, since=last - after):
             self._due[sink, what] = now + every
             return False
@@ -130,7 +128,7 @@ class Keeper(Background):
         return is_due
 
     def _try(self, sink: TableSink, what: str, do: Callable[[], None]) -> None:
-        """Upkeep can wait: what fails is told, and tried again at its next time."""
+        """Upkeep can wait: log an error, and try again at the next time."""
         try:
             do()
         except Exception as error:
@@ -138,5 +136,5 @@ class Keeper(Background):
 
 
 def _is_idle(sink: TableSink, *, since: float) -> bool:
-    """Whether its table is as it was (`since`: seconds since 1970): to look at it would be for nothing."""
+    """Whether the table is unchanged since then (seconds since 1970): upkeep would find no work."""
     return not sink.waiting.rows and 0.0 < sink.last_put + _MERGED_BY_THEN < since

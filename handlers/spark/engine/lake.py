@@ -1,4 +1,4 @@
-"""The Spark tables of one handler between `open` and `close`, and the threads behind them."""
+"""The Spark tables of one handler between `open` and `close`, and their threads."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 
-_UPKEEP_SECONDS = 5.0  # while merges have WORK_SECONDS
+_UPKEEP_SECONDS = 5.0  # merges have WORK_SECONDS
 
 _log = get_logger("spark")
 
 
 class Lake:
-    """Between `open` and `close`; any thread may hand over batches."""
+    """Exists between `open` and `close`. Any thread may hand over batches."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
-        """Starts Spark, unless another handler has. Raises as SparkHandler.open."""
+        """Start Spark, unless another handler has. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
         self._spark = acquire(
             section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
@@ -64,33 +64,33 @@ class Lake:
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)
         self._runs = False
         self._is_safe = False
-        self._merging = threading.Lock()  # guards the next: who merges is started, or is not any more
+        self._merging = threading.Lock()  # guards the next: whether merging may start
         self._closed = False
         self._spark_told = threading.Event()
-        """Spark has started and what waits is merged, or it never will."""
+        """Set when Spark has started and merging may begin, or when Spark will never start."""
 
     def start(self) -> None:
-        """Begin to merge what waits, and to watch Spark, as soon as it is up.
+        """Start merging, and watching Spark, as soon as Spark has started.
 
-        Raises FilesError for a store that overwrites, or in which several workers are not safe."""
+        Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
         try:
             self._check_writers()
             self._world.files.prove(self._world.locations.logs)
         except TargetUnavailable:
-            pass  # a Connect server that is away: it is asked before the first batch
+            pass  # the Connect server is away: it is asked again before the first batch
         except FilesError as error:
             if not error.is_outage:
                 raise
-            # The store is away: it is proven before the first put, and batches wait for that.
+            # The store is away. It is proven before the first put, and batches wait for that.
         self._runs = True
         if self._world.packs.writer is not None and self._world.applier is not None:
             self._world.packs.writer.start()
         if self._world.applier is not None and self._world.context.partitions is not None:
-            self._search.start()
+            self._search.thread.start()
         self._spark.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
-        """Spark has started, or has not."""
+        """Called when Spark has started, or has failed to."""
         stop_worker = self._world.context.stop_worker
         try:
             if error is None:
@@ -108,10 +108,10 @@ class Lake:
         with self._merging:
             if self._world.applier is not None and not self._closed:
                 self._merger.start()
-                self._keeper.start()
+                self._keeper.thread.start()
 
     def _check_default_files(self) -> None:
-        """What was taken for this machine's before Spark could be asked. Raises RuntimeError."""
+        """Check that paths taken as local are local for Spark, too. Raises RuntimeError."""
         root = self._world.locations.root
         if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
             return
@@ -131,23 +131,23 @@ class Lake:
 
     @contextmanager
     def table(self, database: str, name: str) -> Iterator[TableSink]:
-        """The one that serves the log of this source table, here."""
+        """The sink that serves the log of this source table in this process."""
         with self._tables.used(database, name) as sink:
             self._tables.claim(sink)
             yield sink
 
     @property
     def world(self) -> World:
-        """What its tables share."""
+        """The objects that its tables share."""
         return self._world
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Partitions have left. Returns when no commit runs of the tables that have left with them."""
+        """Release revoked partitions. Returns when no commit runs for tables of these alone."""
         self._tables.release(partitions)
 
     def close(self) -> None:
-        """Merge what waits as far as `merge.at_close` allows. What runs much longer is left: it ends with
-        Spark, and is done again at the next start, as after a crash."""
+        """Merge waiting segments within `merge.at_close`. Work that takes much longer is abandoned: it ends
+        with Spark, and is repeated at the next start, as after a crash."""
         done = True
         try:
             spent = self._await_spark()
@@ -155,7 +155,7 @@ class Lake:
                 self._closed = True
             if self._runs and self._world.applier is not None:
                 writer = self._world.packs.writer
-                others = (self._search, self._keeper, *(() if writer is None else (writer,)))
+                others = (self._search.thread, self._keeper.thread, *(() if writer is None else (writer,)))
                 end = time.monotonic() + _UPKEEP_SECONDS
                 for each in others:
                     each.end()
@@ -169,14 +169,14 @@ class Lake:
             release()
 
     def _await_spark(self) -> float:
-        """What waits can be merged yet if Spark is up in time. Returns the seconds that this took."""
+        """Wait for Spark to start, if rows wait to be merged. Returns the seconds spent."""
         began = time.monotonic()
         if self._runs and any(sink.waiting.rows for sink in self._tables.known()):
             self._spark_told.wait(self._world.options.merge.at_close)
         return time.monotonic() - began
 
     def check(self) -> None:
-        """Ask Spark, and the tables' file system, which must not let one worker overwrite another's file."""
+        """Query Spark and the tables' store. The store must not let one worker overwrite another's file."""
         self._spark.session.sql("SELECT 1").collect()
         self._world.files.list(self._world.locations.logs)
         self._world.files.prove(self._world.locations.logs)
@@ -207,7 +207,7 @@ class Lake:
         self._keeper.look_after(sink)
 
     def _check_writers(self) -> None:
-        """Whether several workers are safe here; asked until Spark has answered."""
+        """Check whether several workers are safe here. Repeated until Spark has answered."""
         if self._is_safe or self._world.applier is None:  # plain files have no commits
             return
         assumed = self._spark.assumes_local_files

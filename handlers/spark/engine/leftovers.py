@@ -1,4 +1,4 @@
-"""What earlier runs left: logs whose tables no batch may come for, and tables that are gone."""
+"""Finds what earlier runs left: logs of tables that may get no more batches, and tables that are gone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from handlers.spark.log.owner import Owner, look_in, owner_of
 from handlers.spark.log.stores.interface import Files
 
 _TURN = 60.0
-"""Seconds until what cannot be read is tried again, and until a log that was added is looked at."""
+"""Seconds until an unreadable log is tried again, and until an added log is first checked."""
 
 _LOOK = 1.0
-"""Seconds between two looks at the partitions, and at which logs are due."""
+"""Seconds between two checks of the partitions and of the due logs."""
 
 _log = get_logger("spark")
 
@@ -31,14 +31,14 @@ class Serve(Protocol):
     def __call__(self, folder: str, owner: Owner, *, anew: bool) -> float | None: ...
 
 
-class Search(Background):
+class Search:
     """One thread, `spark-search`, from `start` to `end`.
 
-    Every log is read in, so that what waits in it is merged though no batch of its table comes; and now and
-    then it is looked at, as another worker, or a replay, may have put more. Each log has a time of its own
-    for that, so that thousands are never looked at together. What cannot be read is tried again each minute,
-    without keeping the others waiting; and a log that another handler of this process serves is taken over
-    when that one is closed."""
+    Every log is loaded, so its waiting segments are merged even if no batch of its table arrives. Later it is
+    checked now and then, because another worker or a replay may have put more. Each log has its own time for
+    that, so thousands are never checked together. An unreadable log is tried again each minute and does not
+    delay the others. A log that another handler of this process serves is taken over when that handler
+    closes."""
 
     def __init__(
         self,
@@ -48,29 +48,29 @@ class Search(Background):
         serve: Serve,
         partitions: Callable[[], Collection[tuple[str, int]]] = tuple,
     ) -> None:
-        """`logs`: the folder of all logs. `serve` is given each log's folder and owner, and reads it in if it
-        is free and this handler's; `anew`: whatever is known of it. It returns in how many seconds it is to
-        be given it again; None: there is no need. It may raise. `partitions`: this worker's; when some come,
-        all folders are looked into again."""
-        super().__init__("spark-search")
+        """`logs`: the folder of all logs. `serve` gets each log's folder and owner, and loads the log if it
+        is free and belongs to this handler. `anew`: load it even if it is known. `serve` returns the seconds
+        until its next call for this log, or None if none is needed. It may raise. `partitions`: this
+        worker's. When new ones are assigned, all folders are searched again."""
+        self.thread = Background("spark-search", self._run)
         self._partitions = partitions
         self._searched_for = frozenset(partitions())
         self._files = files
         self._logs = logs
         self._serve = serve
         self._turn = threading.Lock()  # one round at a time
-        self._folders = [logs]  # to be looked into
+        self._folders = [logs]  # to be searched
         self._find_at = 0.0  # monotonic
-        self._added: set[str] = set()  # by any thread, as the next
+        self._added: set[str] = set()  # by any thread, like the next
         self._told: dict[str, Owner] = {}
-        self._owners: dict[str, Owner | None] = {}  # by the log's folder; None: not read yet
-        # When each log is looked at next (monotonic), and the same in order, with times that hold no more.
+        self._owners: dict[str, Owner | None] = {}  # log folder -> owner, None until it is read
+        # When each log is checked next (monotonic), and the same in order, with outdated times among them.
         self._due: dict[str, float] = {}
         self._order: list[tuple[float, str]] = []
 
     def _run(self) -> None:
         self.round()
-        while not self._stopped.wait(_LOOK):
+        while not self.thread.stopped.wait(_LOOK):
             partitions = frozenset(self._partitions())
             if partitions - self._searched_for:
                 self.round()
@@ -79,7 +79,7 @@ class Search(Background):
                 self.look(time.monotonic())
 
     def round(self) -> None:
-        """Look into what was not looked into, and at all logs. Any thread."""
+        """Search folders that were not searched yet, and check all logs. Any thread."""
         with self._turn:
             partitions = frozenset(self._partitions())
             if partitions - self._searched_for:
@@ -92,8 +92,8 @@ class Search(Background):
                 self._look_at(folder, now, anew=True)
 
     def look(self, now: float) -> None:
-        """Look at the logs that are due (`now`: monotonic seconds), and into what could not be looked into.
-        Any thread."""
+        """Check the due logs (`now`: monotonic seconds), and retry folders that could not be searched. Any
+        thread."""
         with self._turn:
             if self._folders and self._find_at <= now:
                 self._find()
@@ -104,8 +104,8 @@ class Search(Background):
                     self._look_at(folder, now, anew=False)
 
     def add(self, log_folder: str, owner: Owner | None = None) -> None:
-        """A log to look at from now on: one that is signed, or that nobody serves any more. `owner`: whose it
-        is, if that is known. Any thread."""
+        """Add a log to be checked from now on: a signed one, or one that nobody serves any more. `owner`: the
+        log's owner, if known. Any thread."""
         if owner is not None:
             self._told[log_folder] = owner
         self._added.add(log_folder)
@@ -124,7 +124,7 @@ class Search(Background):
         heapq.heappush(self._order, (due, folder))
 
     def _look_at(self, folder: str, now: float, *, anew: bool) -> None:
-        if self._stopped.is_set():
+        if self.thread.stopped.is_set():
             return
         wait: float | None = _TURN
         try:
@@ -134,13 +134,13 @@ class Search(Background):
         if wait is None:
             self._owners.pop(folder, None)
             self._due.pop(folder, None)
-        else:  # those that were read in together are not to be due together
+        else:  # spread the times of logs that were loaded together
             self._plan(folder, max(now, time.monotonic()) + wait * random.uniform(0.8, 1.2))
 
     def _find(self) -> None:
         folders, self._folders = self._folders, []
         self._find_at = time.monotonic() + _TURN
-        while folders and not self._stopped.is_set():
+        while folders and not self.thread.stopped.is_set():
             here = folders.pop()
             try:
                 is_log, more = look_in(self._files, here, self._logs)

@@ -1,4 +1,4 @@
-"""Which table is merged next: the one whose rows have waited longest, and light ones beside heavy ones."""
+"""Chooses the table to merge next: the one whose rows waited longest, and light tables beside heavy ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 
 _HEAVY = 10.0
-"""Seconds: a table whose last merge took longer leaves the last slot to lighter ones that are due."""
+"""Seconds. If a table's last merge took longer, it leaves the last slot to due tables that are lighter."""
 
 _CLOCK_WAS_SET = 0.5
-"""Seconds that the clock of the day and this process's own may drift apart before all tables are put in order
-anew."""
+"""Seconds by which the wall clock and the monotonic clock may differ before all tables are reordered."""
 
 
 class Mergeable(Protocol):
-    """What a table has to offer."""
+    """A table that can be merged."""
 
     @property
     def name(self) -> str: ...
@@ -37,22 +36,22 @@ class Mergeable(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A table that waits, and does not run. Moments are monotonic."""
+    """A table that waits and is not being merged. Times are monotonic."""
 
     table: Mergeable
     is_heavy: bool
     not_before: float | None
     since: float | None = None
-    """Its oldest row's, as `Waiting.since`, when `due` was reckoned."""
+    """When its oldest row was put (`Waiting.since`), as of the last calculation of `due`."""
     latest: float = 0.0
-    """When it is due by what this process counts itself: `since` is of a clock that may be set, or of another
-    machine."""
+    """When it is due by this process's clock. `since` is from a clock that may be set, or is another
+    machine's."""
     due: float = 0.0
 
 
 class MergeQueue:
-    """Tables in which something waits. `offer`, `first`, `take` and `done` cost O(log n) of n tables, except
-    after the clock was set. To be called by one thread at a time."""
+    """Tables with waiting rows. `offer`, `first`, `take` and `done` cost O(log n) of n tables, except after
+    the clock was set. One thread at a time."""
 
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options
@@ -65,16 +64,16 @@ class MergeQueue:
         self._clock = _clock()
 
     def offer(self, table: Mergeable) -> bool:
-        """Something waits in this table. Returns whether whoever waits for the next one has to look again."""
+        """Add a table with waiting rows. Returns whether threads that wait must look again."""
         if table in self._running:
-            return False  # it is looked at when that has ended
+            return False  # it is checked when that merge ends
         entry = self._entries.get(table)
         if entry is None:
             return self._add(self._entry(table))
         return self._reckon(entry)
 
     def first(self) -> tuple[Mergeable | None, float]:
-        """The table that is next, and in how many seconds it is due: 0 or less for now."""
+        """Return the next table, and the seconds until it is due: 0 or less if now."""
         self._look_at_clock()
         now = time.monotonic()
         while (entry := self._first(now)) is not None:
@@ -82,11 +81,11 @@ class MergeQueue:
             self._reckon(entry)
             if entry.table in self._entries and entry.due <= before:
                 return entry.table, entry.due - now
-            # Somebody else has merged what waited: its turn is later, if more does.
+            # Somebody else has merged its rows. Its turn is later, if more rows wait.
         return None, 0.0
 
     def first_at_once(self) -> tuple[Mergeable | None, float]:
-        """As `first`, where all are due that did not fail a moment ago."""
+        """The same as `first`, if all tables are due except those that have just failed."""
         now = time.monotonic()
         soonest: tuple[Mergeable, float] | None = None
         for entry in self._in_order():
@@ -99,13 +98,13 @@ class MergeQueue:
         return soonest or (None, 0.0)
 
     def take(self, table: Mergeable) -> None:
-        """It is merged from now on; `done` says until when."""
+        """Mark a table as being merged. `done` ends this."""
         entry = self._entries[table]
         self._remove(entry)
         self._running[table] = entry
 
     def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
-        """Its merge has ended, and took so long; the next one begins at `not_before` (monotonic) or later."""
+        """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
         del self._running[table]
         (self._were_heavy.add if seconds > _HEAVY else self._were_heavy.discard)(table)
         self._add(self._entry(table, not_before))
@@ -114,7 +113,7 @@ class MergeQueue:
         return _Entry(table, table in self._were_heavy, not_before)
 
     def _add(self, entry: _Entry) -> bool:
-        """Whether it comes before all others."""
+        """Add a table. Returns whether it is the next one."""
         now = time.monotonic()
         waiting = entry.table.waiting
         if waiting.since is None:
@@ -127,7 +126,7 @@ class MergeQueue:
             due = min(since, entry.latest - self._options.max_age)
         else:
             due = min(since + self._options.max_age, entry.latest)
-        # Rows may have waited for longer than this machine runs: then they are due before its clock's 0.
+        # Rows may have waited longer than this machine runs. Then they are due before 0 of its clock.
         entry.due = due if entry.not_before is None else max(due, entry.not_before)
         before = self._first(now)
         self._entries[entry.table] = entry
@@ -139,7 +138,7 @@ class MergeQueue:
         (self._heavy if entry.is_heavy else self._light).remove(entry)
 
     def _reckon(self, entry: _Entry) -> bool:
-        """When it is due now; whether it comes before all others."""
+        """Calculate again when it is due. Returns whether it is the next one."""
         self._remove(entry)
         return self._add(entry)
 
@@ -170,5 +169,5 @@ def _due(entry: _Entry) -> float:
 
 
 def _clock() -> float:
-    """How far the clock of the day is ahead of this process's own."""
+    """The wall clock minus the monotonic clock."""
     return time.time() - time.monotonic()

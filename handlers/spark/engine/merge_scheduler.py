@@ -1,4 +1,4 @@
-"""Brings what waits into the Spark tables, in the background: the oldest first, several at once."""
+"""Merges waiting segments into the Spark tables in the background: oldest first, several tables at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0
 _FIRST_RETRY = 1.0
 _LONGEST_WAIT = 5.0
-"""Seconds until it is looked again what is due: that is told by a clock that may be set."""
+"""Seconds until due times are checked again, because they depend on a clock that may be set."""
 
 _log = get_logger("spark")
 
 
 class Merger:
-    """Threads that merge tables when they are due: the oldest change waits `max_age`, or `max_rows` wait.
+    """Threads that merge due tables: the oldest change has waited `max_age`, or `max_rows` wait.
 
-    Any thread may offer. A table whose merge fails is tried again later, and later each time; the others go
-    on."""
+    Any thread may offer a table. A table whose merge fails is retried later, with growing delays. The others
+    continue."""
 
     def __init__(self, options: MergeOptions, *, threads: int) -> None:
         self._options = options
@@ -42,14 +42,14 @@ class Merger:
             thread.start()
 
     def offer(self, table: Mergeable) -> None:
-        """Something waits in this table."""
+        """Add a table with waiting rows."""
         with self._changed:
             if self._queue.offer(table):
                 self._changed.notify()
 
     def close(self, spent: float = 0.0) -> bool:
-        """Go on with what waits for `at_close` at most, less the seconds that the closing took already, then
-        wait for what runs; False: it goes on after WORK_SECONDS more."""
+        """Continue merging for at most `at_close`, minus the seconds already `spent` on closing. Then wait
+        for running merges. Returns False if one still runs after WORK_SECONDS more."""
         with self._changed:
             if self._ends_at is None:
                 self._ends_at = time.monotonic() + max(0.0, self._options.at_close - spent)
@@ -65,7 +65,7 @@ class Merger:
             self._merge(table)
 
     def _next(self) -> Mergeable | None:
-        """Wait for a table that is due; None: it is time to end."""
+        """Wait for a due table. Returns None when the thread must end."""
         with self._changed:
             while True:
                 table, wait = self._queue.first() if self._ends_at is None else self._queue.first_at_once()
@@ -74,7 +74,7 @@ class Merger:
                     return None
                 if table is not None and wait <= 0:
                     self._queue.take(table)
-                    self._changed.notify()  # another thread waits for this one: it is to wait for the next
+                    self._changed.notify()  # another thread waits for this table: let it wait for another
                     return table
                 limits = [each for each in (left, None if table is None else wait) if each is not None]
                 self._changed.wait(min([_LONGEST_WAIT, *limits]) if limits else None)
@@ -85,11 +85,11 @@ class Merger:
         try:
             table.merge()
         except StopWorker:
-            # Spark is gone for good. Whoever watches it stops the worker, which need not wait for this then.
+            # Spark is gone permanently. Its watch stops the worker, which need not wait for this.
             with self._changed:
                 self._ends_at = time.monotonic()
         except Exception as error:
-            # A server that comes back is to be found soon, and asking it costs little.
+            # A server that is back must be found soon, and asking costs little.
             longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
             wait = min(longest, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
             not_before = time.monotonic() + wait * random.uniform(0.8, 1.2)

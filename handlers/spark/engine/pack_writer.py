@@ -1,4 +1,4 @@
-"""The stream of packs that this worker puts: the small batches of all its tables, one file a cycle."""
+"""Writes this worker's stream of packs: the small batches of all its tables, one file per cycle."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from handlers.spark.log.packs.pack_folder import PackFolder, StreamEnded
 from handlers.spark.log.stores.interface import Files
 
 _MOST_BYTES = 16 * 2**20
-"""Of a pack: one that is as large is put at once."""
+"""Size of a pack that is put at once."""
 _IN_MEMORY = 32 * 2**20
-"""Bytes of pieces that are kept, to be brought into their logs without being read again."""
+"""Bytes of pieces kept in memory, so that they can be written into their logs without being read."""
 _REMOVE_EVERY = 60.0
 """Seconds."""
 _LOOK_THROUGH_EVERY = 60
-"""Times of those."""
+"""In cycles of `_REMOVE_EVERY`."""
 _SOON = 0.05
-"""Seconds until a pack that takes longer than the one before is asked for again."""
+"""Seconds until a pack that takes longer than the last one is checked again."""
 
 _log = get_logger("spark")
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """Tells of one pack. Any thread."""
+    """The state of one pack. Any thread."""
 
     due: float
-    """When it is known, probably (seconds by the clock)."""
+    """When the state is probably known (seconds by the clock)."""
     clock: Callable[[], float]
     is_durable: bool | None = None
-    """None: it is not known yet; False: perhaps not, and the stream is over."""
+    """None while unknown. False: perhaps not, and the stream is over."""
 
     def wait(self) -> float:
         """Seconds until it is worth asking."""
@@ -49,16 +49,16 @@ class Ticket:
 
 
 class Pending:
-    """A piece that this worker has made. Where it is is known once its ticket says that it is durable."""
+    """A piece that this worker has made. Its place is known when its ticket says that it is durable."""
 
     __slots__ = ("begin", "body", "checksum", "is_needed", "number", "size", "ticket")
 
     def __init__(self, body: bytes, ticket: Ticket) -> None:
         self.body: bytes | None = body
-        """None: it has to be read."""
+        """None: it must be read."""
         self.ticket = ticket
         self.is_needed = True
-        """Its rows are not in their log yet."""
+        """Whether its rows are not in their log yet."""
         self.number = 0
         self.begin = 0
         self.size = len(body)
@@ -67,19 +67,19 @@ class Pending:
 
 @dataclass(eq=False, slots=True)
 class _Pack:
-    """What the next pack will hold. Guarded by the writer's lock until it is put."""
+    """The content of the next pack. Guarded by the writer's lock until it is put."""
 
     ticket: Ticket
     bytes: int = 0
     pieces: list[tuple[Pending, Piece]] = field(default_factory=list)
 
 
-class PackWriter(Background):
-    """One thread, `spark-packs`, from `start` to `end`, and `spark-packs-old` for what no batch waits for.
-    Any thread may call any method.
+class PackWriter:
+    """One thread, `spark-packs`, from `start` to `end`, and `spark-packs-old` for work that no batch waits
+    for. Any thread may call any method.
 
-    A stream ends when a put fails, for whatever reason: what was put, if it was, is found as what another
-    worker has left is found, and what follows goes into a new stream."""
+    A stream ends when a put fails for any reason. If the pack was put all the same, it is found like packs
+    that another worker left. Later pieces go into a new stream."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class PackWriter(Background):
         clock: Callable[[], float] = time.monotonic,
         look_through: Callable[[], None] = lambda: None,
     ) -> None:
-        """`logs`: the folder of all logs; `every`: seconds from one put to the next, at least.
-        `look_through` is called once an hour."""
-        super().__init__("spark-packs")
+        """`logs`: the folder of all logs. `every`: the least seconds between two puts. `look_through` is
+        called once an hour."""
+        self.thread = Background("spark-packs", self._run)
         self._files = files
         self._logs = logs
         self._every = every
@@ -102,31 +102,31 @@ class PackWriter(Background):
         self._stream: str | None = None
         self._number = 0  # of the last pack that was put
         self._pack: _Pack | None = None
-        self._began = -every  # when the last put did
+        self._began = -every  # when the last put began
         self._took = 0.0  # seconds
-        self._needed: dict[int, int] = {}  # by a pack's number: the pieces that are not in their logs yet
+        self._needed: dict[int, int] = {}  # pack number -> its pieces that are not in their logs yet
         self._kept: deque[Pending] = deque()  # with their bodies, oldest first
         self._kept_bytes = 0
 
     def stream(self) -> str:
-        """The one that takes pieces now."""
+        """The stream that accepts pieces now."""
         with self._changed:
             if self._stream is None:
                 self._stream, self._number = uuid.uuid4().hex, 0
             return self._stream
 
     def is_open(self, stream: str) -> bool:
-        """Whether this is the one that takes pieces."""
+        """Whether this stream accepts pieces."""
         return self._stream == stream
 
     def give_up(self, stream: str) -> None:
-        """Put nothing more into it: somebody is about to end it."""
+        """Put nothing more into the stream, because somebody is about to end it."""
         with self._changed:
             if self._stream == stream:
                 self._over()
 
     def add(self, stream: str, piece: Piece, body: bytes) -> Pending | None:
-        """A piece of the next pack; None: the stream is over. `piece`: without its place in the file."""
+        """Add a piece to the next pack. None: the stream is over. `piece`: without its place in the file."""
         with self._changed:
             if self._stream != stream:
                 return None
@@ -143,7 +143,7 @@ class PackWriter(Background):
             return pending
 
     def through(self, stream: str, pieces: Iterable[Pending]) -> None:
-        """What these hold is in their log."""
+        """Mark these pieces as written into their log."""
         with self._changed:
             for piece in pieces:
                 piece.is_needed = False
@@ -151,7 +151,7 @@ class PackWriter(Background):
                     self._needed[piece.number] -= 1
 
     def put(self) -> bool:
-        """Put what waits, now; whether something did."""
+        """Put the waiting pieces now. Returns whether there were any."""
         with self._changed:
             pack, self._pack = self._pack, None
             stream, number = self._stream, self._number + 1
@@ -185,7 +185,7 @@ class PackWriter(Background):
         PackFolder(self._files, self._logs, stream).put(number, data)
         with self._changed:
             self._took = self._clock() - began
-            if self._stream != stream:  # it was given up meanwhile: who did so reads what is in it
+            if self._stream != stream:  # it was given up meanwhile, and whoever did so reads its packs
                 pack.ticket.is_durable = False
                 return
             self._number = number
@@ -200,8 +200,8 @@ class PackWriter(Background):
                 oldest.body = None
 
     def remove(self) -> None:
-        """Remove packs all of whose pieces are in their logs, but never the last one. Raises what the store
-        raises; the next call tries again."""
+        """Remove packs whose pieces are all in their logs, but never the last pack. Raises what the store
+        raises. The next call tries again."""
         with self._changed:
             stream, last = self._stream, self._number
             numbers = [number for number, left in self._needed.items() if left <= 0 and number < last]
@@ -214,7 +214,7 @@ class PackWriter(Background):
                     self._needed.pop(number, None)
 
     def _over(self) -> None:
-        """Under the lock."""
+        """End the stream. Call it with the lock."""
         self._stream = None
         if self._pack is not None:
             self._pack.ticket.is_durable = False
@@ -224,29 +224,29 @@ class PackWriter(Background):
         self._kept_bytes = 0
 
     def start(self) -> None:
-        super().start()
-        self._old.start()
+        self.thread.start()
+        self._old.thread.start()
 
     def end(self) -> None:
-        super().end()
-        self._old.end()
+        self.thread.end()
+        self._old.thread.end()
         with self._changed:
             self._changed.notify()
 
     def ended(self, within: float) -> bool:
         until = time.monotonic() + within
-        return super().ended(within) and self._old.ended(max(0.0, until - time.monotonic()))
+        return self.thread.ended(within) and self._old.thread.ended(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self.thread.stopped.is_set():
             self._await_turn()
             self.put()
-        self.put()  # its batches are not asked for again, and need not be done again
+        self.put()  # so its batches are not handed over and handled again
 
     def _await_turn(self) -> None:
-        """Until a pack is to be put."""
+        """Wait until a pack must be put."""
         with self._changed:
-            while not self._stopped.is_set():
+            while not self.thread.stopped.is_set():
                 left = None
                 if self._pack is not None:
                     left = self._began + self._every - self._clock()
@@ -255,18 +255,18 @@ class PackWriter(Background):
                 self._changed.wait(left)
 
 
-class _Old(Background):
-    """Removes packs that nobody needs any more: that may take long, and packs are put meanwhile."""
+class _Old:
+    """Removes unneeded packs. This may take long, and packs are put meanwhile."""
 
     def __init__(self, remove: Callable[[], None], look_through: Callable[[], None]) -> None:
-        """`remove`: of this worker's stream; `look_through`: the streams of others."""
-        super().__init__("spark-packs-old")
+        """`remove`: removes packs of this worker's stream. `look_through`: those of others."""
+        self.thread = Background("spark-packs-old", self._run)
         self._remove = remove
         self._look_through = look_through
 
     def _run(self) -> None:
         for turn in count():
-            if self._stopped.wait(_REMOVE_EVERY):
+            if self.thread.stopped.wait(_REMOVE_EVERY):
                 return
             self._try("remove", self._remove)
             if turn % _LOOK_THROUGH_EVERY == 0:

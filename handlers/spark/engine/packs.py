@@ -1,4 +1,4 @@
-"""The packs of one handler: its stream, if it puts one, those that others have left, and batches in packs."""
+"""The packs of one handler: its own stream, if any, streams that others left, and batches in packs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Packs:
         every: float,
         partitions: Callable[[], frozenset[tuple[str, int]]] = frozenset,
     ) -> None:
-        """`logs`: the folder of all logs; `every`: seconds between two packs; 0: this worker puts none, and
-        reads what others have put. `partitions`: this worker's, now."""
+        """`logs`: the folder of all logs. `every`: seconds between two packs. 0: this worker writes none, and
+        only reads those of others. `partitions`: this worker's at present."""
         self.files = files
         self.logs = logs
         self.partitions = partitions
@@ -36,18 +36,18 @@ class Packs:
             self.writer = PackWriter(files, logs, every=every, look_through=self._look_through)
 
     def name_of(self, log_folder: str) -> str:
-        """A log as pieces name it."""
+        """Return the log's name in pieces."""
         return log_folder.removeprefix(f"{self.logs}/")
 
     def pieces_of(self, stream: str, log_folder: str, after: int) -> Sequence[Found]:
-        """What a stream holds behind the last segment of a log; it is ended. Raises as Streams.pieces_of."""
+        """End a stream. Returns its pieces after a log's last segment. Raises like Streams.pieces_of."""
         if self.writer is not None:
             self.writer.give_up(stream)
         return self.streams.pieces_of(stream, self.name_of(log_folder), after)
 
     def through(self, stream: str, log_folder: str) -> None:
-        """A log does not go on any more in a stream that was ended here, which is removed with its last."""
-        with suppress(FilesError):  # or it is looked through later
+        """A log has left a stream that was ended here. With its last log, the stream is removed."""
+        with suppress(FilesError):  # or it is removed later
             self.streams.through(stream, self.name_of(log_folder))
 
     def _look_through(self) -> None:
@@ -56,7 +56,7 @@ class Packs:
         self.streams.look_through(int(time.time() * 1000), own=own, has_gone_on=self._has_gone_on)
 
     def _has_gone_on(self, log: str, after: int) -> bool:
-        """Also of a log that is not there any more."""
+        """Also for a log that no longer exists."""
         newest = SegmentFolder(self.files, f"{self.logs}/{log}", now=lambda: 0).newest()
         return newest == 0 or newest > after
 
@@ -66,13 +66,13 @@ _Whose = tuple[_Place, _Place, int, dict[str, str]]
 
 
 class Handed:
-    """Of one table, or of each of its shards, one batch at a time. Each is asked about by one thread."""
+    """Batches in packs that may not be durable: one per table, or per shard. One thread for each."""
 
     def __init__(self) -> None:
         self._waiting: dict[int | None, tuple[_Whose, Ticket]] = {}
 
     def is_durable(self, batch: Batch) -> bool:
-        """Whether it was handed over, and is durable. Raises AskAgain: it was, and nobody knows yet."""
+        """Whether the batch was handed over and is durable. Raises AskAgain if not known yet."""
         found = self._waiting.pop(batch.shard, None)
         if found is None or found[0] != _whose(batch):
             return False
@@ -82,14 +82,14 @@ class Handed:
         return bool(ticket.is_durable)
 
     def wait(self, batch: Batch, ticket: Ticket) -> None:
-        """It is done when the pack of this ticket is durable. Raises AskAgain."""
+        """Wait until the pack of this ticket is durable. Raises AskAgain."""
         if batch.changes:
             self._waiting[batch.shard] = _whose(batch), ticket
         raise AskAgain(ticket.wait())
 
 
 def _whose(batch: Batch) -> _Whose:
-    """With the topics' ids: one that was made anew has the same places."""
+    """With the topics' ids, because a recreated topic has the same positions."""
     changes = batch.changes
     return _place(changes[0]), _place(changes[-1]), len(changes), dict(batch.topic_ids)
 

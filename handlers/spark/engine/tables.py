@@ -32,12 +32,12 @@ from handlers.spark.runtime.session import SharedSpark
 
 
 class Owners:
-    """Log folder -> the sink that serves it: of the handlers of one process, one at a time. Any thread.
+    """Log folder -> the sink of this process that serves it. Any thread.
 
-    Several entries of a configuration may keep tables in one place, say a rule for shop.orders and one for
-    shop.*, and each finds all logs that an earlier run has left. Were two sinks to merge one of them, most of
-    the work would be in vain; and when one of the two drops the table, the other would bring what it has
-    found before into the next table of that name."""
+    Several entries of a configuration may keep tables in one place, say rules for shop.orders and for shop.*.
+    Each finds all logs that an earlier run left. If two sinks merged the same log, most of the work would be
+    wasted. And if one of them dropped the table, the other would merge its waiting segments into the next
+    table of that name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the dict
@@ -47,19 +47,19 @@ class Owners:
         return self._sinks.get(log_folder)
 
     def claim(self, log_folder: str, sink: TableSink) -> TableSink | None:
-        """It is this sink's from now on; returns whose it was, if that is another one: it must let go."""
+        """Assign the log to this sink. Returns the previous sink, which must let go, if it is another one."""
         with self._lock:
             before = self._sinks.get(log_folder)
             self._sinks[log_folder] = sink
         return None if before is sink else before
 
     def claim_free(self, log_folder: str, sink: TableSink) -> bool:
-        """Whether it is this sink's now: it was nobody's, or its already."""
+        """Assign the log to this sink if it is free. Returns whether this sink has it."""
         with self._lock:
             return self._sinks.setdefault(log_folder, sink) is sink
 
     def release(self, log_folder: str, sink: TableSink) -> None:
-        """Nobody's, if it is this sink's."""
+        """Free the log, if it is this sink's."""
         with self._lock:
             if self._sinks.get(log_folder) is sink:
                 del self._sinks[log_folder]
@@ -89,9 +89,9 @@ class Tables:
         look_at: LookAt,
         look_after: Callable[[TableSink], None],
     ) -> None:
-        """`offer` is told of a table in which something waits; `look_at`, of the folder of a log that is to
-        be looked at from now on: it is signed, or this handler serves it, or nobody does any more;
-        `look_after`, of a table that is read in, or into which something was merged."""
+        """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
+        on: the log is signed, this handler serves it, or nobody does any more. `look_after` gets a table that
+        was loaded, or into which something was merged."""
         files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
         self.world = World(
             options=options,
@@ -119,23 +119,23 @@ class Tables:
         self._in_use: Counter[TableSink] = Counter()
 
     def known(self) -> list[TableSink]:
-        """Those that this handler serves."""
+        """The tables that this handler serves."""
         with self._lock:
             sinks = list(self._sinks.values())
         return [sink for sink in sinks if self.serves(sink)]
 
     def serves(self, sink: TableSink) -> bool:
-        """Whether it serves its log."""
+        """Whether the sink serves its log."""
         return _owners.of(sink.log_folder) is sink
 
     def partitions(self) -> frozenset[tuple[str, int]]:
-        """This worker's, now."""
+        """This worker's partitions at present."""
         current = self.world.context.partitions
         return frozenset(() if current is None else current())
 
     @contextmanager
     def used(self, database: str, table: str) -> Iterator[TableSink]:
-        """The sink of a table, which is not let go of meanwhile."""
+        """A table's sink, which is not let go of inside the block."""
         with self._lock:
             sink = self._sinks.get((database, table))
             if sink is None:
@@ -167,17 +167,17 @@ class Tables:
     # ---- who serves a log
 
     def claim(self, sink: TableSink) -> None:
-        """Have it serve its log, instead of another sink of this process that fits."""
+        """Let the sink serve its log, instead of another sink of this process that fits."""
         other = _owners.of(sink.log_folder)
         if other is not None and not fits(_whose[other], _whose[sink]):
-            return  # it is refused what it is about to take, and the other one goes on
+            return  # the log rejects it, and the other sink continues
         self._look_at(sink.log_folder)
         before = _owners.claim(sink.log_folder, sink)
         if before is not None:
             sink.take_over(before)
 
     def claim_free(self, sink: TableSink) -> bool:
-        """Whether it serves its log now: no other sink of this process does."""
+        """Whether the sink serves its log now. It does if no other sink of this process does."""
         return _owners.claim_free(sink.log_folder, sink)
 
     def serving(self, log_folder: str) -> TableSink | None:
@@ -189,38 +189,38 @@ class Tables:
         return sink in self._logs
 
     def owner_of(self, database: str, table: str) -> Owner:
-        """Who this handler says that it is in the table's log."""
+        """This handler's owner entry for the table's log."""
         options = self.world.options
         return Owner(database, table, options.mode, options.prefix, options.table or "")
 
     def check_prefix(self, folder: str) -> None:
-        """Raises Rejected for a log whose columns have another prefix."""
+        """Raise Rejected for a log whose columns have another prefix."""
         head = head_of(self.world.files, folder)
         check_prefix(None if head is None else head.schema, folder, self.world.options.prefix)
 
     def _sign(self, sink: TableSink) -> None:
-        """Write down whose log it is, and see to it that this handler can read it."""
+        """Record the log's owner, and check that this handler can read it."""
         files, folder = self.world.files, sink.log_folder
         signed, *others = self.world.locations.signed_folders(sink.database, sink.table)
         for other in others:
-            # How the table is kept tells its log alone, which may be removed with it and made otherwise.
+            # Only the table's own log records how it is kept: both may be removed, and recreated otherwise.
             sign(files, other, Owner(sink.database, sink.table, "table"))
         found = sign(files, signed, _whose[sink])
-        # Not before: a log without an owner's name is forgotten.
+        # Not earlier: a log without an owner's name is forgotten.
         self._look_at(folder, _whose[sink] if found is None else found)
         if found is None or found.prefix is None:
             self.check_prefix(folder)
 
     def _has_changed(self, sink: TableSink) -> None:
-        """It was read in, or something was merged: it may have been seen that others write its log, too."""
+        """Called after a load or a merge, which may have shown that others write the table's log."""
         self._look_at(sink.log_folder)
         self._look_after(sink)
 
     # ---- letting go
 
     def release(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Partitions have left: let go of the tables none of whose records come to this worker any more. Each
-        is served again when a batch of it comes, or its partition. Returns when no commit of them runs."""
+        """Partitions were revoked: let go of tables that no longer get any records here. A table is served
+        again when it gets a batch or its partition. Returns when no commit of these tables runs."""
         left, current = set(partitions), set(self.partitions())
         gone = [
             sink
@@ -233,19 +233,19 @@ class Tables:
             sink.merges.ended()
 
     def let_go(self, sink: TableSink) -> None:
-        """Another worker serves its log from now on."""
+        """Let another worker serve its log from now on."""
         _owners.release(sink.log_folder, sink)
         self._look_at(sink.log_folder)
         sink.let_go()
 
     def close(self) -> None:
-        """Leave the logs to whoever comes next."""
+        """Leave the logs to the next worker."""
         for sink in self.known():
             _owners.release(sink.log_folder, sink)
 
     def remove_gone(self, sink: TableSink, is_gone: Callable[[], bool]) -> None:
-        """Forget a table if it is gone, with all that is known of it, unless it is in use. `is_gone` is asked
-        of one whose log ends in a segment without rows, and may look into the store."""
+        """Forget a table that is gone, with all that is known about it, unless it is in use. `is_gone` is
+        asked about a table whose log ends in a segment without rows. It may read the store."""
         log = self._logs.get(sink)
         if log is None or not self.serves(sink):
             return
@@ -260,7 +260,7 @@ class Tables:
     # ---- DDL about another table than the batch's own
 
     def _databases_of(self, table: str) -> list[str]:
-        """Where there may be a table of that name: also another handler's, or what an earlier run left."""
+        """Databases that may have such a table, also for another handler or left by an earlier run."""
         locations, mode = self.world.locations, self.world.options.mode
         found = []
         for folder, owner in logs_below(self.world.files, locations.logs):
@@ -289,5 +289,5 @@ class Tables:
 
 
 def _every(options: SparkOptions, context: HandlerContext) -> float:
-    """Seconds between two packs; 0: none, as in a command, which hands over no batch twice."""
+    """Seconds between two packs. 0: no packs. A command writes none, because it hands over no batch twice."""
     return options.shared_segments if context.partitions is not None else 0.0

@@ -1,2 +1,2 @@
-"""The segment log of a table: what was received, durable and in order, before it is merged. `stores` is
-where its files can be."""
+"""The segment log of a table: received changes, durable and in order, before they are merged. `stores`
+contains the places for its files."""

@@ -1,12 +1,11 @@
-"""What the table of a log was last seen to hold, in the names of empty files beside the segments.
+"""Records what a log's table was last seen to contain, in the names of empty files beside the segments.
 
-Delta removes the notes of old commits, and then tells only where the last one began; and a table that was
-restored, replaced or removed looks like one that never held more. In the folder `_table`:
+Delta removes the notes of old commits. Then only the first segment of the last merge is known. And a table
+that was restored, replaced or removed looks like one that never contained more. Files in the folder `_table`:
 
-00000000000000000005-00000000000000000008   the table's newest commit of segments brought 5 to 8
-left-00000000000000000009                   what was told up to 9 was about a table that has left: DDL has
-                                            dropped or renamed it
-followed-00000000000000000007               the statements in the log up to this segment are followed"""
+- `00000000000000000005-00000000000000000008`: the table's newest merge contained segments 5 to 8
+- `left-00000000000000000009`: records up to 9 were about a table that DDL has dropped or renamed
+- `followed-00000000000000000007`: the statements in the log up to this segment are followed"""
 
 from __future__ import annotations
 
@@ -24,26 +23,26 @@ _FOLLOWED = re.compile(r"followed-(\d{20})")
 
 
 class Held(NamedTuple):
-    """The segments of the newest commit that brought any into a table: it holds all up to `last`."""
+    """The segments of the newest merge into a table. The table contains all up to `last`."""
 
     first: int = 0
     last: int = 0
-    """0: the table holds none, or there is no table."""
+    """0 if the table contains none, or does not exist."""
 
 
 class Told(NamedTuple):
-    """What is written down of a log's table."""
+    """The record about a log's table."""
 
     held: Held = Held()
-    """What it was last seen to hold, if it has not left since."""
+    """What the table was last seen to contain, if it has not left since."""
     left: int = 0
-    """Up to this segment, what was brought went into tables that have left."""
+    """Segments up to this one were merged into tables that have left."""
     followed: int = 0
-    """Up to this segment, the statements in the log are followed."""
+    """Statements in the log up to this segment are followed."""
 
 
 class ToldHeld:
-    """What is written down beside one log. Raises what the store raises."""
+    """The records beside one log. Raises what the store raises."""
 
     def __init__(self, files: Files, log_folder: str) -> None:
         self._files = files
@@ -53,21 +52,21 @@ class ToldHeld:
         return _told(self._names())
 
     def begun_with(self, first: int) -> Held:
-        """Where the commit ended that began with this segment, also of a table that has left and come back;
-        nothing when that is not written down."""
+        """Return the commit that began with this segment, also of a table that has left and returned. Empty
+        if it was not recorded."""
         found = [held for held in _all_held(self._names()) if held.first == first]
         return max(found, key=lambda held: held.last, default=Held())
 
     def tell(self, held: Held) -> None:
-        """The table holds this."""
+        """Record that the table contains this."""
         self._put(f"{held.first:020d}-{held.last:020d}")
 
     def tell_left(self, last: int) -> None:
-        """The table is about to be dropped or renamed; no segment beyond `last` was brought into it."""
+        """The table is about to be dropped or renamed. Record that it contains no segment after `last`."""
         self._put(f"left-{last:020d}")
 
     def tell_followed(self, number: int) -> None:
-        """The statement in this segment is followed, and all before it."""
+        """Record that the statement in this segment is followed, and all before it."""
         self._put(f"followed-{number:020d}")
 
     def _put(self, name: str) -> None:

@@ -1,8 +1,8 @@
-"""Which dead letters of a table were replayed into it.
+"""Records which dead letters of a table were replayed into it.
 
-`binlane dead-letters replay` gives each letter a topic of its own, `TOPIC@OFFSET`, since letters come in any
-order. Marks would have one topic more with each; so they are kept as runs of the dead-letter topic's offsets.
-"""
+`binlane dead-letters replay` gives each letter its own topic, `TOPIC@OFFSET`, because letters arrive in any
+order. Each would add a topic to the marks, so the marks contain runs of the dead-letter topic's offsets
+instead."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import NamedTuple
 from handlers.progress.marks import Partition
 
 _LETTER = re.compile("(.*@)([0-9]+)", re.DOTALL)
-"""No topic of Kafka's has an @ in its name."""
+"""Names of Kafka's topics contain no @."""
 _RUNS = 1000
-"""So many are kept of each partition of the dead-letter topic; some ten bytes each, in every segment."""
+"""The most runs per partition of the dead-letter topic, at some ten bytes each in every segment."""
 
 
 class Run(NamedTuple):
-    """Letters that follow each other."""
+    """Successive letters."""
 
     first: int
     last: int
     row: int
-    """Of each letter's record, the last row that was applied."""
+    """The last applied row of each letter's record."""
 
 
 Letters = tuple[Run, ...]
-"""Of one partition of the dead-letter topic, ascending."""
+"""The runs of one partition of the dead-letter topic, ascending."""
 
 
 def letter_of(topic: str, partition: int, offset: int) -> Partition | None:
-    """The dead-letter topic (its name with an @) and partition of a replayed change; None: it is none.
+    """Return the dead-letter topic (its name with an @) and partition of a replayed change, else None.
 
     >>> letter_of("cdc.dead@17", 0, 17)
     ('cdc.dead@', 0)
@@ -43,7 +43,7 @@ def letter_of(topic: str, partition: int, offset: int) -> Partition | None:
 
 
 def row_of(letters: Letters, offset: int) -> int | None:
-    """The last row that was applied of a letter; None: nothing of it was."""
+    """Return the last applied row of a letter. None if no row was applied."""
     place = bisect_right(letters, offset, key=lambda run: run.first) - 1
     if place < 0 or letters[place].last < offset:
         return None
@@ -51,10 +51,11 @@ def row_of(letters: Letters, offset: int) -> int | None:
 
 
 def with_letter(letters: Letters, offset: int, row: int) -> Letters:
-    """The same with this letter applied up to a row. Of more runs than are kept, the lowest are dropped.
+    """Return the runs with this letter applied up to a row. If there are too many, the lowest are dropped.
 
     >>> with_letter((Run(3, 4, 0), Run(6, 9, 0)), 5, 0)
     (Run(first=3, last=9, row=0),)
+
     >>> with_letter((Run(3, 9, 0),), 5, 2)
     (Run(first=3, last=4, row=0), Run(first=5, last=5, row=2), Run(first=6, last=9, row=0))
     """

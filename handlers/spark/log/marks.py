@@ -1,4 +1,4 @@
-"""The marks of one table, as every segment of its log holds them."""
+"""The marks of one table, which every segment of its log contains."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _VERSION = 1
 
 
 class UnreadableMarks(ValueError):
-    """A text is no marks, or those of a later version; the message tells which."""
+    """A text is not marks, or marks of a later version. The message says which."""
 
 
 class _Id(msgspec.Struct, omit_defaults=True):
-    """Of partitions that have the same."""
+    """The topic id of partitions that share it."""
 
     id: str | None
     partitions: list[int]
@@ -32,26 +32,26 @@ class _Written(msgspec.Struct, omit_defaults=True):
     marks: dict[str, dict[int, dict[int, Place]]]
     """Topic -> partition -> shard (-1: the whole table) -> (offset, index)."""
     ids: dict[str, list[_Id]] = {}
-    """Of topics; releases that do not know them leave them out of what they write."""
+    """Ids of topics. Earlier releases do not know them and leave them out."""
     letters: dict[str, dict[int, list[Run]]] = {}
-    """Dead-letter topic (with an @) -> partition -> what was replayed of it."""
+    """Dead-letter topic (with an @) -> partition -> replayed runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far one table was applied; the rules are those of `handlers.progress.marks`. Equal when they say
-    the same.
+    """How far one table was applied, by the rules of `handlers.progress.marks`. Equal marks have equal
+    content.
 
     >>> Marks()
     Marks(known={}, ids={}, letters={})
     """
 
     known: Known = field(default_factory=dict)
-    """Partition -> shard -> mark; never changed."""
+    """Partition -> shard -> mark. Never changed."""
     ids: Mapping[Partition, TopicId] = field(default_factory=dict)
-    """Which topics the marks are of, as far as that is known."""
+    """The ids of the topics that the marks belong to, as far as known."""
     letters: Mapping[Partition, Letters] = field(default_factory=dict)
-    """Partition of a dead-letter topic (its name with an @) -> what was replayed of it."""
+    """Partition of a dead-letter topic (its name with an @) -> replayed runs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "known", _without_covered(self.known))
@@ -59,9 +59,8 @@ class Marks:
     def followed(
         self, changes: Sequence[Change], topic_ids: Mapping[str, str], known_ids: KnownIds
     ) -> tuple[Marks, Sequence[MadeAnew]]:
-        """The marks as a batch is to be looked at with them: without those of topics that were made anew
-        since; and which these are. `topic_ids`: topic -> its id, where known; `known_ids` learns them. Raises
-        FormerTopic."""
+        """Return the marks for a batch, without those of topics that were recreated since, and these topics.
+        `topic_ids`: topic -> its id, if known. `known_ids` learns them. Raises FormerTopic."""
         found: dict[Partition, str] = {}
         if topic_ids:
             for topic, partition in {(change.topic, change.partition) for change in changes}:
@@ -81,14 +80,14 @@ class Marks:
         return Marks(known, {**self.ids, **now}, letters), told
 
     def teach(self, known_ids: KnownIds) -> None:
-        """Let others of the handler know which topics there were."""
+        """Report the known topic ids to other tables of the handler."""
         for (topic, _), each in self.ids.items():
             known_ids.learn(topic, each)
 
     def names(self, change: Change) -> tuple[str, ...]:
-        """The topic of a change by a name that no topic had before it; then the one that an earlier attempt
-        may have used, which knew no id, or an earlier release: there is none where a former topic could have
-        had it."""
+        """Return names of a change's topic: first a name that no earlier topic had. Then the plain name,
+        which an earlier attempt without ids, or an earlier release, may have used. It is left out if a former
+        topic could have had it."""
         place = letter_of(change.topic, change.partition, change.offset) or (change.topic, change.partition)
         current, former = self.ids.get(place, TopicId())
         if current is None:
@@ -96,16 +95,16 @@ class Marks:
         return (f"{change.topic}@{current}", *(() if former else (change.topic,)))
 
     def beyond(self, changes: Sequence[Change], shard: int | None) -> tuple[Sequence[Change], Sequence[int]]:
-        """Which of a batch's changes are not applied yet, and their places in it.
+        """Return those of a batch's changes that are not applied yet, and their places in the batch.
 
-        `shard`: the batch's; None for a batch of the whole table."""
+        `shard`: the batch's. None for a batch of the whole table."""
         return beyond(changes, self._known_of(changes), WHOLE if shard is None else shard)
 
     def advanced(self, changes: Sequence[Change], shard: int | None) -> Marks:
-        """The marks once these changes, and all of the shard (or table) before them, are applied.
+        """Return the marks after these changes, and all earlier ones of the shard (or table), are applied.
 
-        A mark never goes back. A batch of the whole table comes when all before it is done, so marks of
-        shards at or before its end are dropped."""
+        A mark never goes back. A batch of the whole table arrives when everything before it is done. So marks
+        of shards at or before its end are dropped."""
         own = WHOLE if shard is None else shard
         moved = reached(changes, self._known_of(changes), own)
         if not moved:
@@ -120,7 +119,7 @@ class Marks:
         return Marks(known, self.ids, letters)
 
     def _known_of(self, changes: Sequence[Change]) -> Known:
-        """The marks that changes are looked up in; a letter is replayed by itself."""
+        """The marks for looking up these changes. A letter is replayed alone."""
         if not changes:
             return self.known
         first = changes[0]
@@ -134,11 +133,11 @@ class Marks:
         return hash(self.to_json())
 
     def highest(self) -> dict[Partition, Place]:
-        """The last applied change of each partition, whichever shard it was of; without letters."""
+        """The last applied change of each partition, of any shard, without letters."""
         return {partition: max(marks.values()) for partition, marks in self.known.items()}
 
     def to_json(self) -> str:
-        """One line, the same for equal marks."""
+        """Return one line, the same for equal marks."""
         marks: dict[str, dict[int, dict[int, Place]]] = {}
         for (topic, partition), known in sorted(self.known.items()):
             marks.setdefault(topic, {})[partition] = dict(sorted(known.items()))
@@ -155,7 +154,7 @@ class Marks:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Marks:
-        """Raises UnreadableMarks."""
+        """Read what `to_json` wrote. Raises UnreadableMarks."""
         try:
             version = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("v", msgspec.Raw(b"null"))
             if bytes(version) != str(_VERSION).encode():
@@ -178,7 +177,7 @@ class Marks:
                 letter = letter_of(topic, partition, marks[WHOLE][0]) if WHOLE in marks else None
                 if letter is None:
                     known[topic, partition] = marks
-                else:  # an earlier release kept each as a topic
+                else:  # an earlier release kept each letter as a topic
                     letters[letter] = with_letter(letters.get(letter, ()), *marks[WHOLE])
         ids = {
             (topic, partition): TopicId(each.id, each.former)
@@ -190,12 +189,12 @@ class Marks:
 
 
 def _topic_of(changes: Sequence[Change], topic: str, partition: int) -> Partition:
-    """Whose id it is: of a letter, the dead-letter topic's."""
+    """The topic and partition of an id. For a letter, those of the dead-letter topic."""
     return letter_of(topic, partition, changes[0].offset) or (topic, partition)
 
 
 def _without_covered(known: Known) -> Known:
-    """Marks of shards that the whole table's mark covers say nothing."""
+    """Remove marks of shards that the whole table's mark covers, because they add nothing."""
     if not any(_covered(marks) for marks in known.values()):
         return known
     return {

@@ -1,4 +1,4 @@
-"""Whose a log is: `table.json` beside its segments, as a folder's name cannot tell in every template."""
+"""Records a log's owner in `table.json` beside its segments. The folder's name may not contain it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 _NAME = "table.json"
 _DDL = "ddl"
-# Where handlers.spark.ddl.progress keeps what is done of statements: <topic>-<partition>-<offset>-<index>.
+# handlers.spark.ddl.progress records finished steps of statements here: <topic>-<partition>-<offset>-<index>.
 _PROGRESS = re.compile(r".+-\d+-\d+-\d+")
 
 
@@ -24,17 +24,17 @@ _VERSION = 1
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The source table that a log belongs to, and what of its handler the segments' use depends on."""
+    """The source table of a log, and the settings of its handler on which the segments' use depends."""
 
     database: str
     table: str
     mode: str
     prefix: str | None = None
-    """Of the columns that binlane adds; None: written by a release that did not tell, as the next one."""
+    """Prefix of the columns that binlane adds. None if an earlier release wrote this, like the next."""
     catalog: str | None = None
-    """The handler's `table`; empty for one with a `path`, of which the log's own folder tells."""
+    """The handler's `table`. Empty with a `path`, because then the log's own folder identifies the table."""
     version: int = _VERSION
-    """Of the file; one that does not tell is of the first."""
+    """Version of the file. The first version does not contain it."""
 
 
 class _Version(msgspec.Struct):
@@ -42,7 +42,7 @@ class _Version(msgspec.Struct):
 
 
 def fits(found: Owner, own: Owner) -> bool:
-    """Whether a log is its reader's own, as far as is written down."""
+    """Whether a log belongs to its reader, according to its record."""
     names = found.database, found.table, found.mode
     return (
         names == (own.database, own.table, own.mode)
@@ -52,10 +52,10 @@ def fits(found: Owner, own: Owner) -> bool:
 
 
 def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
-    """Write down whose the log is, if nobody has; returns who had, if somebody had.
+    """Record the log's owner, if it has none. Returns the recorded owner, if it had one.
 
-    Raises Rejected when it is another's, BrokenLog for a `table.json` that does not tell, and what the store
-    raises."""
+    Raises Rejected if the log belongs to another owner, BrokenLog for an unreadable `table.json`, and what
+    the store raises."""
     path = _place(log_folder)
     try:
         found = _read(files, path)
@@ -72,7 +72,7 @@ def sign(files: Files, log_folder: str, owner: Owner) -> Owner | None:
 
 
 def check_prefix(schema: pa.Schema | None, log_folder: str, prefix: str) -> None:
-    """See to it that a log's segments have the columns of a handler with this prefix. Raises Rejected."""
+    """Check that a log's segments have the columns of a handler with this prefix. Raises Rejected."""
     if schema is not None and f"{prefix}op" not in schema.names:
         added = next((name for name in schema.names if name.endswith("op")), None)
         hint = f"; they have {added}" if added else ""
@@ -84,13 +84,13 @@ def check_prefix(schema: pa.Schema | None, log_folder: str, prefix: str) -> None
 
 
 def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
-    """Whether a folder below `root`, the folder of all logs, is a log's; if not, which folders in it to look
-    into. Raises what the store raises."""
+    """Return whether a folder below `root`, the folder of all logs, is a log's. If not, also return which of
+    its folders to search. Raises what the store raises."""
     entries = files.list(here)
     if any(entry.name == _NAME for entry in entries):
         return True, ()
     names = sorted(entry.name for entry in entries if entry.is_folder and entry.name != CATALOG)
-    if here == f"{root}/{_DDL}":  # there may be a database of this name, too
+    if here == f"{root}/{_DDL}":  # a database may have this name, too
         names = [name for name in names if _PROGRESS.fullmatch(name) is None]
     if here == f"{root}/{SHARED}":  # the same
         names = [name for name in names if not is_stream(name)]
@@ -98,9 +98,9 @@ def look_in(files: Files, here: str, root: str) -> tuple[bool, Sequence[str]]:
 
 
 def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
-    """Each log folder below the folder of all logs, and whose it is.
+    """Yield each log's folder below the folder of all logs, with its owner.
 
-    Raises BrokenLog for a `table.json` that does not tell, and what the store raises."""
+    Raises BrokenLog for an unreadable `table.json`, and what the store raises."""
     folders = [folder]
     while folders:
         here = folders.pop()
@@ -111,7 +111,7 @@ def logs_below(files: Files, folder: str) -> Iterator[tuple[str, Owner]]:
 
 
 def owner_of(files: Files, log_folder: str) -> Owner:
-    """Whose log it is. Raises FileNotFoundError and BrokenLog."""
+    """Return a log's owner. Raises FileNotFoundError and BrokenLog."""
     return _read(files, _place(log_folder))
 
 

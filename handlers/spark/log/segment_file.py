@@ -1,8 +1,8 @@
-"""One segment as a Parquet file: its rows as Spark reads them, and in its footer what the log needs to know.
+"""One segment as a Parquet file: its rows as Spark reads them, and the log's information in its footer.
 
-Encodings are plain and the compression zstd: typical rows take half the bytes and two thirds of the time that
-Parquet's usual dictionaries with snappy take. Times are 64-bit microseconds, marked as UTC or as without a
-zone; decimals are decimals."""
+Encodings are plain and the compression is zstd. Typical rows take half the bytes and two thirds of the time
+of Parquet's usual dictionaries with snappy. Times are 64-bit microseconds, marked as UTC or as without a
+zone. Decimals are decimals."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from handlers.spark.rows.parquet_files import writing
 
 _VERSION = 1
 _WITH_STATEMENTS = 2
-"""Of statements, and of what is behind them: an earlier release would take neither for what it is."""
+"""Version of statements and of segments after them. An earlier release would misread both."""
 _GOES_ON = 3
-"""Of what the log goes on behind in packs: an earlier release would not see that."""
+"""Version of segments after which the log continues in packs. An earlier release would not see the packs."""
 _LOADED_AGAIN = 4
-"""Of what replaces the table's rows: an earlier release would not follow it."""
+"""Version of an entry that replaces the table's rows. An earlier release would not follow it."""
 _VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON, _LOADED_AGAIN)
 _FOOTER = b"binlane"
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What Arrow raises for bytes that are not what they should be."""
+"""Errors that Arrow raises for invalid bytes."""
 RESTORE = "restore it from a backup; without one, remove the table with its log and read the source anew"
-"""What to do about a file of the log."""
+"""What to do about a broken file of the log."""
 _FEW = 100
-"""Rows whose times Python compares sooner than Arrow is called."""
+"""Up to this number of rows, Python compares their times faster than Arrow."""
 
 
 class BrokenLog(RuntimeError):
-    """A log does not hold what it must; the message names the file or folder and what to do."""
+    """A log does not contain what it must. The message names the file or folder, and what to do."""
 
 
 def missing(path: str) -> str:
-    """What to do about a segment that is not there."""
+    """Return an error text for a missing segment, with what to do."""
     return f"{path} is missing, though it was never removed by binlane: {RESTORE}"
 
 
@@ -49,18 +49,18 @@ class Segment:
     """One file of the log."""
 
     number: int
-    """From 1; consecutive."""
+    """From 1, without gaps."""
     path: str
     """As Spark takes it."""
     rows: int
     bytes: int
-    """Of the file."""
+    """Size of the file."""
     written_ms: int
     """When it was put, milliseconds since 1970 in UTC by the writer's clock."""
     first_source_ms: int | None
-    """The earliest source time in its rows; None without rows."""
+    """The earliest source time of its rows. None without rows."""
     last_source_ms: int | None
-    """The latest."""
+    """The latest source time."""
     partial: bool
     """Whether rows lack columns."""
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
@@ -68,11 +68,11 @@ class Segment:
     key: tuple[str, ...] = ()
     """The key columns of its rows."""
     statement: Statement | None = None
-    """What is to be followed when all before it is merged, and before its rows, if it has any."""
+    """A statement to follow when everything before it is merged, and before its own rows, if any."""
 
     @property
     def after(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The schema and the key of what is put behind it, as far as it tells."""
+        """The schema and the key of the next segments, as far as this one says."""
         if self.statement is None:
             return self.schema, self.key
         return self.statement.schema, self.statement.key
@@ -80,18 +80,18 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A segment, and what its log was when it was the last."""
+    """A segment, and its log's state when it was the last one."""
 
     segment: Segment
     marks: Marks
-    """Of the table, up to and including it."""
+    """The table's marks, including this segment."""
     schema: pa.Schema
     key: tuple[str, ...]
-    """The table's key columns; empty without a key."""
+    """The table's key columns. Empty without a key."""
     is_behind: bool = False
-    """Whether what is put next is behind a statement that may not be followed yet: see SegmentLog."""
+    """Whether the next segment follows a statement that may not be followed yet. See SegmentLog."""
     stream: str | None = None
-    """The stream of packs that may hold what comes next: see handlers.spark.log.packs. None: nothing does."""
+    """The stream of packs that may contain the next rows (handlers.spark.log.packs). None without one."""
 
 
 class _Footer(msgspec.Struct):
@@ -122,7 +122,7 @@ def encoded(
     is_behind: bool = False,
     stream: str | None = None,
 ) -> tuple[pa.Buffer, Head]:
-    """A segment's file. The table's second column is the rows' source time, as in every segment."""
+    """Encode a segment's file. The table's second column is the rows' source time, as in every segment."""
     first, last = source_times(table)
     written = msgspec.Raw(marks.to_json().encode())
     version = _GOES_ON if stream is not None else _WITH_STATEMENTS if is_behind else _VERSION
@@ -145,7 +145,7 @@ def encoded(
 
 
 def read_head(files: Files, path: str, number: int, size: int) -> Head:
-    """From the file's footer alone. Raises BrokenLog for a file that is no segment, and FileNotFoundError."""
+    """Read the file's footer. Raises BrokenLog for a file that is no segment, and FileNotFoundError."""
     metadata = _metadata(files, path)
     text = (metadata.metadata or {}).get(_FOOTER)
     if text is None:
@@ -161,7 +161,7 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
         marks = Marks.from_json(bytes(footer.marks))
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         if footer.statement is not None:
-            _ = footer.statement.schema  # Arrow's own form, looked into by whoever asks for it
+            _ = footer.statement.schema  # Arrow's own format: check that it can be read
     except UnreadableMarks as error:
         raise BrokenLog(f"the footer of {path} cannot be read: {error}") from None
     except (msgspec.MsgspecError, KeyError, *_UNREADABLE) as error:
@@ -176,14 +176,14 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
 
 
 def _metadata(files: Files, path: str) -> pq.FileMetaData:
-    """The file's own. Raises BrokenLog, and what the store raises."""
+    """Read the file's own metadata. Raises BrokenLog, and what the store raises."""
     try:
         with files.open(path) as file:
             return pq.read_metadata(file)
     except (FileNotFoundError, FilesError):
         raise
     except _UNREADABLE as error:
-        # Arrow says OSError of bytes that it cannot read as well as of a store that does not answer.
+        # Arrow raises OSError both for invalid bytes and for a store that does not answer.
         data = files.read(path)
         try:
             return pq.read_metadata(pa.BufferReader(data))
@@ -211,10 +211,10 @@ def _segment(footer: _Footer, path: str, size: int, schema: pa.Schema) -> Segmen
 
 
 def source_times(table: pa.Table) -> tuple[int | None, int | None]:
-    """The earliest and the latest of the rows, milliseconds since 1970."""
+    """Return the earliest and the latest source time of the rows, milliseconds since 1970."""
     if not table.num_rows:
         return None, None
-    # As numbers: a time may be beyond what Python's datetime holds.
+    # As numbers: a time may be beyond the range of Python's datetime.
     chunks = [chunk.view(pa.int64()) for chunk in table.column(1).chunks]
     if table.num_rows <= _FEW:
         known = [time for chunk in chunks for time in chunk.to_pylist() if time is not None]

@@ -1,9 +1,10 @@
-"""The folder of a log: how its files are named, which are there, and which numbers are used up.
+"""The folder of a log: its files' names, which of them exist, and which numbers are used up.
 
 00000000000000000007.parquet            a segment, which views read
-_behind/00000000000000000008.parquet    one that they do not: it is behind a statement. It is copied to
-                                        its place above, byte for byte, when they may
-_removed/00000000000000000005           an empty file: the numbers up to this one are used up"""
+_behind/00000000000000000008.parquet    a segment after a statement, which views do not read yet.
+                                        When they may, it is copied unchanged to the folder above
+_removed/00000000000000000005           an empty file: the numbers up to this one are used up
+"""
 
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(\d{20})\.parquet")
 BEHIND = "_behind"
-"""The folder of what views do not read."""
+"""The folder of segments that views do not read."""
 _LEFT_OVER_MS = 3_600_000
-"""A temporary file so old is nobody's any more."""
+"""Age from which a temporary file belongs to nobody."""
 
 
 class MissingSegment(BrokenLog):
-    """A number is not there."""
+    """A number has no file."""
 
 
 class SegmentFolder:
-    """Its files are named by the segments' numbers. Any thread may call any method; each raises what the
+    """Its files are named by the segments' numbers. Any thread may call any method. Each raises what the
     store raises."""
 
     def __init__(self, files: Files, path: str, *, now: Callable[[], int]) -> None:
@@ -43,40 +44,40 @@ class SegmentFolder:
         self._used_up = UsedUp(files, path)
         self._removed = 0
         self._shown: set[int] = set()
-        self._hidden: set[int] = set()  # some of them shown, too
+        self._hidden: set[int] = set()  # some of them are shown, too
 
     @property
     def removed(self) -> int:
-        """The segments up to and including this number were removed, or somebody has begun to, as far as this
+        """The number up to which segments were removed, or are being removed by somebody, as far as this
         object knows."""
         return self._removed
 
     @property
     def last_shown(self) -> int:
-        """The greatest number that views read, as far as this object knows; 0: none."""
+        """The greatest number that views read, as far as this object knows. 0 if none."""
         with self._lock:
             return max(self._shown, default=0)
 
     def file(self, number: int) -> str:
-        """The segment's path; of one that is not known to be there, where views would read it."""
+        """The segment's path. If it is not known to exist, the path at which views would read it."""
         with self._lock:
             is_hidden = number in self._hidden and number not in self._shown
         return self.place(number, hidden=is_hidden)
 
     def put(self, number: int, data: bytes | pa.Buffer, *, hidden: bool) -> None:
-        """Put a segment's file. Raises AlreadyThere."""
+        """Write a segment's file. Raises AlreadyThere."""
         self._files.put(self.place(number, hidden=hidden), data)
         with self._lock:
             (self._hidden if hidden else self._shown).add(number)
 
     def show(self, after: int, up_to: int) -> None:
-        """Let views read the hidden segments beyond a number, up to and including another, oldest first."""
+        """Let views read the hidden segments after a number, up to and including another, oldest first."""
         with self._lock:
             numbers = sorted(each for each in self._hidden - self._shown if after < each <= up_to)
         if not numbers:
             return
         for number in numbers:
-            # One that is gone was removed by another worker.
+            # Another worker has removed a missing one.
             with suppress(AlreadyThere, FileNotFoundError):
                 data = self._files.read(self.place(number, hidden=True))
                 self._files.put(self.place(number, hidden=False), data)
@@ -84,11 +85,11 @@ class SegmentFolder:
                 self._shown.add(number)
         self.see_removed()
         for number in numbers:
-            if number <= self._removed:  # by another worker, since this one looked
+            if number <= self._removed:  # removed by another worker since this one looked
                 self.delete(number)
 
     def delete(self, number: int) -> None:
-        """Remove a segment's file, or both."""
+        """Remove a segment's files, shown and hidden."""
         with self._lock:
             is_hidden = number in self._hidden
         self._files.delete(self.place(number, hidden=False))
@@ -104,7 +105,7 @@ class SegmentFolder:
         return f"{folder}/{number:020d}.parquet"
 
     def newest(self) -> int:
-        """Look for the greatest number that is there; 0: there is none."""
+        """Find the greatest existing number. 0 if there are no segments."""
         entries = list(self._files.list(self.path))
         if any(entry.name == BEHIND for entry in entries):
             entries += self._files.list(f"{self.path}/{BEHIND}")
@@ -112,10 +113,10 @@ class SegmentFolder:
         return max((int(name[1]) for name in names if name is not None), default=0)
 
     def sizes(self) -> dict[int, int]:
-        """Look which segments are there: the size of each file by its number.
+        """List the existing segments: number -> size of the file.
 
-        Old temporary files of crashed writers are removed. Raises BrokenLog for a file that is none of ours.
-        """
+        Removes old temporary files of crashed writers. Raises BrokenLog for a file that binlane did not
+        write."""
         shown, hidden = self._sizes_in(self.path), {}
         if shown.pop(0, None) is not None:
             hidden = self._sizes_in(f"{self.path}/{BEHIND}")
@@ -124,7 +125,7 @@ class SegmentFolder:
         return hidden | shown
 
     def _sizes_in(self, folder: str) -> dict[int, int]:
-        """With number 0 for the folder of those that are behind a statement."""
+        """Number 0 stands for the folder of segments after a statement."""
         found: dict[int, int] = {}
         for entry in self._files.list(folder):
             name = _NAME.fullmatch(entry.name)
@@ -140,13 +141,13 @@ class SegmentFolder:
         return found
 
     def whole_sizes(self) -> dict[int, int]:
-        """The same, of those that are not removed; what a removal left that stopped midway is removed.
+        """The same, without removed segments. Completes a removal that stopped midway.
 
-        Raises BrokenLog, and MissingSegment where there is a hole."""
+        Raises BrokenLog, and MissingSegment if a number is missing."""
         found = self.sizes()
         with self._lock:
-            self._removed = 0  # somebody may have removed the whole folder, and the log begins anew
-        # Looked at after the listing: what is removed meanwhile is no hole then.
+            self._removed = 0  # somebody may have removed the whole folder, so the log starts again
+        # Read after the listing, so that segments removed meanwhile are not missing.
         self.see_removed()
         for number in sorted(found):
             if number <= self._removed:
@@ -160,11 +161,11 @@ class SegmentFolder:
         return found
 
     def see_removed(self) -> None:
-        """Look which numbers are used up."""
+        """Read which numbers are used up."""
         self._removed_at_least(self._used_up.last())
 
     def use_up(self, up_to: int) -> None:
-        """Write down that the numbers up to and including this one are used up: their segments may go."""
+        """Record that the numbers up to this one are used up, so their segments may be removed."""
         self._removed_at_least(self._used_up.tell(up_to))
 
     def _removed_at_least(self, number: int) -> None:
@@ -172,7 +173,7 @@ class SegmentFolder:
             self._removed = max(self._removed, number)
 
     def _is_hidden(self, folder: str, entry: Entry) -> bool:
-        """Whether Spark passes it over. A temporary file that a crash left is removed in passing."""
+        """Whether Spark ignores the file. Also removes a temporary file that a crash left."""
         if is_temporary(entry.name) and entry.modified_ms + _LEFT_OVER_MS < self._now():
             self._files.delete(f"{folder}/{entry.name}")
         return entry.name.startswith((".", "_"))
@@ -180,11 +181,11 @@ class SegmentFolder:
 
 _FOLDER = "_removed"
 _KEPT = 2
-"""Names: a listing that is made while they change holds one of them."""
+"""Number of names. A listing made while they change contains one of them."""
 
 
 class UsedUp:
-    """Numbers up to the greatest that is told. Any thread. Each method raises what the store raises."""
+    """Numbers up to the greatest recorded are used up. Any thread. Methods raise what the store raises."""
 
     def __init__(self, files: Files, folder: str) -> None:
         """`folder`: of the numbered files."""
@@ -192,11 +193,11 @@ class UsedUp:
         self._folder = f"{folder}/{_FOLDER}"
 
     def last(self) -> int:
-        """0: none is used up."""
+        """The greatest number that is used up. 0 if none is."""
         return max(self._told(), default=0)
 
     def tell(self, number: int) -> int:
-        """Numbers up to and including this one are used up: their files may go. Returns `last`."""
+        """Record that numbers up to this one are used up, so their files may go. Returns `last`."""
         told = self._told()
         if told and number <= told[-1]:
             return told[-1]

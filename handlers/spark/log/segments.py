@@ -1,4 +1,4 @@
-"""The log of one table: numbered segments in a folder, of which any worker may put the next."""
+"""The log of one table: numbered segments in a folder. Any worker may put the next one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 _LOOKS = 5
-"""At a folder in which other workers put and remove meanwhile."""
+"""The most attempts to read a folder in which other workers put and remove files."""
 
 
 class SegmentTaken(Exception):
-    """Another worker put a segment of this number: load the log, and look again what it holds."""
+    """Another worker put a segment of this number. Load the log again."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was put by another worker")
 
 
 class SegmentLog:
-    """The segments in one folder. Any thread may call any method; appends and loads are to be called by one
-    at a time (the table's lock), while others read and remove.
+    """The segments in one folder. Any thread may call any method. Only one thread at a time may append or
+    load (with the table's lock), while others read and remove.
 
-    Segments are numbered from 1, without gaps. A put fails when its number is taken, so of two workers that
-    hold the same changes the second must look again, and finds them in the marks of the last segment. That
-    one is never removed. The others may be, oldest first; which numbers are used up is then told by the name
-    of an empty file in the folder `_removed`, written before the first of them goes: so a worker that had
-    not looked for a while cannot put a number that was used and removed long ago.
+    Segments are numbered from 1, without gaps. A put fails if its number is taken. So if two workers have the
+    same changes, the second must read again, and finds the changes in the marks of the last segment. That one
+    is never removed. The others may be, oldest first. Before the first of them is removed, an empty file in
+    the folder `_removed` records the used numbers. So a worker that has not looked for a while cannot put a
+    number that was used and removed.
 
-    A segment may hold a statement. What is put behind it is hidden from views, until `append` is told that
-    the statement is followed: each segment says of the next whether it is hidden, so all writers put a number
-    at the same place."""
+    A segment may contain a statement. Later segments are hidden from views until `append` learns that the
+    statement is followed. Each segment says whether the next one is hidden, so all writers put a number at
+    the same place."""
 
     def __init__(
         self,
@@ -53,82 +53,82 @@ class SegmentLog:
         self._files = files
         self._is_table = is_table
         self._clock = clock
-        # Guards the two below: appends and loads change them, and so does the thread that removes.
+        # Guards the two below. Appends and loads change them, and so does the thread that removes.
         self._lock = threading.Lock()
-        # By number, ascending; the size of one not yet looked into. Nothing of a table: nobody asks for it.
+        # Number -> segment, or the size of an unread one, ascending. Empty for a table, which Spark reads.
         self._known: dict[int, Segment | int] = {}
         self._head: Head | None = None
 
     @classmethod
     def for_table(cls, files: Files, folder: str, *, clock: Callable[[], float] = time.time) -> SegmentLog:
-        """A folder of segments that is a table by itself: they are never removed.
+        """A folder of segments that is a table itself: they are never removed.
 
-        Somebody else may remove old ones, to keep the table small, though never the last one."""
+        Somebody else may remove old ones to keep the table small, but never the last one."""
         return cls(files, folder, is_table=True, clock=clock)
 
     @property
     def folder(self) -> str:
-        """Its path."""
+        """The folder's path."""
         return self._folder.path
 
     @property
     def last(self) -> int:
-        """The last segment's number; 0: the log is empty."""
+        """The last segment's number. 0 if the log is empty."""
         head = self._head
         return 0 if head is None else head.segment.number
 
     @property
     def marks(self) -> Marks:
-        """How far the table was applied, with all segments."""
+        """The table's marks, with all segments."""
         head = self._head
         return Marks() if head is None else head.marks
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the last segment, or behind it: binlane's columns and the source's; None: the log is empty."""
+        """Schema after the last segment: binlane's columns and the source's. None if the log is empty."""
         head = self._head
         return None if head is None else head.segment.after[0]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key columns that the last segment names."""
+        """The key columns after the last segment."""
         head = self._head
         return () if head is None else head.segment.after[1]
 
     @property
     def is_behind(self) -> bool:
-        """Whether what is put next is hidden from views."""
+        """Whether the next segment is hidden from views."""
         head = self._head
         return head is not None and head.is_behind
 
     @property
     def stream(self) -> str | None:
-        """The stream of packs in which the log may go on behind its last segment; None: it does not."""
+        """The stream of packs in which the log may continue after its last segment. None if it does not."""
         head = self._head
         return None if head is None else head.stream
 
     @property
     def has_rows_last(self) -> bool:
-        """Whether the last segment has rows; an empty log has none."""
+        """Whether the last segment has rows. False for an empty log."""
         head = self._head
         return head is not None and head.segment.rows > 0
 
     @property
     def last_put(self) -> float:
-        """When the last segment was put, seconds since 1970 by its writer's clock; 0: the log is empty."""
+        """When the last segment was put, seconds since 1970 by its writer's clock. 0 if the log is empty."""
         head = self._head
         return 0.0 if head is None else head.segment.written_ms / 1000
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All there are, in order. See `after`."""
+        """All segments, in order. See `after`."""
         return self.after(0)
 
     def after(self, number: int) -> Sequence[Segment]:
-        """The segments beyond this one, in order.
+        """The segments after this one, in order.
 
-        Those that this object did not put are looked into once, when first asked for. Raises BrokenLog,
-        RuntimeError for a log that is a table, and what the store raises."""
+        Segments that this object did not put are read once, when first needed. Raises BrokenLog, RuntimeError
+        for a log that is a table, and what the store raises."""
         if self._is_table:
             raise RuntimeError(f"{self.folder} is a table: Spark reads its segments")
         with self._lock:
@@ -152,10 +152,10 @@ class SegmentLog:
         return found
 
     def load(self) -> None:
-        """Look what the folder holds. Cheap: of all files but the last only the names are read.
+        """Read the folder. Cheap: only the last file is opened, and only names are read of the others.
 
-        Left-overs of crashed writers are removed. Raises BrokenLog for a file that is none of ours, for one
-        that is missing, and for a last one that cannot be read; and what the store raises."""
+        Removes left-overs of crashed writers. Raises BrokenLog for a file that binlane did not write, for a
+        missing one, and for an unreadable last one. Raises what the store raises."""
         for look in range(1, _LOOKS + 1):
             try:
                 found = self._folder.sizes() if self._is_table else self._folder.whole_sizes()
@@ -164,7 +164,7 @@ class SegmentLog:
                     number = max(found)
                     head = read_head(self._files, self._folder.file(number), number, found[number])
             except (BrokenLog, FileNotFoundError) as error:
-                # A listing is no snapshot: while others put and remove, it may have holes.
+                # A listing is no snapshot: while others put and remove, it may have gaps.
                 if look < _LOOKS and isinstance(error, MissingSegment | FileNotFoundError):
                     continue
                 if isinstance(error, FileNotFoundError):
@@ -184,16 +184,16 @@ class SegmentLog:
             self._head = head
         if head is not None and not head.is_behind:
             number = head.segment.number
-            self._folder.show(number - 1, number)  # whoever put it may have died before
+            self._folder.show(number - 1, number)  # its writer may have died before this
 
     def has_grown(self) -> bool:
-        """Look whether another worker has put segments since. Raises what the store raises."""
+        """Whether another worker has put segments since. Raises what the store raises."""
         return self._folder.newest() > self.last
 
     def removed(self) -> int:
-        """Look which segments any worker has removed, or begun to: up to and including this number.
+        """Return the last segment that any worker has removed, or begun to remove.
 
-        They were merged before. Raises what the store raises."""
+        Removed segments were merged before. Raises what the store raises."""
         self._folder.see_removed()
         return self._folder.removed
 
@@ -208,15 +208,14 @@ class SegmentLog:
         shows: bool = False,
         stream: str | None = None,
     ) -> Segment:
-        """Put the next segment; when this returns, it is durable and in the log.
+        """Put the next segment. When this returns, it is durable and in the log.
 
-        `table`: binlane's columns, of which the second is the source time, then the source's; `marks`: the
-        table's, once these rows are applied, complete. `statement`: is to be followed when all before it is
-        merged; what is put behind it is hidden. `shows`: all statements are followed, and views may read this
-        segment and those that are put behind it; what was hidden before it and is not merged is shown already
-        (see `show`). `stream`: the log may go on behind it in these packs. Raises SegmentTaken: nothing was
-        put, or what was put is in the log already, as `load` will show. Raises what the store raises: the
-        same holds then."""
+        `table`: binlane's columns, of which the second is the source time, then the source's. `marks`: the
+        table's complete marks after these rows. `statement`: to be followed when everything before it is
+        merged. Later segments are hidden. `shows`: all statements are followed, so views may read this
+        segment and later ones. Unmerged segments hidden before it are shown already (see `show`). `stream`:
+        the log may continue after it in these packs. Raises SegmentTaken: nothing was put, or it is in the
+        log already, as `load` will show. The same holds if it raises what the store raises."""
         number = self.last + 1
         is_hidden = self.is_behind
         path = self._folder.place(number, hidden=is_hidden)
@@ -250,15 +249,15 @@ class SegmentLog:
         return head.segment
 
     def show(self, after: int, up_to: int) -> None:
-        """Let views read what was hidden beyond a number, up to and including another: the statements before
-        it are followed. Raises what the store raises."""
+        """Let views read hidden segments after a number, up to and including another: the statements before
+        them are followed. Raises what the store raises."""
         self._folder.show(after, up_to)
 
     def remove(self, up_to: int) -> None:
-        """Remove the segments up to and including this number, never the last one, nor the last that views
+        """Remove the segments up to and including this number, but not the last one, nor the last that views
         read.
 
-        They must have been merged. Raises what the store raises; the next call tries again."""
+        They must have been merged. Raises what the store raises. The next call tries again."""
         if self._is_table:
             raise RuntimeError(f"{self.folder} is a table: its segments are its rows")
         with self._lock:
@@ -267,22 +266,22 @@ class SegmentLog:
         if not numbers:
             return
         self._folder.use_up(up_to)
-        # Oldest first: were it to stop midway, what is left has no holes.
+        # Oldest first: if this stops midway, the rest has no gaps.
         for number in numbers:
             self._folder.delete(number)
             with self._lock:
                 self._known.pop(number, None)
 
     def retire(self, up_to: int, *, after: int = 0) -> None:
-        """Let readers pass over the segments up to and including this number, where the store can; `after`:
-        so far they do already.
+        """Let readers skip the segments up to and including this number, if the store supports it. `after`:
+        readers skip segments up to this one already.
 
-        Their rows must have been in the table for so long that no query that begins now looks at it as it was
-        before. They are to be removed later, when none that began before still reads them."""
+        Their rows must be in the table for so long that no new query reads the table without them. They are
+        removed later, when no earlier query still reads them."""
         with self._lock:
             numbers = [number for number in self._known if after < number <= up_to]
         for number in numbers:
-            with suppress(FilesError):  # a store where other users' files cannot be changed
+            with suppress(FilesError):  # in some stores, other users' files cannot be changed
                 self._files.retire(self._folder.file(number))
 
     def _now(self) -> int:

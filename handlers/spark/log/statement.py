@@ -1,4 +1,4 @@
-"""A statement of the source in a table's log: it is followed in the log's order, as its rows are merged."""
+"""A statement of the source in a table's log. It is followed in the log's order, while rows are merged."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import pyarrow as pa
 from handlers.api import Change, Operation
 
 REPLACE: Literal["replace"] = "replace"
-"""The operation of an entry by which a table that is loaded again gets its new rows."""
+"""The operation of an entry that gives a reloaded table its new rows."""
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """DDL or a truncate, or that a table's rows are replaced, with all that is needed to follow it whoever
-    put it."""
+    """DDL, a truncate, or the replacement of a table's rows, with everything that any worker needs to follow
+    it."""
 
     op: Operation | Literal["replace"]
     sql: str | None
-    """Of `replace`: where the table is that has the new rows, below the folder of all tables."""
+    """For `replace`: the place of the table with the new rows, below the folder of all tables."""
     source_time_ms: int
     topic: str
     partition: int
     offset: int
     index: int
     topics: tuple[str, ...]
-    """The topic's names in notes of what is done (`Marks.names`)."""
+    """The topic's names in records of finished steps (`Marks.names`)."""
     key_before: tuple[str, ...]
     key: tuple[str, ...]
-    """The key columns of the rows behind it."""
+    """The key columns of later rows."""
     columns: bytes
-    """The schema of the segments behind it, as `columns_of` writes it."""
+    """The schema of later segments, as `columns_of` writes it."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the segments behind it."""
+        """The schema of later segments."""
         return pa.ipc.read_schema(pa.py_buffer(self.columns))
 
     @property
     def change(self) -> Change:
-        """As it came; not of `replace`, which came from no source."""
+        """The change that arrived. Not for `replace`, which has none."""
         assert self.op != REPLACE
         return Change(
             self.op,
@@ -59,5 +59,5 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def columns_of(schema: pa.Schema) -> bytes:
-    """A schema as a statement keeps it."""
+    """Encode a schema for a statement."""
     return bytes(schema.serialize())

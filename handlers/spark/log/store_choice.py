@@ -1,4 +1,4 @@
-"""Which store a place belongs to."""
+"""Chooses the store of a place."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class Spark(Protocol):
-    """What is asked of the worker's Spark (`handlers.spark.runtime.session.SharedSpark`)."""
+    """The required part of the worker's Spark (`handlers.spark.runtime.session.SharedSpark`)."""
 
     @property
     def session(self) -> SparkSession: ...
 
     @property
     def is_classic(self) -> bool:
-        """True with a Java process of its own; False for a client of Spark Connect."""
+        """True with a Java process of its own, False for a client of Spark Connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnySpark:
-    """Whoever's session, as `files_for` asks for it."""
+    """Any session, in the form that `files_for` needs."""
 
     session: SparkSession
 
@@ -34,14 +34,13 @@ class AnySpark:
 
 
 def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:
-    """The store of a place as Spark takes it. `assume_local`: plain paths are the worker's own; Spark is not
-    asked.
+    """Return the store of a place as Spark takes it. `assume_local`: plain paths are the worker's own, and
+    Spark is not asked.
 
-    The worker's own file system for plain paths and `file:`; any other through Spark's Hadoop libraries, as
-    the session is configured for it, or, where there is no Java process (Spark Connect), through obstore. A
-    plain path belongs to Hadoop's default file system (`fs.defaultFS`), as it does for Spark itself; with
-    Connect, where it cannot be asked, to the worker's own. Raises FilesError for a scheme that nobody
-    knows, and for a store that cannot be reached."""
+    Plain paths and `file:` use the worker's own file system. Others use Spark's Hadoop libraries with the
+    session's configuration, or obstore if there is no Java process (Spark Connect). A plain path belongs to
+    Hadoop's default file system (`fs.defaultFS`), as in Spark. With Connect, which cannot be asked, it is the
+    worker's own. Raises FilesError for an unknown scheme, and for a store that cannot be reached."""
     scheme = scheme_of(uri) or ("file" if assume_local else default_scheme(spark))
     if scheme == "file":
         from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
@@ -57,7 +56,7 @@ def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:
 
 
 def default_scheme(spark: Spark) -> str:
-    """Of plain paths; with Connect they are the worker's own."""
+    """The scheme of plain paths. With Connect they are the worker's own."""
     if not spark.is_classic:
         return "file"
     from handlers.spark.log.stores.hadoop import hadoop_conf  # noqa: PLC0415 (Java only here)

@@ -1,1 +1,1 @@
-"""For those who read: tables as of their newest segment (`current`, `view`), and which tables there are."""
+"""For readers: tables as of their newest segment (`current`, `view`), and the list of tables."""

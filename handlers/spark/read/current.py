@@ -1,4 +1,5 @@
-"""For notebooks and jobs: tables as they are this moment, with what binlane has received but not merged yet.
+"""For notebooks and jobs: tables at this moment, with the changes that binlane has received but not merged
+yet.
 
     from handlers.spark.read.current import current, create_views
 
@@ -6,7 +7,7 @@
     create_views(spark, "s3a://lake")
     spark.sql("SELECT status, count(*) FROM shop_orders GROUP BY status")
 
-Any SparkSession with Delta will do, classic or Connect; nothing is written."""
+Any SparkSession with Delta will do, classic or Connect. Nothing is written."""
 
 from __future__ import annotations
 
@@ -27,20 +28,19 @@ from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted
 
 _LOOKS = 5
-"""At a log that goes on meanwhile."""
+"""The most attempts to read a log that grows meanwhile."""
 
 
 def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: str = "_") -> DataFrame:
-    """A table as of its newest segment.
+    """Return a table as of its newest segment.
 
     `table`: the folder or URI of a table, or its name in a catalog. `log`: its log's folder
-    (`.../_binlane/shop/orders`); looked for above the table, or for a catalog's table in the warehouse, as
-    `_binlane/<database>/<table>`, when it is not told. `prefix`: the handler's.
+    (`.../_binlane/shop/orders`). By default, the log is found above the table. For a catalog's table, it is
+    `_binlane/<database>/<table>` in the warehouse. `prefix`: the handler's.
 
-    The frame is of the moment of this call, and can be used until the segments of that moment are removed
-    (`merge: {keep: 1m}` of the handler); for newer rows, or after that, call again. Raises LookupError when
-    there is no such table, NothingToSee when its rows can only be seen once they were merged, and what Spark
-    raises."""
+    The frame shows the moment of this call. It is usable until its segments are removed (`merge: {keep: 1m}`
+    of the handler). For newer rows, or after that, call again. Raises LookupError if the table does not
+    exist, NothingToSee if its rows are visible only after a merge, and what Spark raises."""
     if "/" in table:
         path = table.rstrip("/") if ":" in table else str(Path(table).absolute())
         files = files_for(path, AnySpark(spark))
@@ -64,12 +64,11 @@ def create_views(
     temporary: bool = True,
     prefix: str = "_",
 ) -> dict[str, str]:
-    """A view for each table in the folder or URI `lake` that has a log; source table -> view.
+    """Create a view for each table in the folder or URI `lake` that has a log. Returns source table -> view.
 
-    `names`: the views' names. `temporary`: for this session; else they are kept in the catalog, for everyone
-    who reaches both. A view is asked anew each time, so it always shows the newest rows; its columns are
-    those of now: call this again after the source's were changed. Tables of which nothing can be seen yet get
-    no view. Raises what Spark raises."""
+    `names`: the views' names. `temporary`: for this session, else the catalog keeps them for all its users.
+    Each query of a view reads the newest rows. Its columns are those of this call, so call again after the
+    source's have changed. A table without visible rows gets no view. Raises what Spark raises."""
     root = lake.rstrip("/") if ":" in lake else str(Path(lake).absolute())
     files = files_for(root, AnySpark(spark))
     kind = "TEMPORARY VIEW" if temporary else "VIEW"
@@ -91,7 +90,7 @@ def create_views(
 
 
 def _log_above(files: Files, path: str) -> str | None:
-    """The segments of the table in `path`: its log is in a folder above it, on the same way down."""
+    """Find the segments of the table in `path`. Its log is in a folder above, at the same relative path."""
     for folder in _above(path):
         log = f"{folder}/{LOGS}{path.removeprefix(folder)}/{PENDING}"
         if files.exists(log):
@@ -114,8 +113,8 @@ def _log_in_warehouse(spark: SparkSession, parts: list[str]) -> str:
 
 
 def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str) -> DataFrame:
-    """The frame of `newest_sql`, with what is behind the last segment in packs. Raises as that, BrokenLog,
-    and what the store raises."""
+    """Return the frame of `newest_sql`, with the rows of packs after the last segment. Raises like that,
+    BrokenLog, and what the store raises."""
     for _ in range(_LOOKS):
         head = head_of(files, ref.log_folder)
         if head is None or head.stream is None:
@@ -127,13 +126,13 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
         if rows is None:
             break
         is_replica = f"{prefix}topic" not in rows.schema.names
-        newest = newest_of(rows, head.key) if is_replica else None  # nulls are in no key
+        newest = newest_of(rows, head.key) if is_replica else None  # keys contain no nulls
         view = f"binlane_shared_{uuid.uuid4().hex}"
         session.createDataFrame(rows if newest is None else newest).createOrReplaceTempView(view)
         frame = session.sql(newest_sql(session, files, ref, prefix, shared=view))
-        if AnySpark(session).is_classic:  # a client of Connect looks it up whenever the frame is used
+        if AnySpark(session).is_classic:  # a client of Connect looks it up at each use of the frame
             session.catalog.dropTempView(view)
-        # Segments were listed as the frame was made: if there is another one, it has these rows, too.
+        # Segments were listed when the frame was made. If there is another one, it contains these rows, too.
         end = head_of(files, ref.log_folder)
         if end is not None and end.segment.number == head.segment.number:
             return frame

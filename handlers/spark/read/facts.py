@@ -1,4 +1,4 @@
-"""How far a table is: from its log and Delta's own; Spark is asked only for what the files do not tell."""
+"""A table's progress, from its log and Delta's own. Spark is asked only for what the files do not contain."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
 
 _LOOKS = 3
-"""At a table that a worker changes meanwhile: what is told of it is to be of one version."""
+"""The most attempts to read all facts from one version, while a worker changes the table."""
 _NOTES = 100
 """Commits of others (OPTIMIZE, ALTER) may follow ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One table, as `binlane tables` tells of it. Sizes in bytes, times in milliseconds since 1970."""
+    """One table, as `binlane tables` shows it. Sizes in bytes, times in milliseconds since 1970."""
 
     table: str
     handler: str
     mode: str
     place: str
     rows: int | None = None
-    """Of the Spark table; None: there is none yet, as with all that follows."""
+    """Rows of the Spark table. None, like the next ones, if it does not exist yet."""
     files: int | None = None
     bytes: int | None = None
     version: int | None = None
     merged_source_time_ms: int | None = None
-    """The newest source time in the Spark table, where its last commits tell it."""
+    """The newest source time in the Spark table, if its last commits contain it."""
     waiting_segments: int = 0
-    """Received, durable, and not in the Spark table yet."""
+    """Segments that are received and durable, but not in the Spark table yet."""
     waiting_rows: int = 0
     waiting_bytes: int = 0
     waiting_statements: int = 0
     """Statements of the source that are received and not followed yet."""
     source_time_ms: int | None = None
-    """The newest source time of all, with what waits."""
+    """The newest source time, including waiting segments."""
     view_source_time_ms: int | None = None
-    """The newest that views show: nothing of what is behind a statement that waits."""
+    """The newest source time that views show, without anything after a waiting statement."""
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Topic -> partition -> the last offset that was received, be it in the table or waiting."""
+    """Topic -> partition -> the last received offset, merged or waiting."""
     problems: Sequence[str] = ()
-    """What is odd, or in the way."""
+    """Oddities and obstacles."""
     unread: bool = False
-    """Whether something could not be read, as told in `problems`."""
+    """Whether something could not be read. `problems` contains it."""
 
 
 def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Shared | None = None) -> Facts:
-    """Everything about one table. Whatever cannot be read is told in `problems`. `spark` is asked only for
-    what the files do not tell; `shared`: to look at packs once for several tables."""
+    """Collect everything about one table. Puts whatever cannot be read into `problems`. Asks `spark` only for
+    what the files do not contain. `shared`: reads packs once for several tables."""
     facts = Facts(found.name, handler, found.mode, str(found.ref))
     try:
         facts, merged, columns = _with_table(spark, files, found, facts)
@@ -84,7 +84,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
 
 
 def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
-    """What the Spark table tells; the last segment that it holds; its columns."""
+    """Return the facts from the Spark table, its last merged segment, and its columns."""
     ref = found.ref
     if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
         [row] = spark.session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
@@ -107,7 +107,7 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
 
 
 def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
-    """The Spark table's columns; None: there is no such table."""
+    """Return the Spark table's columns. None if it does not exist."""
     if ref.path is not None:
         if not has_commits(files, ref.path):
             return None
@@ -117,17 +117,17 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
 
 
 class _Seen(NamedTuple):
-    """A table, all of it of one version, unless that changes at each look."""
+    """A table, all from one version, unless it changes at each attempt."""
 
     state: LogState
     note: Mapping[str, Any] | None
-    """Of the newest commit of a segment."""
+    """The note of the newest merge."""
     merged: int
-    """The last segment that it holds."""
+    """The last segment that it contains."""
 
 
 def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
-    """None: only Spark can tell."""
+    """Read the log's files. None: ask Spark."""
     state = state_in_files(files, path)
     if state is None:
         return None
@@ -140,7 +140,7 @@ def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
 
 
 def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
-    """None: there is no such table."""
+    """Ask Spark. None if the table does not exist."""
     columns = columns_of(session, ref)
     if columns is None:
         return None
@@ -182,7 +182,7 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Sha
 
 
 def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
-    """With what is behind the last segment in packs."""
+    """Add the pieces in packs after the last segment."""
     if not pieces:
         return facts
     offsets: dict[str, dict[int, int]] = {}
@@ -200,7 +200,7 @@ def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
 
 
 def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[Head]) -> Facts:
-    """Until where views reach, of a log that ends behind a statement."""
+    """Add how far views show the log, if it ends after a statement."""
     followed = ToldHeld(files, found.ref.log_folder).look().followed
     seen = head_of(files, found.ref.log_folder)
     until = 0 if seen is None else seen.segment.number
@@ -224,7 +224,7 @@ def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[H
 
 
 def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
-    """The newest source time of these and of the table."""
+    """The newest source time of these segments and of the table."""
     times = [segment.last_source_ms for segment in segments if segment.last_source_ms is not None]
     return max([*times, *filter(None, [facts.merged_source_time_ms])], default=None)
 

@@ -1,4 +1,4 @@
-"""What can be seen of tables from outside, without changing anything: their logs, and their Delta tables."""
+"""Reads tables from outside, without changing anything: their logs, and their Delta tables."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from handlers.spark.table_ref import TableRef, app_id
 
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
-"""At a log and its table while a worker changes both."""
+"""The most attempts to read a log and its table while a worker changes both."""
 
 
 class End(NamedTuple):
-    """Where a log ends, with what is behind statements."""
+    """The end of a log, including segments after statements."""
 
     head: Head
     is_alone: bool
-    """Whether there is no other segment."""
+    """Whether it is the only segment."""
 
 
 def end_of(files: Files, folder: str) -> End | None:
-    """The last segment of all; None: there is none. Raises as `head_of`."""
+    """Return the last segment of all, None if there are no segments. Raises like `head_of`."""
     return _end_of(files, folder, hidden=True)
 
 
 def head_of(files: Files, folder: str) -> Head | None:
-    """The last segment that views read; None: there is none. Raises BrokenLog, and what the store raises."""
+    """Return the last segment that views read, None without one. Raises BrokenLog and what the store
+    raises."""
     end = _end_of(files, folder, hidden=False)
     return None if end is None else end.head
 
@@ -58,15 +59,15 @@ def _end_of(files: Files, folder: str, *, hidden: bool) -> End | None:
         try:
             return End(read_head(files, *found[number]), len(found) == 1)
         except FileNotFoundError:
-            # The log was removed, or begun anew, since it was listed.
+            # The log was removed or recreated since it was listed.
             if look == _LOOKS:
                 raise
     return None
 
 
 def log_of(files: Files, folder: str, *, after: int = 0) -> Sequence[Head]:
-    """All segments beyond a number, in order, and the last one in any case, which tells how far the whole
-    table was applied; also those that views do not read. One small read for each of them."""
+    """Return all segments after a number, in order, including those that views do not read. The last segment
+    is always included, because it contains the marks of the whole table. Costs one small read per segment."""
     heads: list[Head] = []
     found = _found(files, folder, hidden=True)
     for number in sorted(found):
@@ -79,7 +80,7 @@ def log_of(files: Files, folder: str, *, after: int = 0) -> Sequence[Head]:
 
 
 def mode_of(schema: pa.Schema, prefix: str) -> Mode:
-    """Which mode writes segments with these columns. Raises LookupError where none does."""
+    """Return the mode that writes segments with these columns. Raises LookupError if no mode does."""
     names = set(schema.names)
     if f"{prefix}op" in names and f"{prefix}source_time" in names:
         if f"{prefix}sql" in names:
@@ -90,7 +91,7 @@ def mode_of(schema: pa.Schema, prefix: str) -> Mode:
 
 
 def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
-    """The Spark table's columns; None: there is no such table."""
+    """Return the Spark table's columns. None if the table does not exist."""
     try:
         schema = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
     except AnalysisException as error:
@@ -104,7 +105,7 @@ def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
 
 
 def version_of(session: SparkSession, ref: TableRef) -> int:
-    """The Delta table's version. 10 ms in a process with Java, some 200 ms through Connect."""
+    """Return the Delta table's version. Takes 10 ms in a process with Java, some 200 ms through Connect."""
     snapshot = delta_snapshot(session, ref)
     if snapshot is not None:
         return int(snapshot.version())
@@ -115,11 +116,11 @@ def version_of(session: SparkSession, ref: TableRef) -> int:
 def newest_sql(
     session: SparkSession, files: Files, ref: TableRef, prefix: str, *, shared: str | None = None
 ) -> str:
-    """The query of the table as of its newest segment, made of one version of the Delta table. `shared`: see
-    `view_sql`.
+    """Return the query of the table as of its newest segment, for one version of the Delta table. `shared`:
+    see `view_sql`.
 
-    So it goes on to be right, as long as the segments that it names are kept. Raises NothingToSee, and
-    LookupError when there is neither table nor log."""
+    So it stays correct while the segments that it names exist. Raises NothingToSee, and LookupError if
+    neither table nor log exists."""
     for _ in range(_LOOKS):
         columns = columns_of(session, ref)
         version = None if columns is None else version_of(session, ref)
@@ -130,7 +131,7 @@ def newest_sql(
                 raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
         sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged, shared=shared)
-        # Whoever merged since may have removed segments that this version does not hold yet.
+        # A merge since then may have removed segments that this version does not contain yet.
         if version is None or version_of(session, ref) == version:
             return sql
     return sql
@@ -147,7 +148,7 @@ def shown_sql(
     beyond: int = 0,
     shared: str | None = None,
 ) -> str:
-    """`view_sql` of a table whose log ends with `head`, as far as views read it. Raises NothingToSee."""
+    """Return the `view_sql` of a table whose log, as views read it, ends with `head`. Raises NothingToSee."""
     mode = mode_of(head.schema, prefix)
     shape: Shape = shape_of_log(head.schema, head.key, mode=mode, prefix=prefix)
     if head.segment.statement is not None:
@@ -166,9 +167,8 @@ def shown_sql(
 
 
 def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -> Shape:
-    """The columns of a log of which views read nothing yet that is behind a statement, which is followed:
-    without those that the table has not got any more. `is_kept`: for a view that is asked later, too, when
-    there are rows with all columns."""
+    """Remove columns that the table no longer has, if its log ends with a followed statement and views read
+    nothing after it. `is_kept`: the view is also queried later, when rows with all columns may exist."""
     there = {name.lower() for name in after.schema.names}
     fields = [field for field in shape.schema if field.name.lower() in there]
     if is_kept and len(fields) < len(there):
@@ -180,7 +180,7 @@ def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -
 
 
 def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
-    """The last segment of its log that the table holds; 0: none, or nobody knows whose the log is."""
+    """Return the last segment of its log that the table contains. 0 if none, or the owner is unknown."""
     try:
         owner = owner_of(files, ref.log_folder)
     except FileNotFoundError:
@@ -190,7 +190,7 @@ def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:
 
 
 def _found(files: Files, folder: str, *, hidden: bool) -> dict[int, tuple[str, int, int]]:
-    """The path, number and size of each segment's file by its number. `hidden`: with those that views do not
+    """Segment number -> path, number and size of its file. `hidden`: include segments that views do not
     read."""
     entries = files.list(folder)
     found = {}

@@ -1,4 +1,4 @@
-"""Which tables a handler has: those with a log, and those in folders as its `path` makes them."""
+"""Lists a handler's tables: those with a log, and those in folders that match its `path`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Found:
 
 
 def found_tables(files: Files, locations: Locations, options: SparkOptions) -> Iterator[Found]:
-    """The handler's tables: those with a log, and those in folders as its `path` makes them.
+    """Yield the handler's tables: those with a log, and those in folders that match its `path`.
 
     A table of a catalog is only found by its log. Raises BrokenLog, and what the store raises."""
     seen: set[tuple[str, str]] = set()
@@ -49,7 +49,7 @@ def found_tables(files: Files, locations: Locations, options: SparkOptions) -> I
 
 
 def _by_folder(files: Files, locations: Locations, are_logs: bool) -> Iterator[tuple[str, str]]:
-    """Databases and tables of the folders that are named as the handler names them, and hold a table."""
+    """Yield databases and tables of the folders that match the handler's `path` and contain a table."""
     names = ("binlaneDatabase", "binlaneTable")
     sample = locations.ref(*names).path
     assert sample is not None

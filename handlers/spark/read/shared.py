@@ -1,4 +1,4 @@
-"""What is behind a log's last segment in packs, read without ending the streams that they are of."""
+"""Reads the packs after a log's last segment without ending their streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handlers.spark.log.stores.interface import Files
 
 
 class Shared:
-    """Of one moment: what a stream holds is looked at once, when it is first asked for. Any thread."""
+    """The state of one moment: each stream is read once, when first needed. Any thread."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -24,13 +24,13 @@ class Shared:
         self._streams: dict[tuple[str, str], dict[str, list[Found]]] = {}
 
     def pieces(self, folder: str, head: Head) -> Sequence[Piece]:
-        """Those behind `head`, the last segment of the log in `folder`, in order. Raises BrokenLog, and what
-        the store raises."""
+        """Return the pieces after `head`, the last segment of the log in `folder`, in order. Raises
+        BrokenLog, and what the store raises."""
         return [piece for _, piece in self._found(folder, head)]
 
     def rows(self, folder: str, head: Head) -> pa.Table | None:
-        """Their rows, in order; None: there are none. Raises as `pieces`, and FileNotFoundError where they
-        are not needed any more: the log has gone on."""
+        """Return their rows, in order. None without pieces. Raises like `pieces`, and FileNotFoundError if
+        they are obsolete, because the log has continued."""
         bodies = [
             read_piece(self._files, path, piece.begin, piece.size, piece.checksum)
             for path, piece in self._found(folder, head)
@@ -52,7 +52,7 @@ class Shared:
 
 
 def _roots(folder: str) -> Iterator[str]:
-    """The folders of all logs that a log may be below: a database may be called as they are."""
+    """Yield the folders of all logs that the log may be in: a database may be named like them."""
     parts = folder.split("/")
     for place, part in enumerate(parts):
         if part == LOGS:

@@ -1,16 +1,16 @@
 """Merge on read: one query that shows a table as of its newest segment, not of its last commit.
 
-A log always holds a contiguous end of what its table received: every segment that the table does not have
-yet, and for a while those that it has. Applying the last change of each key of such an end to the table's
-state, or to a newer one, gives the newest state. Hence the order in which Spark looks at things: it resolves
-the Delta table first and lists the segments after it (`delta.` is resolved by the catalog, `parquet.` by a
-later rule of the same analysis), so no segment is missing that the table's state did not have. The segments
-are named once, in a common table expression: each mention of a folder would be listed by itself, and a
-segment put in between would be in one of the lists only. Segments that will be removed before the query has
-read them are retired before: their time stamp says so.
+A log always contains a contiguous end of what its table received. It contains every segment that the table
+lacks, and for a while those that it has. Applying the last change of each key of such an end to the table's
+state, or to a newer one, gives the newest state. So Spark must resolve the Delta table first and list the
+segments afterwards. It does: the catalog resolves `delta.`, and a later rule of the same analysis resolves
+`parquet.`. So no segment is missing that the table's state lacks. The segments are named once, in a common
+table expression. Each mention of a folder would be listed separately, and a segment put in between would be
+in only one list. A segment is retired before it is removed: its old time stamp excludes it from later
+queries.
 
-Delta looks at its log once more when a query is planned, a moment after the segments were listed. So a query
-is to be run as it is made; whoever keeps a DataFrame names the version that it was made of
+Delta reads its log once more when a query is planned, a moment after the segments were listed. So run a query
+when it is created. A DataFrame that is kept must name the version that it was created from
 (`handlers.spark.read.current.current` does)."""
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import TableRef, quoted
 
 Columns = Mapping[str, Sequence[str]]
-"""A Spark table's columns, in order; each with the names of its fields, if it is a struct."""
+"""A Spark table's columns, in order. Each with the names of its fields, if it is a struct."""
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _RETIRED = "1980-01-01"
-"""Of an earlier time are segments that will be removed: see Files.retire."""
+"""Segments with an earlier time will be removed. See Files.retire."""
 _LAST = 2**63 - 1
 """Greater than any segment's number."""
 _IDENTITY = ("topic", "partition", "offset", "index")
-"""These columns name a change, with its time: where a topic was made anew, its offsets began anew."""
+"""These columns and the time identify a change. Without the time, a recreated topic repeats offsets."""
 
 
 class NothingToSee(LookupError):
-    """A table of which only its merged rows can be shown, and nothing was merged yet."""
+    """Only the merged rows of a table can be shown, and nothing is merged yet."""
 
 
 def view_sql(
@@ -51,22 +51,22 @@ def view_sql(
     beyond: int = 0,
     shared: str | None = None,
 ) -> str:
-    """The body of a view of a table and its segments; a persistent, a temporary one, or for `spark.sql`.
+    """Return the body of a view of a table and its segments: persistent, temporary, or for `spark.sql`.
 
-    `shape`: of the last segment's rows. `columns`: the Spark table's; None while there is none. `version`: of
-    the Delta table; None: whichever is newest when the view is asked. `beyond`: the last segment that this
-    version holds: no file up to it is opened, so that none is missed when it is removed. `shared`: a view
-    with the rows behind the last segment, of each key one.
+    `shape`: of the last segment's rows. `columns`: the Spark table's, None while it does not exist.
+    `version`: of the Delta table, None for the newest one at the time of the query. `beyond`: the last
+    segment that this version contains. No file up to it is opened, so its removal causes no error. `shared`:
+    a view with the rows after the last segment, one per key.
 
-    A replica's rows are those of the table whose key no segment has, and of each key in the segments the
-    last row unless it was deleted. Where the last one does not carry all columns, the table's row stands
-    until the segment is merged (such segments are merged at once). A changelog's rows are those of the table
-    that no segment has, and all of the segments. Histories and replicas without a key are shown as merged,
-    for what a segment changes in them depends on all rows before it.
+    A replica's rows are the table's rows whose key is in no segment, and each key's last row in the segments,
+    unless deleted. If the last row lacks columns, the table's row is shown until the segment is merged (such
+    segments are merged at once). A changelog's rows are the table's rows that are in no segment, and all rows
+    of the segments. Histories and replicas without a key are shown as merged, because a segment's effect on
+    them depends on all earlier rows.
 
-    Columns that only the table has are null in rows that come from segments. Raises NothingToSee."""
+    Columns that only the table has are null in rows from segments. Raises NothingToSee."""
     if mode == "changelog" and ref.path == ref.log_folder:
-        # Its files stay for ever, so they may be of several shapes.
+        # Its files are kept permanently, so they may have several shapes.
         return f"SELECT * FROM {folder_sql(ref.log_folder)} WITH (`mergeSchema` = 'true')"
     table = ref.sql if version is None else f"{ref.sql} VERSION AS OF {version}"
     builder = {"replica": _replica, "changelog": _changelog}.get(mode)
@@ -78,7 +78,7 @@ def view_sql(
 
 
 def folder_sql(folder: str) -> str:
-    """A folder of Parquet files in a statement's FROM; its name is no pattern."""
+    """Return a folder of Parquet files for a statement's FROM. Pattern characters in its name are escaped."""
     return "parquet." + quoted(_GLOB.sub(r"\\\1", folder))
 
 
@@ -93,27 +93,27 @@ class _Parts(NamedTuple):
 
     @property
     def waiting(self) -> str:
-        """The segments, in a statement's FROM."""
+        """The segments, for a statement's FROM."""
         folder = folder_sql(self.ref.log_folder)
-        # Spark sorts files out by their names and times before it opens any.
+        # Spark filters files by names and times before it opens any.
         if self.beyond:
             return f"{folder} WHERE _metadata.file_name > '{self.beyond:020d}.parquet'"
         return f"{folder} WHERE _metadata.file_modification_time > timestamp '{_RETIRED}'"
 
     def behind(self, columns: str) -> str:
-        """These, of the rows behind the last segment."""
+        """These columns of the rows after the last segment."""
         return "" if self.shared is None else f" UNION ALL SELECT {columns} FROM {quoted(self.shared)}"
 
     def name(self, suffix: str) -> str:
-        """A column that binlane adds."""
+        """The name of a column that binlane adds."""
         return quoted(f"{self.prefix}{suffix}")
 
 
 def _replica(parts: _Parts) -> str:
-    """The segments are read and shuffled once, for both uses of `newest` are the same plan up to the shuffle,
-    which Spark makes once: nothing is pruned from a struct that an aggregate makes, and that keys are not
-    null, as a join infers for one of them, is said for both. The table is neither shuffled nor sorted while
-    its changed keys are few enough to be broadcast, as Spark judges by the segments' size."""
+    """The segments are read and shuffled once. Both uses of `newest` have the same plan up to the shuffle, so
+    Spark runs it once. For that, nothing may be pruned from a struct that an aggregate creates. A join infers
+    for one use that keys are not null, so the query says it for both. Spark does not shuffle or sort the
+    table while it estimates, by the segments' size, that the changed keys are few enough to be broadcast."""
     own = list(parts.shape.schema.names)
     key = parts.shape.key
     number, row, op, absent = map(parts.name, ("segment", "row", "op", "absent"))
@@ -139,7 +139,7 @@ def _replica(parts: _Parts) -> str:
     if parts.table is None or parts.columns is None:
         named = ", ".join(f"{of_newest(name)} AS {quoted(name)}" for name in own)
         return f"WITH {newest}\nSELECT {named} {rows}"
-    # A deleted row is told whole by its key.
+    # For a deleted row, the key is enough.
     known = f"SELECT {listed(key)} FROM newest WHERE {row}.{op} = 'delete' OR {row}.{absent} IS NULL"
     of_table, of_segments = _aligned(list(parts.columns), own, _of("t"), of_newest)
     return (
@@ -168,7 +168,7 @@ def _changelog(parts: _Parts) -> str:
 
 
 def _before(parts: _Parts) -> str:
-    """The struct with the row before, as the table has it: columns that the source has dropped are there."""
+    """The struct with the row before, with the table's fields, including dropped columns of the source."""
     before = f"{parts.prefix}before"
     own = parts.shape.schema.names
     fields = (parts.columns or {}).get(before, own)
@@ -186,10 +186,10 @@ def _aligned(
     of_table: Callable[[str], str],
     of_segments: Callable[[str], str],
 ) -> tuple[str, str]:
-    """What to select of both, so that the columns are the same: the table's, then those that it has not yet.
-    `of_...`: such a column as an expression.
+    """Return the columns to select from both: the table's, then those that it does not have yet. `of_...`:
+    such a column as an expression.
 
-    Spark tells names apart without regard to case."""
+    Spark ignores case in names."""
     in_table = {name.lower(): name for name in table}
     in_segments = {name.lower(): name for name in segments}
     names = [*table, *(name for name in segments if name.lower() not in in_table)]

@@ -1,1 +1,1 @@
-"""One Spark table built again beside the one that is there, and then put into its log at one go."""
+"""Rebuilds a Spark table beside the existing one, then puts all its rows into the log with one entry."""

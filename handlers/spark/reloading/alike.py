@@ -1,4 +1,4 @@
-"""Whether a table can have the rows of another: the same columns, and nothing declared that refuses them."""
+"""Checks if a table can take another's rows: the same columns, and no declaration that refuses a row."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from handlers.spark.table_ref import TableRef
 
 
 def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> None:
-    """Raises Differs and Refused: once they are to be its own, rows that the table does not take could never
-    come into it."""
+    """Raise Differs or Refused if the table would refuse rows of the new one, because a merge could never
+    succeed."""
     table, built = look(session, there), look(session, new)
     if table is None:
         raise Differs(f"there is no table {there}; the next change that a worker applies makes it")
     if built is None:
         raise Differs(f"by what the topic holds there would be no table {there}")
-    declared = Declared.of(table.columns, table.partitions, table.properties)
+    declared = Declared.of(table.columns, table.partitions, table.properties, "UTC")
     if declared.is_append_only:
         raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
     told = told_apart(_columns(table), _columns(built))

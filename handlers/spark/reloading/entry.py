@@ -1,4 +1,4 @@
-"""The entry of a log by which its table gets the rows of a table that was built again beside it."""
+"""The log entry that gives a table the rows of a table that was rebuilt beside it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ _TOO_FAST = (
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """Where they are, and of which records."""
+    """The new rows' place, and the records that they contain."""
 
     new: TableSink
-    """Keeps the new table."""
+    """The sink of the new table."""
     place: str
-    """Of that table, below the folder of all tables."""
+    """The new table's place, below the folder of all tables."""
     name: str
-    """Of this reload; no other has it."""
+    """The unique name of this reload."""
     began_ms: int
     files: Files
     mode: Mode
     prefix: str
     read: Mapping[Partition, int]
-    """Next offsets: the changes of all before them were put into the new table."""
+    """Next offsets: the changes of all earlier ones are in the new table."""
     catch_up: CatchUp | None
 
     def entry(self, shape: Shape, marks: Marks) -> Entry:
-        """For a log that has this shape and these marks now. Raises Behind, Differs, Hindered and Refused."""
+        """Return the entry for a log with this shape and marks. Raises Behind, Differs, Hindered and
+        Refused."""
         read, highest = self.read, marks.highest()
         if is_behind(read, highest) and self.catch_up is not None:
             read = self.catch_up(highest)
@@ -68,8 +69,8 @@ class NewRows:
         return statement, self._rows(shape), is_partial, _moved(marks, self.new.marks)
 
     def _rows(self, shape: Shape) -> pa.Table:
-        """What came since the new table was merged, in one segment. Raises Hindered where it does not fit in
-        one: the table has to be merged again."""
+        """Return the rows that arrived since the new table was merged, as one segment. Raises Hindered if
+        they do not fit in one: then the table must be merged again."""
         segments = [each for each in self.new.segments if each.rows or each.statement is not None]
         several = len(segments) > 1
         if any(each.statement is not None or (each.partial and several) for each in segments):
@@ -85,7 +86,7 @@ class NewRows:
         rows = pa.concat_tables(read)
         row = f"{self.prefix}row"
         if row in added_columns(self.mode, self.prefix, keyed=bool(shape.key)):
-            # In which order they are within their segment.
+            # Their order within their segment.
             place = rows.schema.get_field_index(row)
             return rows.set_column(place, row, pa.array(range(len(rows)), rows.schema.field(row).type))
         if self.mode != "replica":
@@ -100,7 +101,7 @@ class NewRows:
 
 
 def _moved(there: Marks, new: Marks) -> Marks:
-    """The marks of the table with the new rows. Raises Refused."""
+    """Return the marks of the table with the new rows. Raises Refused."""
     for each, topic_id in new.ids.items():
         known = there.ids.get(each)
         ids = {topic_id.current, None if known is None else known.current}
@@ -117,7 +118,7 @@ def _moved(there: Marks, new: Marks) -> Marks:
 
 
 def number_of(there: TableSink, name: str) -> int:
-    """The number of the entry of this name in a log; 0: there is none. Raises what the file system raises."""
+    """Return the number of the entry of this name in a log. 0 if absent. Raises what the store raises."""
     there.load()
     entries = ((each.number, each.statement) for each in there.segments)
     return next((number for number, one in entries if one is not None and one.topic == name), 0)

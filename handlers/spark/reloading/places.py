@@ -1,4 +1,4 @@
-"""Where new tables are built, and which of those that are left over nobody can need any more."""
+"""Where new tables are built, and which left-over ones nobody can need any more."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.several_writers import UnsafeForSeveral, check_store
 
 FOLDER = "_binlane_reload"
-"""Of new tables, in the folder of all tables; Spark and Delta pass over names that begin with an
+"""The folder of new tables, in the folder of all tables. Spark and Delta ignore names that begin with an
 underscore."""
 
 _HOUR_MS = 3_600_000
 LONGEST_MS = 12 * _HOUR_MS
-"""A new table that is older is not put any more, long before the next reload takes it for left over."""
+"""An older new table is no longer put. The next reload treats it as left over much later."""
 _LEFT_MS = 24 * _HOUR_MS
 
 
 def folder_of(logs: str, log_folder: str) -> str:
-    """Of the reloads of one log, below the folder of all tables: each has a folder in it, whose name begins
-    with the milliseconds since 1970. `logs`: the folder of all logs. (Not by the source table's name: another
-    handler may keep the same one.)"""
+    """Return the folder of one log's reloads, below the folder of all tables. Each reload has a folder in it,
+    whose name begins with milliseconds since 1970. `logs`: the folder of all logs. (The source table's name
+    would not do, because another handler may keep the same table.)"""
     return f"{FOLDER}{log_folder.removeprefix(logs).removesuffix(f'/{PENDING}')}"
 
 
 def check_place(root: str, spark: SharedSpark) -> None:
-    """Raises Refused where Delta has no safe commits of several writers: this is another Spark than the
-    worker's."""
+    """Raise Refused if several writers are not safe in Delta here, because this Spark is not the worker's."""
     try:
         check_store(root, spark)
     except UnsafeForSeveral:
@@ -39,8 +38,8 @@ def check_place(root: str, spark: SharedSpark) -> None:
 
 
 def remove_left(files: Files, root: str, folder: str, log: SegmentLog, now_ms: int) -> None:
-    """Remove what reloads have left that were killed: long ago, so that none of them goes on, and what no
-    entry of the log waits for. Raises what the store raises, and BrokenLog."""
+    """Remove what killed reloads left, if it is so old that none of them continues and no entry of the log
+    waits for it. Raises what the store raises, and BrokenLog."""
     waiting = [each.statement.sql or "" for each in log.segments if each.statement is not None]
     for entry in files.list(f"{root}/{folder}"):
         began, _, _ = entry.name.partition("-")

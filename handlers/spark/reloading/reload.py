@@ -1,10 +1,10 @@
-"""A Spark table built again beside the one that is there.
+"""Rebuilds a Spark table beside the existing one.
 
-The new rows are applied to a table of their own, with a log of its own, as a worker would. Then an entry is
-put into the log of the table that is there: from here on its rows are those of that other table, and its
-marks are those with which these were built. Of all who put into a log, one puts the next number; so what was
-there when the marks were looked at is all there was. Whoever merges the log follows the entry in its place,
-in one commit, as a truncate. Until it is put, nothing has changed; then it is followed, by whoever lives."""
+The new rows are applied to a separate table with its own log, as a worker would do it. Then an entry is put
+into the log of the existing table. From there on, its rows are those of the other table, and its marks are
+those with which these rows were built. Only one writer can put each number of a log. So nothing was added
+after the marks were read. Whoever merges the log follows the entry in its order, in one commit, like a
+truncate. Until the entry is put, nothing has changed. After that, any worker can follow it."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _PAUSE_SECONDS = 0.5
 
 _FAULTS = (
     *(SparkFailure, StopWorker, TargetUnavailable, BrokenLog, LostCommit, UnknownSegments, MergeConflict),
-    *(*SPARK_ERRORS, OSError, EOFError),  # and of a Java that is gone
+    *(*SPARK_ERRORS, OSError, EOFError),  # and errors of a Java that is gone
 )
 
 
 class SparkReload:
-    """One table, between `begin` and `end` (see TableReload). One thread."""
+    """Reloads one table, between `begin` and `end` (see TableReload). One thread."""
 
-    at_once: ClassVar[int] = 20_000  # each time a file is put
+    at_once: ClassVar[int] = 20_000  # a file is put each time
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class SparkReload:
         say: Callable[[str], None] = lambda _: None,
         is_alone: bool = False,
     ) -> None:
-        """`options`, `context`: of the handler that keeps the table of `database.name` of the source.
-        `say` is told what is done now; `is_alone`: no worker writes the table meanwhile."""
+        """`options`, `context`: of the handler that keeps the source table `database.name`. `say` receives
+        progress messages. `is_alone`: no worker writes the table meanwhile."""
         self._given = dict(options)
         self._options = SparkOptions.model_validate(self._given)
         self._context = context
@@ -79,8 +79,8 @@ class SparkReload:
         self._began_ms = int(time.time() * 1000)
         self._own_name = f"{self._began_ms:015d}-{uuid.uuid4().hex[:8]}"
         self._attempts = 0
-        self._may_be_put = False  # the answer was lost, or the process is ended meanwhile
-        self._number = 0  # of the entry, once it is known to be put
+        self._may_be_put = False  # the answer was lost, or the process is ending
+        self._number = 0  # of the entry, when it is known to be put
         self._lake: Lake | None = None
         self._new: Lake | None = None
 
@@ -100,7 +100,7 @@ class SparkReload:
             self._new = self._opened(self._new_options(), self._new_context())
 
     def _opened(self, options: SparkOptions, context: HandlerContext) -> Lake:
-        """Not started: nothing goes on in it by itself."""
+        """The lake is not started: it does nothing by itself."""
         try:
             lake = Lake(options, context)
         except Exception as error:
@@ -119,7 +119,7 @@ class SparkReload:
         return msgspec.structs.replace(self._context, handler=own, handles=lambda table: table == self._table)
 
     def marks(self) -> Mapping[Partition, Place]:
-        """Without what is in packs: whoever looks at these ends them."""
+        """Without pieces in packs: reading those would end their streams."""
         with self._told():
             return self._log().marks.highest()
 
@@ -144,8 +144,8 @@ class SparkReload:
                 new.merge()
             there.load()
             has_statements = any(each.statement is not None for each in there.segments)
-            if has_statements or not self._is_there():
-                there.merge()  # no worker may be there to do so
+            if has_statements or look(self._there.world.spark.session, self._ref) is None:
+                there.merge()  # no worker may exist to merge them
             check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
             before = self._count(self._ref)
             self._put(new, there, read, catch_up)
@@ -159,23 +159,23 @@ class SparkReload:
     def _put(
         self, new: TableSink, there: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None
     ) -> None:
-        """Put the entry. Raises Behind, Differs and Hindered where it is not put; else it may be."""
+        """Put the entry. Raises Behind, Differs and Hindered if it is not put. After others, it may be."""
         for _ in range(_PUTS):
-            if catch_up is not None:  # before the log is looked at: a worker may put all the time
+            if catch_up is not None:  # before the log is read: a worker may put all the time
                 read = catch_up(self.marks())
             self._attempts += 1
             rows = self._new_rows(new, read, catch_up)
             try:
                 self._number = there.put_entry(partial(self._made, rows))
             except SegmentTaken:
-                # It may be our own, of which the answer was lost.
+                # It may be our own entry, whose answer was lost.
                 self._number = number_of(there, rows.name)
                 self._may_be_put = False
             except _FAULTS:
                 with suppress(SegmentTaken, *_FAULTS):
                     self._number = number_of(there, rows.name)
                 if not self._number:
-                    raise  # and it may come yet
+                    raise  # and the entry may still arrive
                 self._may_be_put = False
             else:
                 self._may_be_put = False
@@ -196,7 +196,7 @@ class SparkReload:
         return NewRows(
             new,
             place=place.removeprefix(f"{self._root}/"),
-            # What is done of an entry is noted by its name.
+            # Finished steps of an entry are recorded by its name.
             name=f"reload {self._own_name} {self._attempts}",
             began_ms=self._began_ms,
             files=self._there.world.files,
@@ -224,16 +224,13 @@ class SparkReload:
             self._open.close()
         return left
 
-    # ---- the tables
-
-    def _is_there(self) -> bool:
-        return look(self._there.world.spark.session, self._ref) is not None
+    # ---- tables
 
     def _count(self, ref: TableRef) -> int:
         return int(self._there.world.spark.session.table(ref.sql).count())
 
     def _see_followed(self) -> None:
-        """Raises Refused where the entry could not be followed."""
+        """Raise Refused if the entry could not be followed."""
         followed, fault = 0, "Spark did not come to it"
         for _ in range(_FOLLOWS):
             try:
@@ -241,7 +238,7 @@ class SparkReload:
                     sink.load()
                     sink.merge()
                     followed += not self._waits()
-                    # A worker that puts all the time sees to its views by itself.
+                    # A worker that puts all the time updates its views itself.
                     if followed and (not sink.views_wait or followed == _ROUNDS):
                         return
             except Refused as error:

@@ -1,1 +1,1 @@
-"""Changes as typed rows: folded by key, as Arrow's columns, with their types in Spark."""
+"""Changes as typed rows: folded by key, as Arrow columns, with their types in Spark."""

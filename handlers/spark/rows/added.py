@@ -12,12 +12,12 @@ from handlers.spark.rows.shape import Shape
 Mode = Literal["replica", "history", "changelog", "function"]
 
 TIME = pa.timestamp("us", tz="UTC")
-"""Of the source's times."""
+"""The type of source times."""
 _OP = {"op": pa.string(), "source_time": TIME}
 _PLACE = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "index": pa.int32()}
 _ROW = {"row": pa.int32()}
 HISTORY = {"valid_from": TIME, "valid_to": TIME, "current": pa.bool_(), "op": pa.string(), **_PLACE}
-"""Of the table of a history."""
+"""The added columns of a history's table."""
 _ABSENT = {"absent": pa.list_(pa.string())}
 _CHANGELOG = {**_OP, **_PLACE, "sql": pa.string()}
 _KEYED: Mapping[Mode, Mapping[str, pa.DataType]] = {
@@ -27,7 +27,7 @@ _KEYED: Mapping[Mode, Mapping[str, pa.DataType]] = {
     "function": _CHANGELOG,
 }
 _BEFORE = "before"
-# What else takes a name: a struct in segments, the columns of a history's table.
+# Other names that are taken: a struct in segments, the columns of a history's table.
 _OTHERS: Mapping[Mode, tuple[str, ...]] = {
     "replica": ("row",),
     "history": tuple(HISTORY),
@@ -37,21 +37,21 @@ _OTHERS: Mapping[Mode, tuple[str, ...]] = {
 
 
 def added_columns(mode: Mode, prefix: str, *, keyed: bool) -> dict[str, pa.DataType]:
-    """Their names and types, but for a changelog's `before`, whose type is the row's."""
+    """Return the added columns with their types, without a changelog's `before`, whose type is the row's."""
     own = _KEYED[mode] if keyed or mode != "replica" else {**_KEYED[mode], **_ROW}
     return {prefix + name: arrow for name, arrow in own.items()}
 
 
 def reserved_names(mode: Mode, prefix: str) -> frozenset[str]:
-    """What no column of the source may be called, in lower case: Spark's names have no case."""
+    """Lower-case names that no source column may have. Spark ignores case in names."""
     return frozenset((prefix + name).lower() for name in (*_KEYED[mode], *_OTHERS[mode]))
 
 
 def log_schema(shape: Shape, *, mode: Mode, prefix: str) -> pa.Schema:
-    """The columns of a segment with rows of this shape.
+    """Return the columns of a segment with rows of this shape.
 
-    A changelog has the row before an update in a struct. Parquet has no structs without fields: where the
-    source's columns are not known yet (DDL before the first row), it is left out."""
+    A changelog contains the row before an update in a struct. Parquet has no structs without fields. So the
+    struct is left out while the source's columns are unknown (DDL before the first row)."""
     made = shape.log_schemas.get((mode, prefix))
     if made is None:
         added = list(added_columns(mode, prefix, keyed=bool(shape.key)).items())
@@ -62,6 +62,6 @@ def log_schema(shape: Shape, *, mode: Mode, prefix: str) -> pa.Schema:
 
 
 def shape_of_log(found: pa.Schema, key: tuple[str, ...], *, mode: Mode, prefix: str) -> Shape:
-    """The shape of the rows in a segment with these columns and this key."""
+    """Return the shape of the rows in a segment with these columns and this key."""
     added = reserved_names(mode, prefix)
     return Shape(pa.schema([pa.field(f.name, f.type) for f in found if f.name.lower() not in added]), key)

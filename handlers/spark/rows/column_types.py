@@ -1,7 +1,6 @@
-"""Source column types as Spark keeps them: a MySQL type text -> an Arrow type and what its values become.
+"""Source column types as Spark keeps them: a MySQL type text -> an Arrow type and a conversion of values.
 
-docs/spark.md has the whole table. A type that is not known here becomes a string: never guessed, never lost.
-"""
+docs/spark.md contains the table of types. An unknown type becomes a string: no guesses, no losses."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
 
 STRING = fitting(pa.string())
 
-_LONG_DECIMAL = fitting(pa.decimal128(20, 0))  # bigint unsigned and bit(64) pass a long's range
+_LONG_DECIMAL = fitting(pa.decimal128(20, 0))  # bigint unsigned and bit(64) exceed a long's range
 _BINARY = fitting(pa.binary())
-# A server has rounded its values: what Arrow rounds is but their notation.
+# A server has rounded its values. Arrow's rounding changes only their notation.
 _FLOAT = ColumnType(pa.float32(), fitting(pa.float64()).convert, frozenset((float,)), singles)
 _TINYINT, _SMALLINT, _INT, _BIGINT = map(fitting, (pa.int8(), pa.int16(), pa.int32(), pa.int64()))
-# MySQL's is a tinyint, PostgreSQL's holds true and false: the values tell.
+# MySQL's is a tinyint, PostgreSQL's holds true and false: the values decide.
 _BOOLEAN = _TINYINT._replace(is_open=True)
 
 
@@ -29,7 +28,7 @@ def _signed(own: ColumnType, unsigned: ColumnType) -> tuple[ColumnType, ColumnTy
     return own._replace(unsigned=unsigned.arrow), unsigned
 
 
-# Signed and unsigned; the next wider type holds what the unsigned one can.
+# Signed and unsigned. The next wider type can hold the unsigned values.
 _INTEGERS: Mapping[str, tuple[ColumnType, ColumnType]] = {
     **dict.fromkeys(("tinyint", "bool"), _signed(_TINYINT, _SMALLINT)),
     "smallint": _signed(_SMALLINT, _INT),
@@ -53,7 +52,7 @@ _PLAIN: Mapping[str, ColumnType] = {
 
 @lru_cache(maxsize=10_000)
 def column_type(type_text: str) -> ColumnType:
-    """The type of a column whose source type is written so: `decimal(10,2) unsigned`."""
+    """Return the column type for a source type text such as `decimal(10,2) unsigned`."""
     mysql_type = read_type(type_text)
     name, sizes = SYNONYMS.get(mysql_type.name, mysql_type.name), mysql_type.sizes
     if name in _INTEGERS:
@@ -64,10 +63,11 @@ def column_type(type_text: str) -> ColumnType:
 
 
 def _decimal(sizes: tuple[int, ...]) -> ColumnType:
-    """Spark's decimals have up to 38 digits, MySQL's up to 65: those keep all their digits as text.
+    """Spark's decimals have up to 38 digits, MySQL's up to 65. Longer ones keep all their digits as text.
 
-    Open: one without sizes, which is decimal(10,0) in MySQL's DDL and has any digits in PostgreSQL and in
-    streams that tell none; and decimal(65,30), which DTS says of all decimals (docs/formats.md)."""
+    Two are open. One is a decimal without sizes: decimal(10,0) in MySQL's DDL, any digits in PostgreSQL and
+    in streams without sizes. The other is decimal(65,30), which DTS uses for all decimals
+    (docs/formats.md)."""
     precision = sizes[0] if sizes else 10
     scale = sizes[1] if len(sizes) > 1 else 0
     kept = STRING if precision > MOST_DIGITS else fitting(pa.decimal128(precision, scale))
@@ -75,12 +75,8 @@ def _decimal(sizes: tuple[int, ...]) -> ColumnType:
 
 
 def _float(sizes: tuple[int, ...]) -> ColumnType:
-    # FLOAT(25) to FLOAT(53) are doubles; FLOAT(7,4) is not, its numbers are digits.
+    # FLOAT(25) to FLOAT(53) are doubles. FLOAT(7,4) is not: its numbers are digits.
     return fitting(pa.float64()) if len(sizes) == 1 and sizes[0] > 24 else _FLOAT
-
-
-def _bit(sizes: tuple[int, ...]) -> ColumnType:
-    return _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT
 
 
 @lru_cache(maxsize=16)
@@ -91,7 +87,7 @@ def _time(sizes: tuple[int, ...]) -> ColumnType:
 _SIZED: Mapping[str, Callable[[tuple[int, ...]], ColumnType]] = {
     "decimal": _decimal,
     "float": _float,
-    "bit": _bit,
+    "bit": lambda sizes: _LONG_DECIMAL if sizes[:1] == (64,) else _BIGINT,
     "time": _time,
 }
 
@@ -114,17 +110,17 @@ _NAMES: Mapping[str, pa.DataType] = {
 }
 _BY_TYPE = {arrow: name for name, arrow in _NAMES.items()}
 USUAL = frozenset(_BY_TYPE)
-"""The types that columns have, decimals besides."""
+"""The types that columns have, without decimals."""
 
 
 def override(type_text: str) -> pa.DataType:
-    """The Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
+    """Return the Arrow type of a Spark type text, as in the option `columns`. Raises ValueError."""
     spark_type = read_spark_type(type_text)
     return pa.decimal128(*spark_type.sizes) if spark_type.sizes else _NAMES[spark_type.name]
 
 
 def spark_name(arrow: pa.DataType) -> str:
-    """The type as Spark writes it: `decimal(12,2)`."""
+    """Return the type as Spark writes it: `decimal(12,2)`."""
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_list(arrow):

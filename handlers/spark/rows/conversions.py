@@ -1,6 +1,6 @@
-"""Python values as columns of Arrow: at once where Arrow takes them as they are, else one by one.
+"""Python values as Arrow columns: in one call if Arrow takes them unchanged, else one by one.
 
-A value that a type cannot hold without losing something is refused, never cut."""
+A value that a type cannot hold without loss is rejected, never cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from handlers.decimals import digits
 from handlers.mysql.values import single
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
-"""What `array_of` raises for values that do not fit."""
+"""Errors that `array_of` raises for values that do not fit."""
 
 _MOST_DIGITS = 40  # a short text must not become a number of a million digits
 _NAIVE_EPOCH = datetime(1970, 1, 1)
@@ -36,26 +36,26 @@ class ColumnType(NamedTuple):
 
     arrow: pa.DataType
     convert: Callable[[Any], Any]
-    """Any value but None, as Arrow takes it. Raises one of UNFIT."""
+    """Converts any value but None for Arrow. Raises one of UNFIT."""
     natives: frozenset[type] = frozenset()
     """Values of these types need no `convert`."""
     build: Callable[[Sequence[Any]], pa.Array] | None = None
-    """Of natives and Nones, where there is a faster way than Arrow's own."""
+    """Builds the column from natives and Nones, if there is a faster way than Arrow's own."""
     is_open: bool = False
-    """Whether the type text leaves open what values may come: then they decide (see `inferred`), and `arrow`
-    is what a statement of DDL means by it."""
+    """Whether the type text does not determine the possible values. Then the values decide (see `inferred`),
+    and `arrow` is the meaning of the text in a DDL statement."""
     unsigned: pa.DataType | None = None
-    """Of an integer: what holds it if it is unsigned after all, which DTS does not tell."""
+    """For an integer: the type that holds its unsigned values, because DTS does not say if it is unsigned."""
 
 
 def array_of(values: Sequence[Any], kept: ColumnType) -> pa.Array:
-    """The column. Raises one of UNFIT."""
+    """Build the column. Raises one of UNFIT."""
     types = set(map(type, values))
     types.discard(NoneType)
     if not types:
         return pa.nulls(len(values), kept.arrow)
     if types <= kept.natives:
-        # What is wrong shows below, where each value is looked at.
+        # If this fails, the code below finds the wrong value.
         with suppress(*UNFIT):
             return pa.array(values, kept.arrow) if kept.build is None else kept.build(values)
     convert = kept.convert
@@ -63,11 +63,11 @@ def array_of(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 
 
 def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
-    """The column if its integers are unsigned, of the type that `kept` names for it. Raises one of UNFIT."""
+    """Build the column for unsigned integers, of the type that `kept` names for them. Raises one of UNFIT."""
     if kept.unsigned is None:
         raise ValueError("it cannot be unsigned")
     array = array_of(values, fitting(kept.unsigned))
-    array.cast(_UNSIGNED[kept.arrow])  # refuses what is beyond the range
+    array.cast(_UNSIGNED[kept.arrow])  # raises beyond the unsigned range
     return array
 
 
@@ -75,9 +75,9 @@ def unsigned_array(values: Sequence[Any], kept: ColumnType) -> pa.Array:
 
 
 def time_text(value: Any, digits: int) -> str:
-    """A TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, which no time of day can hold.
+    """Return a TIME as MySQL writes it. It runs from -838:59:59 to 838:59:59, beyond any time of day.
 
-    `digits`: of the fraction; more where the value has more, because not every source tells how many."""
+    `digits`: of the fraction. More if the value has more, because not every source says how many."""
     if not isinstance(value, timedelta):
         return text(value)
     microseconds = value // timedelta(microseconds=1)
@@ -90,16 +90,16 @@ def time_text(value: Any, digits: int) -> str:
 
 
 def text(value: Any) -> str:
-    """Any value as text: bytes in base64, objects as JSON, labels with commas, times in ISO 8601."""
+    """Return any value as text: bytes in base64, objects as JSON, labels with commas, times in ISO 8601."""
     return next((form(value) for kinds, form in _TEXTS.items() if isinstance(value, kinds)), str(value))
 
 
 def _json(value: Any) -> str:
-    """As `handlers.change_json` writes values: NaN and infinities as text, bytes as {"base64": ...}."""
+    """Like `handlers.change_json`: NaN and infinities as text, bytes as {"base64": ...}."""
     return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 
-# The first that fits: a datetime is a date, a bool an int.
+# The first match counts: a datetime is a date, a bool an int.
 _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     str: lambda value: value,
     (bytes, bytearray, memoryview): lambda value: base64.b64encode(value).decode("ascii"),
@@ -115,7 +115,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
 
 
 def _number(value: Any) -> Decimal:
-    """What the value is worth, to the last digit."""
+    """Return the exact numeric value."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, float):
@@ -145,7 +145,7 @@ def _double(value: Any) -> float:
 
 
 def _single(value: Any) -> float:
-    """Also a double whose seven digits the single has: 0.1 is one, 0.1234567890 is not."""
+    """Accepts a double whose seven digits the single has: 0.1 does, 0.1234567890 does not."""
     wanted = _double(value)
     kept = single(wanted)
     if kept == wanted or wanted != wanted or float(f"{kept:.7g}") == wanted:  # noqa: PLR0124 - NaN
@@ -154,7 +154,7 @@ def _single(value: Any) -> float:
 
 
 def singles(values: Sequence[Any]) -> pa.Array:
-    """Floats as singles, as a server rounds them. Raises ValueError for one beyond their range."""
+    """Build singles from floats, rounded as a server does. Raises ValueError for one beyond their range."""
     array = pa.array(values, pa.float32())
     infinite = pc.sum(pc.is_inf(array)).as_py()
     if infinite and infinite != sum(value in (float("inf"), float("-inf")) for value in values):
@@ -195,7 +195,7 @@ def _date(value: Any) -> date:
 
 
 def _wall_clock(value: Any) -> datetime:
-    """A time with a zone becomes that of UTC, without it."""
+    """A time with a zone becomes one of UTC, without the zone."""
     if isinstance(value, str):
         value = _time(value)
     if isinstance(value, datetime):
@@ -206,13 +206,13 @@ def _wall_clock(value: Any) -> datetime:
 
 
 def _moment(value: Any) -> datetime:
-    """A time without a zone is one in UTC."""
+    """A time without a zone counts as one in UTC."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value
     return _wall_clock(value).replace(tzinfo=UTC)
 
 
-# Arrow asks each time for its zone: 0.2 µs a time, and 1 µs in UTC. This way it is 0.06.
+# Arrow asks each time for its zone: 0.2 µs per time, and 1 µs in UTC. This way it takes 0.06 µs.
 def _wall_clocks(values: Sequence[Any]) -> pa.Array:
     since = [None if value is None else value - _NAIVE_EPOCH for value in values]
     return pa.array(since, pa.duration("us")).view(pa.timestamp("us"))
@@ -223,7 +223,7 @@ def _moments(values: Sequence[Any]) -> pa.Array:
     return pa.array(since, pa.duration("us")).view(pa.timestamp("us", tz="UTC"))
 
 
-# ---- the rest
+# ---- others
 
 
 def _bytes(value: Any) -> bytes:
@@ -270,11 +270,11 @@ _UNSIGNED = {pa.int8(): pa.uint8(), pa.int16(): pa.uint16(), pa.int32(): pa.uint
 
 @lru_cache(maxsize=1000)
 def fitting(arrow: pa.DataType) -> ColumnType:
-    """A column of this type, for any value that fits it without loss: texts are read, too.
+    """Return a column of this type for any value that fits without loss. Texts are parsed, too.
 
-    A date and time without a zone counts as one in UTC, where the type has one. Raises ValueError for an
-    Arrow type that no column here has."""
-    # Lists are equal whatever their items are called, but found by their hash only under one name.
+    A date and time without a zone counts as UTC if the type has a zone. Raises ValueError for an Arrow type
+    that no column here has."""
+    # Lists are equal whatever their items are called, but their hashes are equal only under one name.
     known = _FITTING.get(pa.list_(arrow.value_type) if pa.types.is_list(arrow) else arrow)
     if known is not None:
         return known

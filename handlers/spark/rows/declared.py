@@ -1,11 +1,13 @@
-"""What a Delta table declares of its columns: rows that it refuses, and values that it keeps as others."""
+"""A Delta table's declarations about its columns: rows that it refuses, and values that it changes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,47 +19,51 @@ from handlers.spark.rows.shape import Shape
 from handlers.spark.table_ref import quoted
 
 _NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
-"""What Delta keeps as NULL in a column that a table is partitioned by."""
+"""Texts that Delta keeps as NULL in a partition column."""
 _FORGETS = "delta.setTransactionRetentionDuration"
 _ESCAPED = re.compile(r"[\x01-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
 _LONGEST_NAME = 255
-"""Bytes of a folder's name, in nearly every store."""
+"""The longest folder name in bytes, in nearly every store."""
 _CHECK = "delta.constraints."
 _FILLED_IN = frozenset(("CURRENT_DEFAULT", "delta.generationExpression"))
-"""In a column's metadata: the table gives it a value."""
+"""Keys of a column's metadata: the table gives the column a value."""
 _SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Of one version of a table. Names of columns are in lower case."""
+    """The declarations of one version of a table. Column names are in lower case."""
 
     kinds: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Every column's type as SQL writes it; new columns of the source are nothing that is declared."""
+    """Every column's type as SQL writes it. A new column of the source changes no declaration."""
     partitions: frozenset[str] = frozenset()
-    """Columns that the table is partitioned by."""
+    """The partition columns."""
     not_null: frozenset[str] = frozenset()
     longest: Mapping[str, int] = field(default_factory=dict)
     """Column of CHAR(n) or VARCHAR(n) -> n, in characters."""
     padded: frozenset[str] = frozenset()
-    """Columns of CHAR(n): Spark fills their values up with spaces."""
+    """Columns of CHAR(n): Spark pads their values with spaces."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """What is declared -> the condition (in SQL) that must be true of each row."""
+    """Declaration -> the SQL condition that must be true of each row."""
     generated: Mapping[str, str] = field(default_factory=dict)
-    """The same, of columns that are generated; where the source has no such column, it is true, but for what
-    a partition does not keep."""
+    """The same for generated columns. If the source does not have the column, its condition is true, except
+    for values that a partition does not keep."""
     is_append_only: bool = False
     forgets: bool = False
-    """Whether Delta forgets after a while which segments the table holds."""
+    """Whether Delta forgets after a while which segments the table contains."""
     numbered: frozenset[str] = frozenset()
-    """Columns GENERATED ALWAYS AS IDENTITY, which take no values."""
+    """Columns GENERATED ALWAYS AS IDENTITY, which accept no values."""
     integers: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Columns of whole numbers -> their type."""
     inner: str | None = None
-    """What must not be null in a struct that nobody fills in: Delta refuses every row without it."""
+    """A struct's field that must not be null and gets no value. Without it, Delta refuses every row."""
+    zone: str = "UTC"
+    """The time zone of Spark's sessions."""
 
     @classmethod
-    def of(cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str]) -> Declared:
+    def of(
+        cls, columns: StructType, partitions: Collection[str], properties: Mapping[str, str], zone: str
+    ) -> Declared:
         sized = {one.name.lower(): found for one in columns.fields if (found := _sized(one)) is not None}
         checks = {
             f"CHECK {name.removeprefix(_CHECK)} ({condition})": condition
@@ -93,20 +99,21 @@ class Declared:
                 if isinstance(one.dataType, IntegralType)
             },
             next(filter(None, map(_inner, columns.fields)), None),
+            zone,
         )
 
     def has_checks_beyond(self, shape: Shape) -> bool:
-        """Whether a check may speak of columns that rows of this shape do not have."""
+        """Whether a check may use columns that rows of this shape do not have."""
         beyond = self.kinds.keys() - set(map(str.lower, shape.schema.names))
         return any(name in check.lower() for check in self.checks.values() for name in beyond)
 
     @property
     def conditions(self) -> Mapping[str, str]:
-        """The checks and the generated columns."""
+        """The conditions of checks and generated columns."""
         return {**self.checks, **self.generated}
 
     def unfit_for(self, shape: Shape, mode: Mode) -> str | None:
-        """Why no table of such columns can be kept as the source's; None: it can."""
+        """Why a table with these columns cannot be kept like the source's. None if it can."""
         if self.forgets:
             return f"{_FORGETS} is set, so Delta forgets which segments it holds: unset it"
         if self.inner is not None:
@@ -114,7 +121,7 @@ class Declared:
                 f"column {self.inner!r} must not be null, so Delta refuses every row without what it is in: "
                 f"make it nullable (ALTER TABLE ... ALTER COLUMN {self.inner} DROP NOT NULL)"
             )
-        # Of equal rows those that stay are put back, with all that they had.
+        # A keyless merge puts back equal rows that stay, with all their values.
         is_keyless = mode == "replica" and not shape.key
         numbered = sorted(
             self.numbered if is_keyless else self.numbered.intersection(map(str.lower, shape.schema.names))
@@ -136,7 +143,7 @@ class Declared:
         )
 
     def all_conditions(self, columns: StructType) -> Iterator[str]:
-        """What must be true of each row, in SQL. `columns`: of the table."""
+        """Yield the SQL conditions that each row must meet. `columns`: of the table."""
         yield from self.conditions.values()
         for column in columns.fields:
             name, lower = quoted(column.name), column.name.lower()
@@ -148,15 +155,16 @@ class Declared:
                 yield _kept_by_partition(name)
 
     def refused(self, name: str, values: pa.Array) -> tuple[int, str] | None:
-        """Which value of a column is the first that the table would refuse, or keep as another; and why."""
+        """Return the first value of a column that the table would refuse or change, and why."""
         lower, is_text = name.lower(), pa.types.is_string(values.type)
-        if lower in self.partitions and (is_text or pa.types.is_binary(values.type)):
+        is_moment = getattr(values.type, "tz", None) is not None and self.zone != "UTC"
+        if lower in self.partitions and (is_text or is_moment or pa.types.is_binary(values.type)):
             for place, value in enumerate(values.to_pylist()):
-                if value is not None and not _is_kept_by_partition(lower, value):
+                if value is not None and not _is_kept_by_partition(lower, value, self.zone):
                     return place, (
                         "the table is partitioned by it, and Delta does not keep this value of such a column "
-                        "(an empty one becomes NULL, a long one is no name of a folder): build the table "
-                        "anew, partitioned by another column"
+                        "(an empty one becomes NULL, a long one is no name of a folder, a time that clocks "
+                        "show twice becomes the first): build the table anew, partitioned by another column"
                     )
         if lower in self.longest and is_text:
             is_long = pc.greater(pc.utf8_length(values), self.longest[lower])
@@ -178,13 +186,18 @@ class Declared:
 
 
 def _kept_by_partition(text: str) -> str:
-    """In SQL, whether a partition keeps this text."""
+    """The SQL condition that a partition keeps this text."""
     texts = ", ".join(f"'{each}'" for each in _NULL_TEXTS)
     return f"coalesce({text} NOT IN ({texts}), true)"
 
 
-def _is_kept_by_partition(name: str, value: str | bytes) -> bool:
-    """Delta has these values as texts, in names of folders (`name=value`)."""
+def _is_kept_by_partition(name: str, value: str | bytes | datetime, zone: str) -> bool:
+    """Delta keeps these values as texts in folder names (`name=value`)."""
+    if isinstance(value, datetime):
+        try:
+            return not value.astimezone(ZoneInfo(zone)).fold
+        except (ValueError, KeyError, OverflowError):  # an offset; the last hours of the calendar
+            return True
     try:
         text = value if isinstance(value, str) else value.decode()
     except UnicodeDecodeError:
@@ -202,6 +215,6 @@ def _inner(column: StructField) -> str | None:
 
 
 def _sized(column: StructField) -> Sequence[str] | None:
-    """CHAR or VARCHAR, and its size."""
+    """Return CHAR or VARCHAR, and its size."""
     found = _SIZED.fullmatch((column.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING", ""))
     return None if found is None else found.groups()

@@ -1,7 +1,7 @@
-"""The row changes of a batch as what they come to: of each key the last change, in one row.
+"""Folds the row changes of a batch: the last change of each key, in one row.
 
-What `handlers.sql.folding` does for statements is done here for whole columns: where no row lacks a column,
-no row is looked at."""
+`handlers.sql.folding` does the same for statements. This does it for whole columns: if no row lacks a column,
+no row is read."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from handlers.spark.rows.source_columns import Columns, Run, values_of
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """No key is in it twice."""
+    """Folded changes. No key occurs twice."""
 
     rows: Sequence[Row]
-    """Of the keys that are there afterwards."""
+    """The rows of keys that exist afterwards."""
     places: Sequence[int]
-    """Of each row, where its last change is."""
+    """The place of each row's last change."""
     are_new: Sequence[bool]
     """Whether a row's first change was an insert."""
     partial: frozenset[int]
-    """Which rows do not carry all their columns: places in `rows`."""
+    """Places in `rows` of rows that lack some columns."""
     deleted: Sequence[int]
-    """Of each key that is not there afterwards, where its last change is."""
+    """The last change's place, for each key that does not exist afterwards."""
 
 
 def fold(images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], lacking: Collection[int]) -> Folded:
-    """What the changes come to.
+    """Fold the changes.
 
-    `images`: the row after each change (before it, for a delete); `keys`: of each the key, hashable;
+    `images`: the row after each change (before it, for a delete). `keys`: each change's key, hashable.
     `lacking`: places of the updates without some column.
 
-    An update without some column adds to what the batch tells of the row before. A row that was inserted in
-    the batch is whole, and so is one that was deleted in it and came again: what they lack is null."""
+    An update without some column is added to the batch's earlier row. A row that the batch inserted is whole.
+    So is one that it deleted and inserted again: missing columns are null."""
     last = dict(zip(keys, range(len(keys)), strict=True))
     if len(last) == len(keys):
         first = last
@@ -64,7 +64,7 @@ def _merged(
     wanted: Any,
     lacking: Collection[int],
 ) -> dict[Any, tuple[Row, bool]]:
-    """Of the wanted keys: what the batch tells of the row, and whether that is all of it."""
+    """For each wanted key, return the row according to the batch, and whether it is whole."""
     merged: dict[Any, tuple[Row, bool]] = {}
     if not wanted:
         return merged
@@ -82,11 +82,11 @@ def _merged(
 
 
 _EQUAL_IN_PART = frozenset((float, datetime))
-"""Types with values that are one key and not equal in Python: NaN, a time with a zone and one without."""
+"""Types with values that are one key but not equal in Python: NaN, or a time with and without a zone."""
 
 
 def images_of(run: Run) -> list[Row]:
-    """The row after each change, of a delete the one before it. Raises Rejected."""
+    """Return the row after each change, for a delete the one before it. Raises Rejected."""
     return [
         change.after
         if change.after is not None and (change.op == "update" or change.is_whole)  # as nearly all are
@@ -109,7 +109,7 @@ def image_of(run: Run, place: int) -> Row:
 
 
 def keys_of(run: Run, columns: Columns, images: Sequence[Row]) -> Sequence[Any]:
-    """Of each row the key, hashable; equal when the kept values are. Raises Rejected."""
+    """Return each row's key, hashable. Keys are equal if the kept values are. Raises Rejected."""
     parts = [_key_part(run, columns, name, images) for name in run.key]
     return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
 

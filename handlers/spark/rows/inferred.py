@@ -1,7 +1,7 @@
-"""Column types for sources that tell none, or not all of one: from the values, and from what was before.
+"""Infers column types if a source does not send all of them: from the values, and from the earlier type.
 
-The narrowest type is not what is wanted but one that stays: integers are bigint at once, decimals get room
-for more digits. What a column was kept as stays its type as long as the values fit it."""
+The best type is not the narrowest, but one that lasts. Integers become bigint at once, decimals get room for
+more digits. A column keeps its type as long as the values fit it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LABELS = pa.list_(pa.string())
 _LONG_DIGITS = 19
 _SCALES = (0, 2, 4, 6, 10, 14, 18, 24, 30)
 _WHOLE_DIGITS = (18, 28, 38)
-# Of a column that is kept as one of these: the types of values that may fit it. `fitting` would take more (a
-# text of digits for a number), but where nobody says that a text is a number it stays a text.
+# For each kept type, the types of values that may fit it. `fitting` would take more (a text of digits as a
+# number). But unless a type says that a text is a number, it stays a text.
 _WELCOME: Mapping[pa.DataType, frozenset[type]] = {
     pa.bool_(): frozenset((bool,)),
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64()), frozenset((int, float, Decimal))),
@@ -38,9 +38,9 @@ _DECIMAL_WELCOME = frozenset((int, float, Decimal))
 def inferred(
     values: Sequence[Any], known: pa.DataType | None, told: ColumnType | None = None
 ) -> pa.DataType | None:
-    """The type that holds all values, and all of `known`: what the column was kept as before.
+    """Return a type that holds all values, and all of `known`, the column's earlier type.
 
-    `told`: what the source says of it, where that leaves it open. None: there is no value yet to tell by."""
+    `told`: the source's type, if it is open. Returns None if there is no value yet."""
     types = set(map(type, values))
     types.discard(NoneType)
     if not types or (known is not None and _holds(known, values, types)):
@@ -49,12 +49,12 @@ def inferred(
     if known is None:
         return own
     both = wider(known, own)
-    # A double would round a whole number that is long enough.
+    # A double would round a long whole number.
     return both if not pa.types.is_floating(both) or _holds(both, values, types) else _STRING
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """A type that holds all values of both; a string, where nothing else does."""
+    """Return a type that holds all values of both. A string, if no other type does."""
     if one == other:
         return one
     if {one, other} == {pa.date32(), pa.timestamp("us")}:
@@ -86,14 +86,14 @@ def _holds(kept: pa.DataType, values: Sequence[Any], types: set[type]) -> bool:
 
 def _told_type(told: ColumnType, values: Sequence[Any], types: set[type]) -> pa.DataType:
     if told.arrow == _STRING:
-        # decimal(65,30): of a stream that knows its columns, all values have the 30 digits.
-        is_exact = all(_has_digits(value, 30) for value in values if value is not None)
+        # decimal(65,30): in a stream that knows its columns, all values have the 30 digits.
+        is_exact = all(
+            isinstance(value, Decimal) and value.as_tuple().exponent == -30
+            for value in values
+            if value is not None
+        )
         return _STRING if is_exact else _own_type(values, types)
     return told.arrow if _holds(told.arrow, values, types) else _own_type(values, types)
-
-
-def _has_digits(value: Any, scale: int) -> bool:
-    return isinstance(value, Decimal) and value.as_tuple().exponent == -scale
 
 
 def _own_type(values: Sequence[Any], types: set[type]) -> pa.DataType:
@@ -123,7 +123,7 @@ def _number_type(values: Sequence[Any], types: set[type]) -> pa.DataType:
 
 
 def _decimal(whole: int, scale: int, *, room: bool) -> pa.DataType:
-    """A decimal with so many digits before and after the point, with room for more if there is some."""
+    """Return a decimal with these digits before and after the point. `room`: more of them, if possible."""
     whole, scale = max(whole, 0), max(scale, 0)
     roomy_whole = next((digits for digits in _WHOLE_DIGITS if digits >= whole), whole)
     roomy_scale = next((digits for digits in _SCALES if digits >= scale), scale)
@@ -147,12 +147,12 @@ def _zones(values: Sequence[Any]) -> set[bool]:
 
 
 def _are_labels(values: Sequence[Any], types: set[type]) -> bool:
-    """A tuple is a set's labels; a list is an array of any source, which becomes JSON."""
+    """A tuple is a set's labels. A list is an array of any source, which becomes JSON."""
     return types == {tuple} and all(isinstance(label, str) for value in values if value for label in value)
 
 
 def _digits(arrow: pa.DataType) -> tuple[int, int] | None:
-    """Of an exact number: digits before and after the point."""
+    """Digits of an exact number before and after the point."""
     if pa.types.is_decimal(arrow):
         return arrow.precision - arrow.scale, arrow.scale
     if pa.types.is_integer(arrow):

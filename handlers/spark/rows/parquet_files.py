@@ -1,4 +1,4 @@
-"""How Parquet files are written, so that Spark finds every value in them."""
+"""Options for writing Parquet files in which Spark finds every value."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 def writing(schema: pa.Schema) -> dict[str, Any]:
     """Options for pyarrow: floating-point columns have neither statistics nor dictionaries.
 
-    Spark passes over rows by these. Statistics leave out NaN, which is the greatest number for Spark, and a
-    dictionary has -0.0 and 0.0 as two values, which are equal."""
+    Spark skips rows by these. Statistics leave out NaN, the greatest number for Spark. A dictionary has -0.0
+    and 0.0 as two values, which are equal."""
     leaves = list(_leaves(schema))
     exact = [path for path, type_ in leaves if not pa.types.is_floating(type_)]
     if len(exact) == len(leaves):

@@ -1,7 +1,7 @@
-"""Changes as Arrow: a batch cut into pieces whose rows have one shape, each of them one table for the log.
+"""Changes as Arrow: cuts a batch into pieces whose rows have one shape, each of them one table for the log.
 
-What a segment holds is said in `added`: of a replica with a key one row for each key, of all others one for
-each change (two for an update without a key)."""
+`added` describes a segment's columns. A segment of a replica with a key has one row per key. Others have one
+per change (two for an update without a key)."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class RowPiece:
 
     changes: Sequence[Change]
     start: int
-    """They are the batch's changes from here ..."""
+    """Index of the first change in the batch ..."""
     stop: int
-    """... up to here, exclusive."""
+    """... and of the last, exclusive."""
     shape: Shape
-    """Is equal to what was known if the rows fit that."""
+    """Equal to the known shape if the rows fit it."""
     partial: bool
-    """Whether some row does not carry all its columns: its `absent` names them."""
+    """Whether a row lacks some columns: its `absent` names them."""
     rows: pa.Table
-    """The segment: its schema is `log_schema(shape)`."""
+    """The segment's rows. Their schema is `log_schema(shape)`."""
     places: Sequence[int]
-    """Of each row, the change that told it last: its place in `changes`."""
+    """For each row, the place of its last change in `changes`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlonePiece:
-    """DDL or a truncate of a replica or history: it is about the table, not about rows."""
+    """DDL or a truncate of a replica or history: it concerns the table, not rows."""
 
     change: Change
     start: int
@@ -63,15 +63,15 @@ def pieces(
     table: str = "",
     declared: Declared = _NOTHING,
 ) -> Iterator[Piece]:
-    """The changes of one table as pieces, in order.
+    """Cut the changes of one table into pieces, in order.
 
-    `overrides`: column in lower case -> type, wins over what the source tells. `known`: the
-    shape of the log; None for a new one. `table`: for messages. `declared`: by the table that they come into.
+    `overrides`: column in lower case -> type, overrides the source's. `known`: the shape of the log, None for
+    a new one. `table`: for messages. `declared`: by the target table.
 
-    All pieces are made before the first is handed out, so Rejected, whose `at` is the place in `changes`,
-    comes before anything is applied. It is raised for a value that its column cannot hold, a row
-    without its key, an update without a key that does not tell the old row, and names that Spark cannot tell
-    apart."""
+    All pieces are made before the first is returned. So Rejected, whose `at` is the place in `changes`, is
+    raised before anything is applied. It is raised for a value that does not fit its column and a row without
+    its key. An update without a key that lacks the old row raises it, and so do names that are equal in
+    Spark."""
     made: list[Piece] = []
     start = 0
     for (is_alone, types, key), group in groupby(changes, _cut):
@@ -91,7 +91,7 @@ def pieces(
 
 
 def _statement(change: Change, start: int, shape: Shape, mode: Mode, prefix: str) -> RowPiece:
-    """The row of DDL or a truncate; the source's columns are null."""
+    """Return the row of DDL or a truncate. The source's columns are null."""
     added, schema = _added([change], mode, prefix), log_schema(shape, mode=mode, prefix=prefix)
     columns = [added.get(field.name, pa.nulls(1, field.type)) for field in schema]
     rows = pa.table(columns, schema=schema)
@@ -111,12 +111,12 @@ class _Rows:
     columns: Columns
     rows: Sequence[Row]
     places: Sequence[int]
-    """Of each, the change in the run."""
+    """The place of each row's change in the run."""
     ops: Sequence[str]
     partial: frozenset[int] = frozenset()
     """Which rows may lack columns."""
     deleted: Sequence[Row] = ()
-    """Rows of which the key alone is kept, after the others."""
+    """Rows of which only the key is kept. They follow the others."""
     deleted_places: Sequence[int] = ()
 
 
@@ -149,7 +149,7 @@ class _Cutter:
         return _Rows(columns, folded.rows, folded.places, names, folded.partial, gone, folded.deleted)
 
     def _doubled(self, run: Run) -> _Rows:
-        """Of an update: the old row deleted, the new one inserted. It keeps what it does not tell."""
+        """Turn updates into a delete of the old row and an insert of the new one, completed from it."""
         rows, places, ops = [], [], []
         for place, change in enumerate(run.changes):
             before, after = change.before or {}, change.after or {}
@@ -166,17 +166,17 @@ class _Cutter:
         return _Rows(self._columns(run, rows), rows, places, ops)
 
     def _listed(self, run: Run) -> RowPiece:
-        """One row for each change."""
+        """Return one row per change."""
         images = images_of(run)
         columns = self._columns(run, images)
         if run.key:
-            keys_of(run, columns, images)  # that they are there
+            keys_of(run, columns, images)  # checks that each row has its key
         ops = [change.op for change in run.changes]
         places = range(len(images))
         return self._piece(run, _Rows(columns, images, places, ops, columns.lacking(images)), places)
 
     def _changelog(self, run: Run) -> RowPiece:
-        """One row for each change, with the row before an update."""
+        """Return one row per change, with the row before an update."""
         images = images_of(run)
         count = len(images)
         updated = [
@@ -199,7 +199,7 @@ class _Cutter:
             rows[f"{self.prefix}before"] = structs.take(pa.array(numbers, pa.int64()))
         return self._row_piece(run, shape, rows, range(count), partial=False)
 
-    # ---- putting it together
+    # ---- composing pieces
 
     def _piece(self, run: Run, found: _Rows, places: Sequence[int]) -> RowPiece:
         arrays = found.columns.arrays(
@@ -249,7 +249,7 @@ def _shape(run: Run, arrays: Mapping[str, pa.Array]) -> Shape:
 
 
 def _added(changes: Sequence[Change], mode: Mode, prefix: str) -> dict[str, pa.Array]:
-    """The added columns that come from the changes themselves."""
+    """Return the added columns that come from the changes themselves."""
     wanted = added_columns(mode, prefix, keyed=True)
     times = [None if (ms := change.source_time_ms) is None else ms * 1_000 for change in changes]
     made: dict[str, pa.Array] = {f"{prefix}source_time": pa.array(times, TIME)}

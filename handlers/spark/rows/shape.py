@@ -1,4 +1,4 @@
-"""What a source table's rows look like."""
+"""The shape of a source table's rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Shape:
-    """The source's columns, as they are kept. A table has the same one for batch after batch, so what is
-    asked for each of them is kept with it."""
+    """The source's columns, as they are kept. A table has the same shape for many batches, so it caches
+    values that each batch needs."""
 
     schema: pa.Schema
     """In the source's order, without the columns that binlane adds."""
     key: tuple[str, ...]
-    """The columns of the primary key; none: a table without one."""
+    """The primary key's columns. Empty for a table without one."""
 
     def has(self, names: Sequence[str], types: Sequence[pa.DataType]) -> bool:
         """Whether these are its columns, in this order."""
@@ -33,5 +33,5 @@ class Shape:
 
     @cached_property
     def log_schemas(self) -> dict[tuple[str, str], pa.Schema]:
-        """Of its segments, by mode and prefix, as far as they were made: see `log_schema`."""
+        """Cached schemas of its segments, by mode and prefix. See `log_schema`."""
         return {}

@@ -1,4 +1,4 @@
-"""The rows of changes as typed columns: which there are, of what type, and what does not fit."""
+"""The rows of changes as typed columns: their names, their types, and values that do not fit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive row changes of a batch whose source tells the same types and key of them."""
+    """Consecutive row changes of a batch with the same source types and key."""
 
     changes: Sequence[Change]
     start: int
-    """Where the first of them is in the batch."""
+    """The first change's place in the batch."""
     types: Mapping[str, str]
     key: tuple[str, ...]
     known: Shape | None
@@ -36,17 +36,17 @@ class Run:
     table: str
     """For messages."""
     declared: Declared
-    """By the table that the rows come into."""
+    """The target table's declarations."""
 
     def rejected(self, place: int, what: Callable[[str], str]) -> Rejected:
-        """The change at `place` of the run cannot be kept; `what` makes the reason of where it stands."""
+        """Reject the change at `place` of the run. `what` makes the reason from the change's position."""
         change = self.changes[place]
         where = f"{change.topic}[{change.partition}] offset {change.offset}"
         return Rejected(f"{self.table}: {what(where)}" if self.table else what(where), at=self.start + place)
 
 
 def values_of(rows: Sequence[Row], name: str) -> list[Any]:
-    """One column of the rows; None for a row without it."""
+    """Return one column of the rows. None for a row without it."""
     try:
         return list(map(itemgetter(name), rows))
     except KeyError:
@@ -57,22 +57,22 @@ class Columns:
     """The source's columns in a run."""
 
     def __init__(self, run: Run, images: Sequence[Row], reserved: frozenset[str], prefix: str) -> None:
-        """`images`: all rows that count. Raises Rejected for names that Spark could not tell apart."""
+        """`images`: all rows of the run. Raises Rejected for names that are equal in Spark."""
         self._run = run
         self._found = frozenset().union(*images)
         self._known = {} if run.known is None else {f.name.lower(): f.type for f in run.known.schema}
         self.names = self._names(images)
         self._check_names(reserved, prefix)
         self.wanted = frozenset(self.names)
-        """What a row carries that is whole."""
+        """The columns of a whole row."""
         self.are_all_whole = self.wanted <= self._found and set(map(len, images)) == {len(self._found)}
-        """Whether every image is."""
+        """Whether every image is whole."""
 
     def _names(self, images: Sequence[Row]) -> list[str]:
-        """In the order that they had before, new ones after them.
+        """Return the names in their earlier order, new ones after them.
 
-        Where the source tells the type of every column that comes, what it tells is all that there is. Else a
-        column that does not come may do so later."""
+        If the source sends a type for every present column, these types are all its columns. Otherwise, an
+        absent column may still appear later."""
         types = self._run.types
         before = [] if self._run.known is None else self._run.known.schema.names
         if self._found <= types.keys():
@@ -114,8 +114,8 @@ class Columns:
         return self._run.rejected(place, lambda where: f"{what} ({where})")
 
     def lacking(self, images: Sequence[Row]) -> frozenset[int]:
-        """Places of the run's updates that do not carry all columns. Where the source says that a row is
-        whole, what it does not have is null."""
+        """Places of the run's updates that lack columns. If the source says that a row is whole, its missing
+        columns are null."""
         if self.are_all_whole:
             return frozenset()
         return frozenset(
@@ -127,7 +127,7 @@ class Columns:
     # ---- types
 
     def kept(self, name: str, values: Sequence[Any]) -> ColumnType | None:
-        """How a column with these values is kept; None: nothing tells yet."""
+        """How a column with these values is kept. None if nothing determines it yet."""
         run, lower = self._run, name.lower()
         override = run.overrides.get(lower)
         if override is not None:
@@ -150,13 +150,13 @@ class Columns:
         partial: Collection[int] = (),
         are_nested: bool = False,
     ) -> dict[str, pa.Array]:
-        """The columns of `rows`, and after them of `others`, which carry but some of them.
+        """Return the columns of `rows`, followed by those of `others`, which have only some of them.
 
-        `places`: of each row, the change in the run that told it last. `partial`: which rows leave what they
-        lack as it is. `are_nested`: `others` come into a struct, of which the table declares nothing.
+        `places`: each row's last change in the run. `partial`: rows whose missing columns are left unchanged.
+        `are_nested`: `others` go into a struct, which has no declarations.
 
-        Columns that have no value and no type are left out, for Parquet has no column without a type; where
-        all would be, they are strings. Raises Rejected."""
+        Columns without values and type are left out, because each Parquet column has a type. If all would be
+        left out, they are strings. Raises Rejected."""
         shared = frozenset(in_others)
         every_place = [*places, *other_places]
         made: dict[str, pa.Array] = {}
@@ -175,7 +175,7 @@ class Columns:
         return made or {name: pa.nulls(len(rows) + len(others), pa.string()) for name in self.names}
 
     def array(self, name: str, values: Sequence[Any], kept: ColumnType, places: Sequence[int]) -> pa.Array:
-        """One column; `places`: of each value, the change that it is from. Raises Rejected."""
+        """Build one column. `places`: each value's change. Raises Rejected."""
         try:
             return array_of(values, kept)
         except UNFIT as error:
@@ -202,7 +202,7 @@ class Columns:
     def _check_null(
         self, name: str, rows: Sequence[Row], places: Sequence[int], partial: Collection[int]
     ) -> None:
-        """What a whole row lacks is null."""
+        """Reject nulls in NOT NULL columns. A column that a whole row lacks is null."""
         if name.lower() not in self._run.declared.not_null:
             return
         for number, (row, place) in enumerate(zip(rows, places, strict=True)):
@@ -228,7 +228,7 @@ class Columns:
         )
 
     def _origin(self, name: str, value: Any, place: int) -> int:
-        """The change that told the value: a row of several partial changes holds values of each."""
+        """Return the change that sent the value: a row may contain values of several partial changes."""
         for earlier in range(place, -1, -1):
             change = self._run.changes[earlier]
             for image in (change.after, change.before):

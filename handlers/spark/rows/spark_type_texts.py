@@ -1,6 +1,6 @@
-"""Spark's type texts, as the option `columns` takes them.
+"""Parses Spark's type texts, as in the option `columns`.
 
-Importing this costs nothing: a configuration is checked without Spark and Arrow."""
+Importing this module is cheap: a configuration is checked without Spark and Arrow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class SparkType(NamedTuple):
 
     name: str
     sizes: tuple[int, int] | None = None
-    """Of a decimal: precision and scale."""
+    """A decimal's precision and scale."""
 
 
-# The first of each is the name that Spark shows: https://spark.apache.org/docs/latest/sql-ref-datatypes.html
+# Each group starts with Spark's own name: https://spark.apache.org/docs/latest/sql-ref-datatypes.html
 _SPELLINGS = (
     ("boolean",),
     ("tinyint", "byte"),
@@ -42,7 +42,7 @@ ALLOWED = ", ".join([*(names[0] for names in _SPELLINGS[:-1]), "decimal(precisio
 
 
 def read_spark_type(text: str) -> SparkType:
-    """Take a type text apart. Raises ValueError, which tells what is allowed."""
+    """Parse a type text. Raises ValueError, which lists the allowed types."""
     wanted = re.sub(r"\s+", "", text).lower()
     name = _NAMES.get(wanted)
     if name is not None:

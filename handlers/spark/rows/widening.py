@@ -1,11 +1,11 @@
-"""Which of Spark's types hold the values of which others."""
+"""Which of Spark's types can hold the values of which others."""
 
 from __future__ import annotations
 
 import re
 
 INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""And how many digits they need."""
+"""Integer type -> its greatest number of digits."""
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _OTHERS = {("date", "timestamp_ntz"), *((each, "double") for each in ("float", "tinyint", "smallint", "int"))}
 
@@ -19,7 +19,7 @@ def holds(wide: str, narrow: str) -> bool:
 
 
 def can_widen(old: str, new: str) -> bool:
-    """Whether Delta makes a column of one Spark type one of the other without a rewrite.
+    """Whether Delta can change a column from one Spark type to the other without a rewrite.
 
     https://docs.delta.io/delta-type-widening/#supported-type-changes"""
     many = _digits(new)
@@ -29,7 +29,7 @@ def can_widen(old: str, new: str) -> bool:
 
 
 def _digits(type_: str) -> tuple[int, int] | None:
-    """Of an exact number: how many it has before and after the point."""
+    """Digits of an exact number before and after the point."""
     if type_ in INTEGERS:
         return INTEGERS[type_], 0
     found = DECIMAL.fullmatch(type_)

@@ -1,1 +1,1 @@
-"""The Spark of this process: Java, jars, the session that all handlers share, and whether it lives."""
+"""The Spark of this process: Java, jars, the session that all handlers share, and its monitoring."""

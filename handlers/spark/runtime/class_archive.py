@@ -1,9 +1,9 @@
-"""Java's class data sharing for Spark's driver: its classes, read and checked once per machine, are mapped at
-each start (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html).
+"""Java's class data sharing for Spark's driver: its classes are read and checked once per machine, then
+mapped at each start (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html).
 
-The archive is in `<cache>/classes`, named by the Java, pyspark and jars that it was made of;
-handlers.spark.training makes it. Java itself looks whether it fits, and goes on without one that does not.
-But it does what the archive says: one that another user of the machine could have put there is not used."""
+The archive is in `<cache>/classes`, named by the Java, pyspark and jars that it was made from.
+handlers.spark.training makes it. Java checks whether it fits, and continues without one that does not. But
+Java trusts its content, so one that another user of the machine could have put there is not used."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from handlers.spark.runtime.java import JavaError, find_java
 
 OPTIONS = "spark.driver.extraJavaOptions"
 QUIET = "-Xlog:cds*=off,class+path=off"
-"""Says nothing about an archive that is not used."""
-# With its sums checked, so that a damaged one is not used. The optimizing compiler, which takes half of the
+"""Prevents messages about an archive that is not used."""
+# Checksums are verified, so a damaged archive is not used. The optimizing compiler, which takes half of the
 # CPU of a start, begins later.
 _USE = (
     "-XX:+VerifySharedSpaces -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=4000 "
     f"-XX:Tier4CompileThreshold=40000 {QUIET}"
 )
 _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
-"""Whoever gives one of these has an archive of their own, or wants none."""
+"""If the user sets one of these, they use their own archive, or none."""
 _LATER_SECONDS = 60.0
-"""After Spark's start: a worker that has just started has other things to do."""
+"""After Spark's start: a worker that has just started has other work."""
 _DISK = 1 << 30
 _LONGEST_PATH = 4096
 _MEMORY = 2 << 30
 _CPUS = 2.0
-"""Of a quota: with less, the low priority would not keep it from taking the worker's part."""
+"""CPUs of a quota: with less, even at low priority it would take the worker's share."""
 
 _log = get_logger("spark")
 
 
 def place(jars: Path | None = None) -> Path:
-    """The archive of this Java and this pyspark, without the size that its name ends with.
+    """Return the path of the archive for this Java and pyspark, without the size at the end of its name.
 
     `jars`: the folder with another pyspark's. Raises JavaError, JarsError and OSError."""
     own = sorted(_jars_in(jars or spark_jars_folder()))
@@ -56,30 +56,30 @@ def place(jars: Path | None = None) -> Path:
 
 
 def place_of(what: str, jars: Sequence[Path], *versions: str) -> Path:
-    """The archive of this Java and these jars, without the size that its name ends with. Raises JavaError and
-    OSError."""
+    """Return the path of the archive for this Java and these jars, without the size at the end of its name.
+    Raises JavaError and OSError."""
     java = find_java()
     runtime = (java.home / "lib" / "modules").resolve()
     parts = [str(java.version), *versions]
     for file in (runtime if runtime.exists() else java.executable, *jars):
-        found = file.stat()  # Java looks at the same of each jar
+        found = file.stat()  # Java checks the same for each jar
         parts += [str(file), str(found.st_size), str(int(found.st_mtime))]
     digest = hashlib.sha256(os.fsencode("\n".join(parts))).hexdigest()[:16]
     return (cache_folder() / "classes").resolve() / f"{what}-{digest}"
 
 
 def named(place: Path, size: int) -> Path:
-    """An archive of so many bytes: Java ends with SIGBUS where one was cut off."""
+    """Return the path of an archive of `size` bytes. Java would end with SIGBUS if one was cut off."""
     return place.with_name(f"{place.name}.{size}.jsa")
 
 
 def lock_of(place: Path) -> Path:
-    """Of an archive, or of its place. Held by who makes it; its time is that of the last use."""
+    """The lock of an archive, or of its place. Held by its maker. Its time is the time of the last use."""
     return place.with_name(f"{place.name.partition('.')[0]}.lock")
 
 
 def own_folder(place: Path) -> None:
-    """See to it that there is a folder for it that is ours. Raises OSError."""
+    """Create a folder for it that only this user can change. Raises OSError."""
     place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if not is_ours(place.parent):
         raise PermissionError(
@@ -89,7 +89,7 @@ def own_folder(place: Path) -> None:
 
 
 def is_whole(made: Path) -> bool:
-    """Whether Java has come to the end of it: the header, which is not zeros, is written last."""
+    """Whether Java has finished the archive: it writes the header, which is not zeros, last."""
     try:
         with made.open("rb") as file:
             return any(file.read(4))
@@ -98,8 +98,8 @@ def is_whole(made: Path) -> bool:
 
 
 def keep(made: Path, place: Path) -> None:
-    """Put a new archive, made in a folder beside it, where `kept` finds it. Raises RuntimeError for one that
-    is not whole."""
+    """Move a new archive, made in a folder beside `place`, to where `kept` finds it. Raises RuntimeError for
+    an incomplete one."""
     if not is_whole(made):
         raise RuntimeError(f"Java has made no archive of {place.name.partition('-')[0].title()}'s classes")
     made.chmod(0o644)
@@ -109,11 +109,11 @@ def keep(made: Path, place: Path) -> None:
 
 
 def kept(place: Path) -> Path | None:
-    """The archive, if there is a whole one that can be read, and that no other user can have put there."""
+    """Return the archive if it is complete and readable, and no other user can have put it there."""
     if not is_ours(place.parent):
         return None
     for found in place.parent.glob(f"{place.name}.*.jsa"):
-        with suppress(FileNotFoundError):  # gone since
+        with suppress(FileNotFoundError):  # removed since
             whole = found == named(place, found.lstat().st_size)
             if whole and os.access(found, os.R_OK) and _is_safe(found):
                 return found
@@ -121,8 +121,8 @@ def kept(place: Path) -> Path | None:
 
 
 def usable() -> Path | None:
-    """The archive of this Java and this pyspark, or one that was made of the same files at another place: an
-    installer may link them from its cache. Raises JavaError, JarsError and OSError."""
+    """Return the archive for this Java and pyspark, or one made from the same files elsewhere (an installer
+    may link them from its cache). Raises JavaError, JarsError and OSError."""
     wanted = place()
     if (own := kept(wanted)) is not None or not is_ours(wanted.parent):
         return own
@@ -137,8 +137,8 @@ def usable() -> Path | None:
 
 
 def _made_of(lock: Path) -> Path | None:
-    """The folder of jars that an archive was made of; None: its lock, which anybody may have put there, does
-    not say."""
+    """Return the folder of jars that an archive was made from. None if its lock, which anybody may have put
+    there, does not contain one."""
     try:
         found = lock.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_PATH or not _is_safe(lock):
@@ -150,23 +150,24 @@ def _made_of(lock: Path) -> Path | None:
 
 
 def _jars_in(folder: Path) -> list[Path]:
-    """As Java finds them for a class path that ends with `/*`."""
+    """The jars in Java's order for a class path that ends with `/*`."""
     return [each for each in folder.iterdir() if each.suffix in (".jar", ".JAR")]
 
 
 def _are_one(one: Path, other: Path) -> bool:
-    """Whether both folders hold the same files, in the order in which Java finds them, which has to be that
-    of the archive. It looks for the files that this was made of, too."""
+    """Whether both folders contain the same files, in Java's order, which must be the archive's order. Java
+    also checks for the files that the archive was made from."""
     try:
         names = [[each.name for each in _jars_in(folder)] for folder in (one, other)]
         return names[0] == names[1] and all((one / name).samefile(other / name) for name in names[0])
-    except (OSError, ValueError):  # also a path that is none
+    except (OSError, ValueError):  # also for an invalid path
         return False
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether nobody but this user and root can put or change names in this folder, which is there and has no
-    links in its path, or in those above it. A group counts only where it is not the user's own, or root's."""
+    """Whether only this user and root can put or change names in this folder and those above it. It must
+    exist, without links in its path. A group's rights are allowed if it is the user's own group, or
+    root's."""
     try:
         return all(_is_safe(each) for each in (folder, *folder.parents))
     except OSError:
@@ -177,14 +178,14 @@ def _is_safe(path: Path) -> bool:
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, os.geteuid()):
         return False
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:  # as /tmp: names are their owners'
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:  # like /tmp: names belong to owners
         return True
     by_group = found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())
     return not by_group and not found.st_mode & stat.S_IWOTH
 
 
 def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
-    """These properties of Spark, with the archive if there is one and they name none themselves.
+    """Return these properties of Spark with the archive, if it exists and they set none themselves.
 
     Raises JavaError and JarsError."""
     own = conf.get(OPTIONS, "")
@@ -203,13 +204,13 @@ def with_archive(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_room(folder: Path) -> bool:
-    """Whether there is memory, disk and CPU to make an archive beside a worker."""
+    """Whether memory, disk and CPU are enough to make an archive beside a worker."""
     return free_memory() > _MEMORY and shutil.disk_usage(folder).free > _DISK and cpus() >= _CPUS
 
 
 def make_later(conf: Mapping[str, str], ended: threading.Event) -> None:
-    """Have the archive made in the background, at the lowest priority, if there is none and these properties
-    leave it to that; unless it has `ended` before. Raises nothing."""
+    """Make the archive in the background, at the lowest priority, if it does not exist and these properties
+    allow it. Stops when `ended` is set. Raises nothing."""
     threading.Thread(target=_make, args=(conf, ended), name="spark-classes", daemon=True).start()
 
 
@@ -218,7 +219,7 @@ def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
         wanted = place()
         if any(word in conf.get(OPTIONS, "") for word in _OWN) or usable() or _splits(wanted):
             return
-        if environment_has_files():  # Java keeps no classes where folders are among its class path
+        if environment_has_files():  # Java keeps no classes if its class path contains folders
             return
         if ended.wait(_LATER_SECONDS):
             return
@@ -227,7 +228,7 @@ def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
             return
         if not _has_room(wanted.parent):
             return
-        # In a folder in which nothing lies that Python could take for a module.
+        # In a folder that contains nothing that Python could take for a module.
         making = subprocess.Popen(
             [sys.executable, "-m", "handlers.spark.training", "--nice"],
             cwd=wanted.parent,
@@ -246,5 +247,5 @@ def _make(conf: Mapping[str, str], ended: threading.Event) -> None:
 
 
 def _splits(path: Path) -> bool:
-    """Whether Spark's launcher would take it for several options."""
+    """Whether Spark's launcher would split the path into several options."""
     return any(letter.isspace() or letter in "\"'\\" for letter in str(path))

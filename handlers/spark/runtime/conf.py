@@ -13,20 +13,20 @@ from handlers.spark.section import SparkSection
 
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
-    # Values stand in statements, and `${env:X}` in one must stay what it is.
+    # Statements contain values, and `${env:X}` in a value must stay unchanged.
     "spark.sql.variable.substitute": "false",
-    # Spark's own default counts nanoseconds from 1970 for readers that are no Spark: years before 1678 and
-    # after 2261 are others to them.
+    # Spark's default counts nanoseconds from 1970, for readers other than Spark. Those misread years before
+    # 1678 and after 2261.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Delta reads a table's log with so many tasks; its default of 50 makes a small merge 5-10 times slower.
+    # Number of tasks that read a table's log. Delta's default of 50 makes a small merge 5-10 times slower.
     "spark.databricks.delta.snapshotPartitions": "1",
-    # A datetime column may come to any table, and Delta adds this to none that exists.
+    # Any table may get a datetime column, and Delta does not add this feature to existing tables.
     "spark.databricks.delta.properties.defaults.feature.timestampNtz": "supported",
-    # Segments that are merged, and folders that VACUUM looks through, are listed with so many tasks at most;
-    # by Spark's own default with one for each, up to 10,000.
+    # The most tasks for listing merged segments and VACUUM's folders. Spark's default is one each, up to
+    # 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
-# What web pages show is kept on the heap, pages or not: enough to see the last merges of a few tables.
+# The heap keeps what web pages show, even without pages: enough for the last merges of a few tables.
 _RETAINED = {
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
@@ -39,15 +39,15 @@ _CONF_FILES = frozenset(("SPARK_CONF_DIR", "SPARK_HOME"))
 _UI = {
     "spark.ui.enabled": "true",
     "spark.ui.killEnabled": "false",
-    # The next port is taken where 4040 is not free: several workers may share a machine.
+    # If 4040 is taken, use the next free port: several workers may share a machine.
     "spark.port.maxRetries": "64",
 }
 
 
 def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]:
-    """The properties of a Spark whose driver runs here; relative places start at `folder`.
+    """Return the properties of a Spark whose driver runs here. Relative places start at `folder`.
 
-    Raises JarsError, and JavaError where jars have to be resolved."""
+    Raises JarsError, and JavaError if jars must be resolved."""
     jars = delta_jars()
     if section.packages:
         known = {jar.name for jar in jars}
@@ -61,7 +61,7 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": place(section.warehouse, folder),
         **_SESSION,
-        # In the order of their coming: fair pools only delay each of several merges.
+        # First come, first served: fair pools only delay each of several merges.
         "spark.scheduler.mode": "FIFO",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -69,7 +69,7 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
         **(_UI if section.ui else {"spark.ui.enabled": "false"}),
     }
     if is_local(section.master):
-        # Batches are small: more partitions only cost. On a cluster, Spark's own default and AQE decide.
+        # Batches are small, so more partitions only cost time. On a cluster, Spark's default and AQE decide.
         conf["spark.sql.shuffle.partitions"] = "2"
         conf["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "2"
     if on_loopback(section.master):
@@ -81,13 +81,13 @@ def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]
 
 
 def session_conf(section: SparkSection) -> dict[str, str]:
-    """What a session at a Connect server is set to; all else is the server's own."""
+    """Return the properties of a session at a Connect server. All others are the server's own."""
     return {**_SESSION, **_own(section)}
 
 
 def has_table_defaults(section: SparkSection) -> bool:
-    """Whether Spark may give new tables properties that are not binlane's: by its configuration, or by a file
-    that only Spark reads."""
+    """Whether Spark may give new tables properties that are not binlane's: from its configuration, or from a
+    file that only Spark reads."""
     elsewhere = section.remote is not None or not _CONF_FILES.isdisjoint(os.environ)
     return elsewhere or any(key.startswith("spark.databricks.delta.") for key in section.conf)
 
@@ -98,7 +98,7 @@ def is_local(master: str) -> bool:
 
 
 def on_loopback(master: str) -> bool:
-    """Whether driver and executors need no other network than this machine's own."""
+    """Whether driver and executors need only this machine's own network."""
     if master.startswith("local"):
         return True
     hosts = re.fullmatch(r"spark://(.+)", master)
@@ -106,7 +106,7 @@ def on_loopback(master: str) -> bool:
 
 
 def place(path: str, folder: Path, escape: Callable[[str], str] = str) -> str:
-    """`path` as Spark takes it: a URI as it is, a relative path beginning at `folder` (`escape`d)."""
+    """Return `path` as Spark takes it: a URI unchanged, a relative path beginning at `folder` (`escape`d)."""
     if "://" in path or path.startswith("file:"):
         return path
     return str(Path(escape(str(folder.absolute())), path))
@@ -125,5 +125,5 @@ def _is_loopback(address: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name: it may lead anywhere
+    except ValueError:  # a host name may lead anywhere
         return False

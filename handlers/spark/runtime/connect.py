@@ -28,44 +28,44 @@ except ImportError as missing:
     ) from None
 
 _CHANNEL = [
-    # Without these a server that was away is only found again after grpc's own pauses of up to two minutes,
-    # which all sessions of the process share.
+    # By default, grpc finds a restored server only after pauses of up to two minutes, shared by all sessions
+    # of the process.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A connection that a firewall or load balancer has dropped in silence is noticed.
+    # Notice a connection that a firewall or load balancer has dropped silently.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 ]
 _REMOTE = "SPARK_CONNECT_MODE_ENABLED"
-"""pyspark.sql.functions makes Connect's columns where it is set."""
+"""If it is set, pyspark.sql.functions makes Connect's columns."""
 _LOST = ("INVALID_HANDLE.", "NO_ACTIVE_SESSION", "SESSION_CHANGED")
 
-# pyspark's warning of what is raised as an error as well.
+# pyspark warns about an error that it also raises.
 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
 
 
 class ConnectServer:
-    """Sessions at one server. It is asked for the first time when a session is: a worker may start before it.
+    """Sessions at one server. The first session connects to it, so a worker may start before the server.
 
-    While it does not answer, operations raise TargetUnavailable: batches wait, and nothing is lost. A session
-    that the server no longer knows (it was restarted, or the session idled too long) is replaced at the next
-    `renewed` or `session`."""
+    While it does not answer, operations raise TargetUnavailable: batches wait, and nothing is lost. If the
+    server no longer knows a session (it was restarted, or the session idled too long), the next `renewed` or
+    `session` replaces it."""
 
     ui_url = None
     version: str | None = None
-    """Spark's, once the server has answered."""
+    """Spark's version. None until the server has answered."""
     up: bool | None = None
-    """Whether the server answered when it was asked last; None: it was not asked yet."""
+    """Whether the server's last answer was a success. None before the first request."""
 
     def __init__(self, section: SparkSection) -> None:
-        """Raises RuntimeError when the Connect client is not installed, or the address is none."""
+        """Raises RuntimeError if the Connect client is not installed, or the address is invalid."""
         assert section.remote is not None
-        self.master = section.remote.split(";")[0].rstrip("/")  # what follows may be a token
+        self.master = section.remote.split(";")[0].rstrip("/")  # the rest may contain a token
         self._remote = section.remote
         self._conf = session_conf(section)
         self._lock = threading.Lock()  # guards the three below
         self._main: SparkSession | None = None
-        self._generation = 0  # counts losses: a session of an earlier one is not used again
+        self._generation = 0  # counts losses: sessions of earlier generations are not used again
         self._made: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
         try:
             self._builder()
@@ -87,7 +87,7 @@ class ConnectServer:
         with self._lock:
             generation = self._generation
         session: Any = ConnectSession(self._builder())
-        # pyspark's own policy tries for 10 minutes; here the worker tries again, and tells that it does.
+        # pyspark's own policy retries for 10 minutes. Here the worker retries, and reports it.
         session.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1_000, jitter=100)])
         try:
             self.version = session.version
@@ -109,23 +109,23 @@ class ConnectServer:
         return self.fresh()
 
     def drop(self, session: SparkSession) -> None:
-        """Let the server forget it."""
+        """Let the server forget the session."""
         with self._lock:
             known = self._made.pop(session, None) == self._generation
         remote: Any = session
-        remote.release_session_on_close = known  # a lost one cannot be released any more
+        remote.release_session_on_close = known  # a lost session cannot be released
         remote.stop()
 
     def alive(self) -> bool:
-        """Whether the server answers; takes up to three seconds where it does not."""
+        """Whether the server answers. Takes up to three seconds if it does not."""
         try:
             self.session.sql("SELECT 1").collect()
-        except Exception:  # whatever it is: there was no answer
+        except Exception:  # whatever it is, the server did not answer
             return False
         return True
 
     def raise_if_gone(self, error: BaseException) -> None:
-        """Raises TargetUnavailable when the server is away, or the session is lost."""
+        """Raise TargetUnavailable if the server is away, or the session is lost."""
         if _is_lost(error):
             trouble = "has forgotten the session"
         elif _is_away(error):
@@ -134,7 +134,7 @@ class ConnectServer:
             return
         self.up = False
         with self._lock:
-            self._generation += 1  # a server that comes back knows no session of before
+            self._generation += 1  # a restored server knows no earlier session
         raise TargetUnavailable(f"the Spark Connect server {self.master} {trouble}: {told(error)}") from error
 
     def stop(self) -> None:
@@ -177,7 +177,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Whether grpc reached nobody, or a Spark that is shutting down."""
+    """Whether grpc reached no server, or a Spark that is shutting down."""
     code = None
     if isinstance(error, grpc.RpcError):
         code = error.code() if isinstance(error, grpc.Call) else None

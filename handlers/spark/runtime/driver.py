@@ -25,14 +25,14 @@ from handlers.spark.section import SparkSection
 
 _DEATH_SECONDS = 3.0
 _TELL_SECONDS = 30.0
-"""Between two warnings of a start that takes long."""
+"""Between two warnings about a slow start."""
 
 _log = get_logger("spark")
 
 
 class Driver:
-    """A Spark context in a Java process of its own (see JavaProcess). It starts at once, in a thread of its
-    own: what needs a session waits for that, as `Start.needed`, and raises what that raises."""
+    """A Spark context in its own Java process (see JavaProcess). It starts at once, in its own thread. Calls
+    that need a session wait for that with `Start.needed`, and raise what it raises."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Driver:
         within: float,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """It may take so many seconds; `stopping`: see Start."""
+        """`within`: the most seconds for the start. `stopping`: see Start."""
         self.master = section.master
         self.version: str | None = None
         self.ui_url: str | None = None
@@ -51,7 +51,7 @@ class Driver:
         self._ended = threading.Event()
         self._process = JavaProcess(loopback=on_loopback(section.master))
         self.start = Start(lambda: self._start(section, folder, name, within), stopping)
-        """Ends with JavaError, JarsError, and RuntimeError when Spark does not start in time."""
+        """Ends with JavaError, JarsError, or RuntimeError if Spark does not start in time."""
 
     @property
     def session(self) -> SparkSession:
@@ -65,7 +65,7 @@ class Driver:
         return session
 
     def drop(self, session: SparkSession) -> None:
-        """Nothing: its `stop` would stop Spark itself, and the JVM forgets it by itself."""
+        """Does nothing: `stop` would stop Spark itself, and the JVM drops sessions itself."""
 
     @property
     def up(self) -> bool:
@@ -73,64 +73,64 @@ class Driver:
         return self._process.runs
 
     def alive(self) -> bool:
-        """True while the Java process runs and its Spark has not stopped."""
+        """Whether the Java process runs and its Spark has not stopped."""
         if not self._process.runs:
             return False
         try:
             return not self._context().isStopped()
-        except Exception:  # whatever it is: nobody answered
+        except Exception:  # whatever it is, nobody answered
             return False
 
     def raise_if_gone(self, error: BaseException) -> None:
-        """Raises StopWorker when Spark itself is gone."""
+        """Raise StopWorker if Spark itself is gone."""
         if not self.start.done:
-            return  # what waited for it has said so
-        # A process that was killed closes its sockets a moment before it can be waited for.
+            return  # callers that waited for it got its error
+        # A killed process closes its sockets a moment before it can be waited for.
         ended = self._process.ends_within(_DEATH_SECONDS if is_connection_error(error) else 0)
         if ended or not self.alive():
             raise self.gone() from error
 
     def gone(self) -> StopWorker:
-        """What to stop the worker with."""
+        """Return the error that stops the worker."""
         with self._lock:
             if self._given_up is None:
                 self._give_up(f"Spark is gone: it {self._process.end()}")
             return StopWorker(self._given_up)
 
     def abandon(self, reason: str) -> StopWorker:
-        """Spark can do nothing any more, for this reason: what to stop the worker with."""
+        """Declare Spark useless for this reason. Returns the error that stops the worker."""
         with self._lock:
             if self._given_up is None:
                 self._give_up(reason)
             return StopWorker(self._given_up)
 
     def _give_up(self, reason: str) -> None:
-        """A Spark that has stopped inside its Java process may leave calls waiting for ever: a job that came
-        while it stopped is never run and never fails. Nobody gets an answer but by the end of the process."""
+        """Kill the Java process. If Spark has stopped inside it, calls may wait forever: a job that arrived
+        during the stop neither runs nor fails. Only the end of the process ends these calls."""
         self._given_up = reason
         self._process.kill()
 
     def executors(self) -> int | None:
-        """How many a standalone cluster gives it; None: a master that keeps them itself, or nobody answered.
+        """The number of executors of a standalone cluster. None for other masters, or without an answer.
 
-        A standalone master that was restarted takes its executors away and gives none again: to the driver,
-        whose jobs then wait for ever, it says nothing."""
+        A restarted standalone master takes the executors away and assigns none again. The driver gets no
+        notice, and its jobs wait forever."""
         if not self.master.startswith("spark://"):
             return None
         try:
             return len(self._context().statusTracker().getExecutorInfos()) - 1  # the driver is one
-        except Exception:  # whatever it is: nobody answered
+        except Exception:  # whatever it is, nobody answered
             return None
 
     def has_jobs(self) -> bool:
         try:
             return len(self._context().statusTracker().getActiveJobIds()) > 0
-        except Exception:  # whatever it is: nobody answered
+        except Exception:  # whatever it is, nobody answered
             return False
 
     def stop(self) -> None:
-        """Stop Spark and wait for its Java process to end, which is killed if it takes longer than it may,
-        and at once while it starts."""
+        """Stop Spark and wait for its Java process to end. The process is killed if it takes too long, or at
+        once while it starts."""
         self._ended.set()
         if not self.start.over_within(0):
             self._process.kill()
@@ -159,7 +159,7 @@ class Driver:
         return self._session.sparkContext._jsc.sc()
 
     def _start(self, section: SparkSection, folder: Path, name: str, within: float) -> None:
-        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler by its own.
+        # Not in the main thread: there SparkContext would replace the worker's SIGINT handler.
         start = Bounded("spark-start", lambda: self._launch(section, folder, name))
         began = time.monotonic()
         while True:
@@ -184,7 +184,7 @@ class Driver:
         self.ui_url = self._session.sparkContext.uiWebUrl
 
     def _late(self, start: Bounded[SparkSession], place: str) -> RuntimeError:
-        """It is not to start any more: without its Java process, whatever waits for it fails."""
+        """Give up the start. Killing its Java process makes everything that waits for it fail."""
         said = self._process.said()
         self._process.kill()
         with suppress(Exception):
@@ -216,6 +216,6 @@ def _place(error: TimeoutError) -> str:
 
 
 def _forget() -> None:
-    """pyspark keeps its gateway for the life of the process; the next session needs a new one."""
+    """Make pyspark forget its gateway, which it keeps otherwise. The next session needs a new one."""
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None

@@ -1,4 +1,4 @@
-"""Spark's errors in a person's words: classic ones come from Java through py4j, Connect's through grpc."""
+"""Makes Spark's errors readable. Classic ones come from Java through py4j, Connect's through grpc."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What Spark raises: pyspark has words of its own for some of Java's exceptions alone."""
+"""Errors that Spark raises. pyspark has its own classes for only some of Java's exceptions."""
 _LONGEST = 500
 _STACK_LINE = re.compile(
     r"^\s*(at [\w.$]+[(/]|\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|Traceback )"
 )
-# What only wraps the reason.
+# Messages that only wrap the reason.
 _WRAPPERS = re.compile(r"Job aborted|Writing job aborted|\[(TASK_WRITE_FAILED|FAILED_READ|INTERNAL_ERROR)")
 _NO_TABLE = frozenset(
     {
@@ -31,9 +31,9 @@ _QUERY_LINE = re.compile(r"^(== |'[A-Z]|\+- |:- )")
 
 
 def told(error: BaseException) -> str:
-    """What went wrong, on one line of at most 500 characters, without Java's stack: `Type: text`.
+    """Return the error on one line of at most 500 characters, without Java's stack: `Type: text`.
 
-    Where Spark only says that a job was aborted, what its cause says is added."""
+    If Spark only says that a job was aborted, the cause's text is added."""
     lines = [_first_lines(error)]
     if _WRAPPERS.search(lines[0]):
         lines += [text for text in causes(error) if text not in lines[0]][-1:]
@@ -44,8 +44,8 @@ def told(error: BaseException) -> str:
 
 
 def causes(error: BaseException) -> list[str]:
-    """What the Java exceptions behind `error` say, outermost first; empty where they cannot be asked."""
-    origin = getattr(error, "_origin", None)  # pyspark's own errors keep the Java exception so
+    """Return the texts of the Java exceptions behind `error`, outermost first. Empty without an answer."""
+    origin = getattr(error, "_origin", None)  # pyspark's own errors keep the Java exception here
     java = getattr(origin, "java_exception", None) or getattr(error, "java_exception", None)
     if java is None:
         return []
@@ -59,20 +59,20 @@ def causes(error: BaseException) -> list[str]:
 
 
 def says_no_table(error: PySparkException) -> bool:
-    """Whether there is no such table; any other error, also of the same class, does not tell: a catalog that
-    does not answer is one."""
+    """Whether the error says that the table does not exist. Others, even of the same class, do not say so: a
+    catalog may not answer."""
     return (error.getCondition() or "").partition(".")[0] in _NO_TABLE
 
 
 def is_connection_error(error: BaseException) -> bool:
-    """Whether the Java process behind py4j did not answer, which may be its end."""
+    """Whether the Java process behind py4j did not answer. It may have ended."""
     return isinstance(error, OSError | EOFError) or (
         isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
     )
 
 
 def _first_lines(error: BaseException) -> str:
-    # Texts are asked of the JVM, which may be gone.
+    # The JVM provides the text, and may be gone.
     with suppress(Exception):
         return _cut(_text_of(error))
     return "no text: Spark is gone"
@@ -85,7 +85,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _cut(text: str) -> str:
-    """The text up to the query's plan, and Java's or Python's stack."""
+    """Return the text before the query's plan, and before Java's or Python's stack."""
     kept: list[str] = []
     for line in text.strip().splitlines():
         if kept and (_STACK_LINE.match(line) or _QUERY_LINE.match(line)):

@@ -1,12 +1,12 @@
-"""Java libraries, resolved once by the Ivy inside pyspark into a cache outside the project.
+"""Java libraries, which the Ivy inside pyspark resolves once into a cache outside the project.
 
-A resolved set of jars is one folder: `<cache>/jars/<kind>-<digest of what was asked for>`, made in a
-temporary place and renamed when it is complete, so that a folder with a manifest is always whole. Using it
-again needs no network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
+A resolved set of jars is one folder: `<cache>/jars/<kind>-<digest of the request>`. It is made in a temporary
+place and renamed when it is complete, so a folder with a manifest is always complete. Using it again needs no
+network. The cache is `$XDG_CACHE_HOME/binlane`, else `~/.cache/binlane`.
 
-Each jar's SHA-256 is checked whenever it is used: those of Kafka and Delta must be in `jars.sha256`, beside
-this module (tools/jar_digests.py writes it, with those of `make stack`); others must be what was downloaded
-at first."""
+Each jar's SHA-256 is checked at each use. Those of Kafka and Delta must be in `jars.sha256`, beside this
+module (tools/jar_digests.py writes it, with those of `make stack`). Others must stay as they were when
+downloaded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DELTA_VERSION = "4.4.0"
 
 KAFKA_COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-    # Kafka's own dependencies end at slf4j's interface: without this its log would go nowhere.
+    # Kafka's own dependencies contain only slf4j's interface. Without this, its log would go nowhere.
     "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
 )
 _ATTEMPTS = 2
@@ -45,7 +45,7 @@ _log = get_logger("binlane.jars")
 
 
 class JarsError(RuntimeError):
-    """The jars are neither cached nor to be had from a registry; the message says which and why."""
+    """The jars are neither cached nor available from a registry. The message says which and why."""
 
 
 class _Jar(msgspec.Struct, frozen=True):
@@ -60,10 +60,10 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def kafka_jars() -> list[Path]:
-    """The broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is on
-    PATH, else resolved.
+    """Return the broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is
+    on PATH, else resolved.
 
-    Raises JarsError, also when BINLANE_KAFKA_HOME holds no Kafka."""
+    Raises JarsError, also if BINLANE_KAFKA_HOME contains no Kafka."""
     if home := os.environ.get("BINLANE_KAFKA_HOME"):
         jars = _installed(Path(home))
         if not jars:
@@ -79,14 +79,14 @@ def kafka_jars() -> list[Path]:
 
 
 def delta_jars() -> list[Path]:
-    """Delta Lake's jars for the installed pyspark, less what Spark ships: the value for `spark.jars`."""
+    """Return Delta Lake's jars for the installed pyspark, without those that Spark ships."""
     digests = known_digests()
     return resolve(delta_coordinates(), kind="delta", without=_shipped_with_spark(), digests=digests)
 
 
 def delta_coordinates() -> tuple[str, ...]:
-    """Of the Delta Lake for the installed pyspark."""
-    # Delta names its artifact after Spark's minor version, as its own configure_spark_with_delta_pip does.
+    """The Maven coordinates of Delta Lake for the installed pyspark."""
+    # Delta's artifact name contains Spark's minor version, as in configure_spark_with_delta_pip.
     spark = ".".join(metadata.version("pyspark").split(".")[:2])
     return (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
 
@@ -98,13 +98,13 @@ def resolve(
     without: Iterable[str] = (),
     digests: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """The jars of Maven `coordinates` (`group:artifact:version`) and all they depend on, sorted by name.
+    """Return the jars of Maven `coordinates` (`group:artifact:version`) and their dependencies, sorted by
+    name.
 
-    `kind` names the folder in the cache; `without` are artifact names to leave out wherever they turn up.
-    `digests` has the SHA-256 that each jar must have, by file name; without it, what is downloaded is trusted
-    once and must stay so. Several processes may ask at once: one resolves, the others wait for it. Raises
-    JarsError, also for a jar that is not what it must be, and JavaError where something has to be resolved.
-    """
+    `kind` names the folder in the cache. `without`: names of artifacts to leave out everywhere. `digests`:
+    file name -> the jar's required SHA-256. Without it, downloaded jars are trusted once and must not change.
+    If several processes ask at once, one resolves and the others wait. Raises JarsError, also for a jar with
+    another digest, and JavaError if something must be resolved."""
     wanted = _Manifest(tuple(coordinates), tuple(sorted(without)), ())
     digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
     folder = cache_folder() / "jars" / f"{kind}-{digest}"
@@ -116,13 +116,13 @@ def resolve(
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept; outside the project, so that a second checkout finds them."""
+    """The folder for downloads. It is outside the project, so a second checkout uses it too."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "binlane"
 
 
 def spark_jars_folder() -> Path:
-    """pyspark's own `jars/`. Raises JarsError when pyspark is not installed."""
+    """pyspark's own `jars/`. Raises JarsError if pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsError("pyspark, which fetches jars, is missing: pip install '.[spark]' in binlane's folder")
@@ -141,7 +141,7 @@ def _shipped_with_spark() -> set[str]:
 
 @cache
 def known_digests() -> Mapping[str, str]:
-    """{a jar's file name: the SHA-256 that it must have}, of `jars.sha256`."""
+    """Read `jars.sha256`: {a jar's file name: its required SHA-256}."""
     lines = Path(__file__).with_name("jars.sha256").read_text("utf-8").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}
 
@@ -152,7 +152,7 @@ def _sha256(jar: Path) -> str:
 
 
 def _complete(folder: Path, digests: Mapping[str, str] | None) -> list[Path] | None:
-    """The folder's jars, or None when it is not there, or not as it was made."""
+    """Return the folder's jars. None if it does not exist, or has changed since it was made."""
     try:
         manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=_Manifest)
         for jar in manifest.jars:
@@ -165,7 +165,7 @@ def _complete(folder: Path, digests: Mapping[str, str] | None) -> list[Path] | N
 
 
 def _checked(jars: Iterable[Path], kind: str, digests: Mapping[str, str] | None) -> tuple[_Jar, ...]:
-    """What was downloaded. Raises JarsError for what is not as `digests` say."""
+    """Check downloaded jars. Raises JarsError for a jar whose digest differs from `digests`."""
     found = tuple(_Jar(jar.name, _sha256(jar)) for jar in jars)
     if digests is None:
         return found
@@ -187,7 +187,7 @@ def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str]
         shutil.rmtree(folder)
     _log.info("jars_resolving", kind=kind, coordinates=", ".join(wanted.coordinates), folder=str(folder))
     unfinished = f".{folder.name}-"
-    for leftover in folder.parent.glob(f"{unfinished}*"):  # of a process that was killed
+    for leftover in folder.parent.glob(f"{unfinished}*"):  # left by a killed process
         shutil.rmtree(leftover)
     with tempfile.TemporaryDirectory(prefix=unfinished, dir=folder.parent) as temporary:
         whole = Path(temporary) / "whole"
@@ -200,16 +200,16 @@ def _fill(folder: Path, wanted: _Manifest, kind: str, digests: Mapping[str, str]
 
 
 def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str, *, checks: bool) -> None:
-    """`checks`: against the registry's own checksums; nothing is gained where all digests are known here."""
+    """`checks`: by the registry's own checksums. They add nothing if all digests are known."""
     ivy = next(spark_jars_folder().glob("ivy-*.jar"), None)
     if ivy is None:
         raise JarsError(f"pyspark's folder {spark_jars_folder()} holds no ivy-*.jar: reinstall pyspark")
     (work / "ivy.xml").write_text(_ivy_file(wanted, kind), encoding="utf-8")
     command = [
         str(find_java().executable),
-        # Ivy's own folders are ours too: a damaged local repository of the user's must not matter.
+        # Ivy's folders are ours too: a damaged local repository of the user must not matter.
         f"-Divy.default.ivy.user.dir={work / 'user'}",
-        # Each would be one more request a jar, one after the other.
+        # Each of these would cost one more sequential request per jar.
         "-Divy.maven.lookup.sources=false",
         "-Divy.maven.lookup.javadoc=false",
         *([] if checks else ["-Divy.checksums="]),
@@ -220,7 +220,7 @@ def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str, *, checks: 
         "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
     ]  # fmt: skip
     output = ""
-    for _ in range(_ATTEMPTS):  # what one attempt downloaded is there for the next
+    for _ in range(_ATTEMPTS):  # the next attempt uses the downloads of the last one
         try:
             run = subprocess.run(
                 command,
@@ -258,7 +258,7 @@ def _ivy_file(wanted: _Manifest, kind: str) -> str:
 
 
 def _reason(output: str) -> str:
-    """The lines of Ivy's output that say what is wrong."""
+    """Return the lines of Ivy's output that contain the error."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     telling = [line for line in lines if re.search(r"not found$|exception|failed|unknown ?host", line, re.I)]
     return "; ".join(dict.fromkeys(telling[:4] or [line for line in lines if line][-2:]))
@@ -266,9 +266,9 @@ def _reason(output: str) -> str:
 
 @contextmanager
 def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
-    """Holds the lock file, so that only one process fills the folder beside it; freed when a holder dies.
+    """Hold the lock file: only one process fills the folder beside it. It is released if its holder dies.
 
-    Raises JarsError where nothing can be written."""
+    Raises JarsError if nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

@@ -1,4 +1,4 @@
-"""Finding a Java that runs Kafka and Spark."""
+"""Finds a Java that runs Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 OLDEST = 17
-"""Kafka 4's broker and Spark 4.2 both ask for it."""
+"""Required by Kafka 4's broker and Spark 4.2."""
 
 
 class JavaError(RuntimeError):
-    """There is no Java of version 17 or later; the message, one line, says what was found and what to do."""
+    """No Java of version 17 or later was found. The one-line message says what was found and what to do."""
 
 
 class Java(NamedTuple):
@@ -25,14 +25,14 @@ class Java(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """What JAVA_HOME would be for this Java."""
+        """JAVA_HOME for this Java."""
         return self.executable.resolve().parent.parent
 
 
 def find_java() -> Java:
-    """The Java that JAVA_HOME names or, failing that, the first `java` on PATH.
+    """Return the Java in JAVA_HOME or, if that is unsuitable, the first `java` on PATH.
 
-    Raises JavaError when neither is version 17 or later."""
+    Raises JavaError if neither is version 17 or later."""
     found = []
     for origin, executable in _candidates():
         version = _version(executable)
@@ -56,7 +56,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 @functools.cache
 def _version(executable: Path) -> int | None:
-    """The feature version, or None for something that is no Java or does not run."""
+    """Return the feature version. None if it is not Java or does not run."""
     try:
         answer = subprocess.run(
             [executable, "-version"],
@@ -68,6 +68,6 @@ def _version(executable: Path) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # Up to Java 8 the feature version is the second number: `version "1.8.0_412"`.
+    # Up to Java 8, the feature version is the second number: `version "1.8.0_412"`.
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(match.group(1)) if match and answer.returncode == 0 else None

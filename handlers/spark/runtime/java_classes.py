@@ -1,7 +1,7 @@
-"""Java's classes by their names, each looked up once.
+"""Java's classes by name, each looked up once.
 
-py4j asks Java anew at every use of a name, and Java looks for a class of that name in all jars, some 300:
-also for `org` in `jvm.org.apache.spark...`, and for what pyspark has imported with a whole package."""
+py4j asks Java at each use of a name, and Java searches all jars (some 300) for a class of that name. It also
+does so for `org` in `jvm.org.apache.spark...`, and for classes that pyspark imported with a package."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def java_class(session: SparkSession, name: str) -> Any:
-    """The class of this full name, whose static members are its attributes. Raises Py4JError."""
+    """Return the class of this full name. Its static members are attributes. Raises Py4JError."""
     jvm: Any = session._jvm
     return getattr(jvm, name)
 
 
 class _RememberingView(JVMView):  # type: ignore[misc]
-    """Knows the classes that it was asked for."""
+    """Remembers the classes that it returned."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
-        if isinstance(found, JavaClass):  # a package may have a class of its name later
+        if isinstance(found, JavaClass):  # a package may get a class of its name later
             setattr(self, name, found)
         return found
 
 
 def remember_classes(gateway: Any) -> None:
-    """pyspark's own code, too, finds classes in this gateway's `jvm` from now on."""
+    """Cache classes of this gateway's `jvm` from now on, also for pyspark's own code."""
     gateway.jvm = _RememberingView(gateway._gateway_client, jvm_name=DEFAULT_JVM_NAME, id=DEFAULT_JVM_ID)

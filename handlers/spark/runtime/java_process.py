@@ -28,33 +28,32 @@ _DYING_SECONDS = 5.0
 _DUMP_SECONDS = 300.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
-"""org.apache.spark.util.SparkExitCode.OOM: where driver and executor are one process, it is its end."""
+"""org.apache.spark.util.SparkExitCode.OOM. If driver and executor are one process, it ends the process."""
 
 _log = get_logger("spark")
 
 
 class JavaProcess:
-    """pyspark's gateway: started by this, passing on what it prints, ended by `stop`.
+    """pyspark's gateway. Starts it, passes on its output, and ends it in `stop`.
 
-    It leads a session of its own, so that a signal meant for the worker (or for its whole process group, as
-    Ctrl-C is) does not end Spark before the worker has drained. It ends with the worker all the same, even
-    with a killed one: the gateway exits when its standard input closes; while it starts, the worker kills it.
-    """
+    It leads its own session. So a signal to the worker (or to its process group, like Ctrl-C) does not end
+    Spark before the worker has drained. It still ends with the worker, even a killed one: the gateway exits
+    when its standard input closes. While it starts, the worker kills it."""
 
     def __init__(self, *, loopback: bool) -> None:
-        """`loopback`: its web pages are for this machine alone. Nothing is started yet."""
+        """`loopback`: its web pages are only for this machine. Starts nothing yet."""
         self._loopback = loopback
         self._said: deque[str] = deque(maxlen=20)
-        self._lock = threading.Lock()  # what is killed before it is started is never started
+        self._lock = threading.Lock()  # a process that is killed before its start is never started
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._writes_archive = False  # of its classes, as it ends
-        self._folder: str | None = None  # where it tells its port
+        self._writes_archive = False  # of its classes, when it ends
+        self._folder: str | None = None  # in which it writes its port
 
     def launch(self, conf: SparkConf) -> None:
-        """Start it, and wait until it answers, for ever.
+        """Start it, and wait without limit until it answers.
 
-        Raises JavaError, and RuntimeError with what it printed when it does not start, or is killed."""
+        Raises JavaError. Raises RuntimeError with its output if it does not start, or is killed."""
         environment = {"JAVA_HOME": str(find_java().home)}
         self._writes_archive = "ArchiveClassesAtExit" in (conf.get("spark.driver.extraJavaOptions") or "")
         started = at_process_end(self._leave_start)
@@ -65,7 +64,7 @@ class JavaProcess:
 
     def _launch(self, conf: SparkConf, environment: dict[str, str]) -> None:
         if self._loopback and "SPARK_LOCAL_IP" not in os.environ:
-            # The only way to tell Spark's web pages an address: without it they listen on all of them.
+            # The only way to set the address of Spark's web pages. Without it, they listen on all addresses.
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         output, put = os.pipe()
         self._reader = threading.Thread(target=self._read, args=(output,), name="spark-log", daemon=True)
@@ -85,7 +84,7 @@ class JavaProcess:
 
     @property
     def pid(self) -> int | None:
-        """None: it was not started."""
+        """None before the start."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -93,11 +92,11 @@ class JavaProcess:
         return self._process is not None and self._process.poll() is None
 
     def said(self) -> str:
-        """What it printed since `started`, or its beginning."""
+        """What it printed since `started`, or at its beginning."""
         return " | ".join(self._said) or "it said nothing"
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it has ended, or does in that time."""
+        """Whether it has ended, or ends within these seconds."""
         if self._process is None:
             return True
         try:
@@ -107,11 +106,11 @@ class JavaProcess:
         return True
 
     def started(self) -> None:
-        """What it says from now on can explain its end; what it said until now is forgotten."""
+        """Forget its output until now. Later output can explain its end."""
         self._said.clear()
 
     def end(self) -> str:
-        """How it ended, or does in these seconds, and what it said last."""
+        """How it ended, or ends within _DYING_SECONDS, and its last output."""
         self.ends_within(_DYING_SECONDS)  # its Spark stops a moment before
         code = None if self._process is None else self._process.poll()
         how = "stopped inside its Java process" if code is None else f"ended ({_ending(code)})"
@@ -119,7 +118,7 @@ class JavaProcess:
         return f"{how}{last}"
 
     def stop(self) -> None:
-        """Close the gateway's standard input, and kill it if it goes on for JAVA_SECONDS."""
+        """Close the gateway's standard input, and kill the process if it runs after JAVA_SECONDS."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         seconds = _DUMP_SECONDS if self._writes_archive else JAVA_SECONDS
@@ -131,18 +130,18 @@ class JavaProcess:
         self._reader.join(OUTPUT_SECONDS)
 
     def kill(self) -> None:
-        """Whoever waits for an answer of it gets an error; it is not started any more. Any thread."""
+        """Kill it. Calls that wait for its answer fail, and it is not started again. Any thread."""
         with self._lock:
             self._killed = True
         if self.runs:
             assert self._process is not None
-            # With the scripts that start it, and what these wait for.
+            # With the scripts that start it, and their child processes.
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """pyspark tells which process it starts only once that answers, which it may never do."""
+        """Keep the started process: pyspark names it only when it answers, which may never happen."""
         names = vars(java_gateway)
         before = {name: names[name] for name in ("Popen", "tempfile")}
 
@@ -169,15 +168,15 @@ class JavaProcess:
             raise RuntimeError("Spark is not to be started any more")
 
     def _leave_start(self) -> None:
-        """The process ends while this starts, and does not wait until pyspark has removed its folder. One
-        that does not run yet would not see that its standard input closes."""
+        """Kill a starting process when the worker's process ends: it does not notice yet that its standard
+        input closes. Also removes its folder, because pyspark may not."""
         self.kill()
         self.ends_within(KILLED_SECONDS)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, output: int) -> None:
-        """Pass on what the Java process prints, until it ends."""
+        """Pass on the output of the Java process until it ends."""
         with open(output, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if text := line.rstrip():
@@ -188,7 +187,7 @@ class JavaProcess:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """pyspark's launcher hands on this process's environment and takes no other."""
+    """Set environment variables: pyspark's launcher passes on this process's environment, and no other."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -16,15 +16,15 @@ from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
 from handlers.spark.section import SparkSection
 
-# pyspark's own loggers write each failed query, with Java's whole stack, to standard error; what failed is
-# raised, and told by whoever handles it.
+# pyspark's own loggers write each failed query, with Java's whole stack, to standard error. The error is also
+# raised, and the code that handles it reports it.
 for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(_name).disabled = True
 
 StopCallback = Callable[[BaseException], None]
 
 START_SECONDS = 300.0
-"""How long Spark may take to start, where nobody says otherwise."""
+"""The time that Spark may take to start, by default."""
 
 
 class _Place(Protocol):
@@ -50,11 +50,11 @@ class _Place(Protocol):
 
 class SharedSpark:
     """Spark, wherever it runs: with a driver and its Java process beside this one, or behind a Connect
-    server. Every method may be called from any thread.
+    server. Any thread may call any method.
 
-    A driver that is lost is lost for good (StopWorker): the deployment starts the worker anew, and what was
-    not committed comes again. A Connect server may be away for a while (TargetUnavailable): batches wait.
-    Executors that a cluster loses are replaced by Spark itself."""
+    A lost driver is lost permanently (StopWorker): the deployment restarts the worker, and uncommitted
+    records arrive again. A Connect server may be away for a while (TargetUnavailable): batches wait. Spark
+    itself replaces executors that a cluster loses."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class SharedSpark:
         within: float = START_SECONDS,
         stopping: Callable[[], bool] | None = None,
     ) -> None:
-        """It starts at once, and may take so many seconds; what needs it waits for that, unless the worker is
-        `stopping`."""
+        """Starts Spark at once. `within`: the most seconds for the start. Calls that need Spark wait for it,
+        unless the worker is `stopping`."""
         self.section = section
         self.slots = Slots(section.concurrency)
         """Bounds the batches that are written at once."""
         self.is_classic = section.remote is None
-        """Whether there is a JVM to be reached through py4j; False with a Connect server."""
+        """Whether a JVM is available through py4j. False with a Connect server."""
         self._start: Start | None = None
         self._watch: Watch | None = None
         if section.remote is not None:
@@ -80,25 +80,25 @@ class SharedSpark:
         else:
             from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 
-            self._place = driver = Driver(section, folder, name, within, stopping or _never)
+            self._place = driver = Driver(section, folder, name, within, stopping or (lambda: False))
             self._start = driver.start
             self._watch = Watch(driver)
 
     def wait(self) -> None:
-        """Until it is up; nothing with Connect. Raises JavaError, JarsError, and RuntimeError when it does
-        not start."""
+        """Wait until Spark has started. Returns at once with Connect. Raises JavaError, JarsError, and
+        RuntimeError if Spark does not start."""
         if self._start is not None:
             self._start.over_within(None)
             if self._start.error is not None:
                 raise self._start.error
 
     def up_within(self, seconds: float) -> bool:
-        """Whether it has started, or does in that time; True with Connect, whose server has for long."""
+        """Whether it has started, or does within these seconds. True with Connect, whose server runs."""
         return self._start is None or (self._start.over_within(seconds) and self._start.done)
 
     def tell(self, heard: Heard) -> None:
-        """Call `heard` when it has started, with None, or has not, with what `wait` raises; from any thread,
-        and at once where that is known."""
+        """Call `heard` with None when it has started, or with the error of `wait` when it has failed. Any
+        thread may call `heard`. If the result is known, it is called at once."""
         if self._start is None:
             heard(None)
         else:
@@ -106,56 +106,56 @@ class SharedSpark:
 
     @property
     def assumes_local_files(self) -> bool:
-        """Whether paths without a scheme are taken as this machine's because Spark cannot be asked yet, and
-        nothing says otherwise."""
+        """Whether paths without a scheme are assumed to be this machine's, because Spark cannot be asked yet
+        and nothing indicates otherwise."""
         return not self.up_within(0) and plain_paths_are_local(self.section)
 
     @property
     def session(self) -> SparkSession:
-        """The main session. With Connect a new one when the last was lost; raises TargetUnavailable.
+        """The main session. With Connect, a new one if the last was lost. Raises TargetUnavailable.
 
-        Waits for a Spark that is still starting. Raises StopWorker when that fails, TargetUnavailable when
-        the worker stops."""
+        Waits for a Spark that is still starting. Raises StopWorker if that fails, TargetUnavailable if the
+        worker stops."""
         return self._place.session
 
     def fresh(self) -> SparkSession:
-        """A session with SQL configuration and temporary views of its own, at the same Spark: one for each
-        thread that sets anything. A few milliseconds; with Connect a connection of its own, some 50 ms.
+        """Create a session with its own SQL configuration and temporary views, one for each thread that sets
+        any. Takes a few milliseconds. With Connect, it is a new connection: some 50 ms.
 
         Raises TargetUnavailable while a Connect server is away."""
         return self._place.fresh()
 
     def renewed(self, session: SparkSession) -> SparkSession:
-        """`session`, or a fresh one in its place when its Connect server no longer knows it.
+        """Return `session`, or a fresh one if its Connect server no longer knows it.
 
-        To be asked before each use of a session that is kept. Raises TargetUnavailable."""
+        Call it before each use of a session that is kept. Raises TargetUnavailable."""
         return self._place.renewed(session)
 
     def drop(self, session: SparkSession) -> None:
-        """A session of `fresh` is not used any more. Its own `stop` would stop a classic Spark for all."""
+        """Drop a session of `fresh`. Its own `stop` would stop a classic Spark for all."""
         self._place.drop(session)
 
     @property
     def master(self) -> str:
-        """Spark's master, or the Connect server's address; without secrets."""
+        """Spark's master, or the Connect server's address, without secrets."""
         return self._place.master
 
     @property
     def version(self) -> str | None:
-        """Spark's version; None while a Connect server has not answered yet."""
+        """Spark's version. None until a Connect server has answered."""
         return self._place.version
 
     @property
     def ui_url(self) -> str | None:
-        """The address of Spark's own web pages; None: switched off, or at a Connect server, which tells none.
+        """The address of Spark's own web pages. None if they are off, or with Connect, which reports none.
 
-        With a master on this machine they listen on 127.0.0.1 alone."""
+        With a master on this machine, they listen only on 127.0.0.1."""
         return self._place.ui_url
 
     @property
     def up(self) -> bool | None:
-        """Whether Spark answered when it was asked last, which is not now; False while it starts; None:
-        nobody has asked yet."""
+        """Whether Spark's last answer, not a new one, was a success. False while it starts, None before the
+        first request."""
         if self._start is not None and not self._start.done:
             return False
         return self._place.up if self._watch is None else self._watch.up
@@ -169,16 +169,16 @@ class SharedSpark:
         return self._place.alive()
 
     def stop_worker_if_gone(self, error: BaseException) -> None:
-        """To be called with every error from Spark: returns when Spark itself is all right.
+        """Call it with every error from Spark. Returns if Spark itself works.
 
-        Raises StopWorker: the Java process has ended, or its Spark has stopped: both are final;
-        TargetUnavailable: the Connect server is away, or has forgotten the session; get another one
+        Raises StopWorker if the Java process has ended or its Spark has stopped, which is permanent. Raises
+        TargetUnavailable if the Connect server is away or has forgotten the session. Then get another session
         (`renewed`, `fresh`) for the next attempt."""
         self._place.raise_if_gone(error)
 
     def watch(self, stop_worker: StopCallback) -> None:
-        """Of a Spark that has started: tell `stop_worker` when it is gone, even if nobody uses it then.
-        Nothing with Connect."""
+        """Call `stop_worker` when a started Spark is gone, even if nobody uses it then. Does nothing with
+        Connect."""
         if self._watch is not None:
             self._watch.add(stop_worker)
 
@@ -187,10 +187,6 @@ class SharedSpark:
         if self._watch is not None:
             self._watch.stop()
         self._place.stop()
-
-
-def _never() -> bool:
-    return False
 
 
 # Guards the two names below.
@@ -208,11 +204,11 @@ def acquire(
     within: float = START_SECONDS,
     stopping: Callable[[], bool] | None = None,
 ) -> SharedSpark:
-    """The process's Spark, started by the first who asks. Everyone who asked calls `release` once.
+    """Return the process's Spark. The first call starts it. Each caller must call `release` once.
 
-    `stop_worker` is told (see HandlerContext) when Spark is gone. Raises JavaError, JarsError, and
-    RuntimeError when Spark does not start in `within` seconds; with `stopping` (see HandlerContext) it does
-    not wait for that, and `SharedSpark.tell` tells."""
+    `stop_worker` (see HandlerContext) is called when Spark is gone. Raises JavaError, JarsError, and
+    RuntimeError if Spark does not start `within` these seconds. With `stopping` (see HandlerContext), this
+    does not wait for the start: `SharedSpark.tell` reports it."""
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:
@@ -231,7 +227,7 @@ def acquire(
 
 
 def release() -> None:
-    """The last holder's release stops Spark."""
+    """Release Spark. The last holder's release stops it."""
     global _shared, _holders  # noqa: PLW0603 (see acquire)
     with _lock:
         _holders -= 1

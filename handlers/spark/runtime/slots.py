@@ -1,4 +1,4 @@
-"""How much Spark is asked to do at once."""
+"""Limits how much Spark does at once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from types import TracebackType
 @dataclass(eq=False, slots=True)
 class _Waiting:
     since: float | None
-    """Of a merge: see Slots.merging."""
+    """For a merge. See Slots.merging."""
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Slots:
-    """So many at once, in the order of their coming; `with slots:`, any thread.
+    """A number of slots, given in order of arrival. Use `with slots:`. Any thread.
 
-    threading.Semaphore keeps no order: a thread that lets go and comes again at once, as one that merges does
-    while there is always something to merge, finds the slot free before the thread that waits for it has
-    woken up. A batch with DDL, or a handler's second table, waited for minutes that way.
+    threading.Semaphore keeps no order. A thread that always has something to merge releases a slot and
+    acquires it again, before the thread that waits for it has woken up. A batch with DDL, or a handler's
+    second table, waited for minutes that way.
 
-    Among merges it is the table whose rows have waited longest, whichever of them came first: each handler
-    comes with few tables at a time, so one of a hundred tables would get as many turns as one of a single
-    table."""
+    Among merges, the table whose rows have waited longest goes first. Each handler has few tables here at a
+    time. By arrival, one of a hundred tables would get as many turns as a handler's only table."""
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()  # guards the two below
@@ -35,7 +34,7 @@ class Slots:
 
     @contextmanager
     def merging(self, since: float) -> Iterator[None]:
-        """A slot for a merge; `since`: when the oldest of its rows were received (seconds since 1970)."""
+        """Hold a slot for a merge. `since`: when its oldest rows were received (seconds since 1970)."""
         self._enter(since)
         try:
             yield
@@ -63,12 +62,12 @@ class Slots:
     def _leave(self) -> None:
         with self._lock:
             if self._waiting:
-                self._next().turn.release()  # handed on, so nobody comes in between
+                self._next().turn.release()  # passed on, so nobody gets it in between
             else:
                 self._free += 1
 
     def _next(self) -> _Waiting:
-        """Merges change places among themselves, so that nobody else waits longer for their sake."""
+        """Merges change places only among themselves, so others do not wait longer."""
         first = self._waiting.popleft()
         if first.since is None:
             return first

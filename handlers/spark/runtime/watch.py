@@ -1,5 +1,5 @@
-"""Looking after a Spark that nobody may be using, or everybody waits for: when it is gone, or can do nothing
-any more, the worker must stop."""
+"""Watches a Spark that may be idle or may block everybody. When it is gone or useless, the worker must
+stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = get_logger("spark")
 
 
 class Watch:
-    """Tells each callback once when Spark is gone. Owned by SharedSpark; its thread `spark-watch` runs from
+    """Calls each callback once when Spark is gone. Belongs to SharedSpark. Its thread `spark-watch` runs from
     the first `add` to `stop`."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Watch:
         look_seconds: float = _LOOK_SECONDS,
         abandoned_seconds: float = _ABANDONED_SECONDS,
     ) -> None:
-        """`abandoned_seconds`: so long may work wait for executors after all of them were lost."""
+        """`abandoned_seconds`: how long work may wait for executors after all were lost."""
         self._driver = driver
         self._look_seconds = look_seconds
         self._abandoned_seconds = abandoned_seconds
@@ -44,8 +44,7 @@ class Watch:
 
     @property
     def up(self) -> bool:
-        """Whether Spark answered in the last 30 seconds; a frozen one keeps the question waiting. Answers at
-        once."""
+        """Whether Spark answered in the last 30 seconds. A frozen one does not answer. Returns at once."""
         if self._thread is None:
             return self._driver.up
         return time.monotonic() - self._answered < _SILENT_SECONDS
@@ -62,14 +61,14 @@ class Watch:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(WATCH_SECONDS)  # a frozen JVM may not answer it; then it ends with the JVM
+            self._thread.join(WATCH_SECONDS)  # a frozen JVM may not answer, then it ends with the JVM
 
     def _run(self) -> None:
         while not self._stopped.wait(self._look_seconds):
             reason = self._reason()
             if reason is None:
                 continue
-            if self._stopped.is_set():  # it is us who stop it
+            if self._stopped.is_set():  # we are stopping it
                 return
             with self._lock:
                 callbacks = list(self._callbacks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -114,3 +115,78 @@ def test_a_table_whose_key_nothing_is_written_to_waits(
         it.handle(make_batch(f"{database}.t", [{"id": "a", "n": 1}], key="id"))
     assert told.value.others_go_on
     assert told.value.retry_after
+
+
+def test_an_update_that_lacks_columns_keeps_columns_of_the_table_alone_whose_types_are_not_written(
+    clickhouse: ClickHouseServer, database: str
+) -> None:
+    own = "_version UInt64, _deleted UInt8, _partition LowCardinality(String), _source_time_ms Int64"
+    others = {
+        "kind Enum8('a' = 1, 'b' = 2)": "'b'",
+        "code LowCardinality(Nullable(FixedString(2)))": "'xy'",
+        "ratio Nullable(Float32)": "1.5",
+        "missing Nullable(Float32)": "NULL",
+        "ip IPv4": "'1.2.3.4'",
+        "tags Array(Nullable(String))": "['x',NULL]",
+        "many Array(Array(Int16))": f"[[],[{','.join(map(str, range(200)))}]]",
+    }
+    clickhouse.query(f"CREATE DATABASE {database}")
+    clickhouse.query(
+        f"CREATE TABLE {database}.t (id Int32, {', '.join(others)}, a Nullable(String), b String, {own}) "
+        "ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY (id)"
+    )
+    listed = ", ".join(other.split()[0] for other in others)
+    clickhouse.query(
+        f"INSERT INTO {database}.t (id, {listed}, a, b, _version, _deleted, _partition, _source_time_ms) "
+        f"VALUES (1, {', '.join(others.values())}, 'old', 'kept', 1, 0, 'cdc[0]', 0)"
+    )
+    kept = f"SELECT id, b, {listed} FROM {database}.t FINAL FORMAT TSV"
+    before = clickhouse.query(kept)
+    update = {"op": "update", "before": None, "after": {"id": 1, "a": "new"}, "lacks": frozenset({"b"})}
+    types = {"id": "int", "a": "text", "b": "text"}
+    with handler(clickhouse, epoch=1) as it:
+        it.handle(make_batch(f"{database}.t", [update], key="id", types=types, topic="cdc", offset=7))
+    assert clickhouse.query(kept) == before
+    assert clickhouse.query(f"SELECT a FROM {database}.t FINAL FORMAT TSV") == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("ttl", "waits"),
+    [
+        ("made + INTERVAL 90 DAY", True),
+        ("made + INTERVAL 1 DAY TO VOLUME 'default', made + INTERVAL 90 DAY", True),
+        ("made + INTERVAL 90 DAY DELETE WHERE _deleted = 0", False),
+        ("made + INTERVAL 90 DAY RECOMPRESS CODEC(ZSTD(3))", False),
+        ("toDateTime(_source_time_ms / 1000) + INTERVAL 90 DAY", False),
+        ("brought + INTERVAL 90 DAY", False),
+        ("day + INTERVAL 90 DAY", True),
+    ],
+)
+def test_a_deleted_row_does_not_come_back_by_a_ttl(
+    clickhouse: ClickHouseServer, database: str, ttl: str, waits: bool
+) -> None:
+    """A deleted row has the default of `made`: such a TTL removes it, and not its former version."""
+    own = "_version UInt64, _deleted UInt8, _partition LowCardinality(String), _source_time_ms Int64"
+    clickhouse.query(f"CREATE DATABASE {database}")
+    clickhouse.query(
+        f"CREATE TABLE {database}.t (id Int32, name String, made DateTime, {own}, "
+        "brought DateTime DEFAULT now(), day Date MATERIALIZED toDate(made)) "
+        f"ENGINE = ReplacingMergeTree(_version, _deleted) ORDER BY (id) TTL {ttl}"
+    )
+    now = datetime.now(UTC).replace(microsecond=0)
+    at = {"source_time_ms": int(now.timestamp() * 1000)}
+    told = [{"after": {"id": number, "name": "a", "made": now}, **at} for number in (1, 2)]
+    gone = {"op": "delete", "before": {"id": 1}, **at}
+    truncate = {"op": "truncate", "sql": None, "before": None}
+    types = {**TYPES, "made": "datetime"}
+    with handler(clickhouse) as it:
+        it.handle(make_batch(f"{database}.t", told, key="id", types=types))
+        for left, change in ((2, gone), (0, truncate)):
+            batch = make_batch(f"{database}.t", [change], key="id", types=types, offset=9 - left)
+            if waits:
+                with pytest.raises(Unfit, match=r"TTL by (made|day), .* WHERE _deleted = 0"):
+                    it.handle(batch)
+            else:
+                it.handle(batch)
+                clickhouse.query(f"OPTIMIZE TABLE {database}.t")
+                assert list(names(clickhouse, database)) == [left] * bool(left)

@@ -75,3 +75,18 @@ def test_an_index_that_is_half_made_is_finished_by_whoever_finds_it(
     client.close()
     assert found["dynamic"] == "false"
     assert found["_meta"] == {"ours": 1}
+
+
+def test_a_strict_index_takes_rows_in_which_a_column_without_a_type_is_null_at_first(
+    search_node: SearchNode, database: str
+) -> None:
+    template = {
+        "index_patterns": [f"{database}.*"],
+        "template": {"mappings": {"dynamic": "strict", "properties": {"id": {"type": "long"}}}},
+    }
+    search_node.call("PUT", f"/_index_template/{database}", template)
+    rows = [{"id": 1, "name": None}, {"id": 2, "name": "b"}, {"id": 3, "name": None}]
+    with handler(search_node) as it:
+        for at, row in enumerate(rows):
+            it.handle(make_batch(f"{database}.orders", [row], key="id", offset=at))
+    assert search_node.documents(f"{database}.orders") == {"1": {"id": 1}, "2": rows[1], "3": rows[2]}

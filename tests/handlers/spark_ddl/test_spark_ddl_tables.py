@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from handlers import Rejected
 from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.spark.runtime.errors import SPARK_ERRORS
 
 
 def test_a_table_is_made_with_its_columns_and_stays_when_it_is_there(lake: DDLLake) -> None:
@@ -215,3 +216,18 @@ def test_tables_of_a_catalog(make_lake: MakeLake) -> None:
     assert detail.partitionColumns == ["id"]
     lake.follow("DROP TABLE other.v", database="other", table="v")
     assert not lake.exists("v", "other")
+
+
+def test_rows_that_cannot_be_read_are_not_left_behind_by_a_copy(make_lake: MakeLake) -> None:
+    lake = make_lake(catalog="`copy_{database}`.`{table}`")
+    lake.session.sql("CREATE SCHEMA copy_db")
+    lake.put("t", "id int", "1")
+    [detail] = lake.session.sql(f"DESCRIBE DETAIL {lake.sql_of('t')}").collect()
+    [file] = Path(detail.location.removeprefix("file:")).glob("*.parquet")
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    lake.session.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    with pytest.raises(SPARK_ERRORS):
+        lake.follow("ALTER TABLE t RENAME TO other.v", mortal=False)
+    file.write_bytes(data)
+    assert lake.rows() == [(1,)]

@@ -10,6 +10,7 @@ import pytest
 from delta_lab import MakeTable, shape
 
 from handlers.spark.delta.commits.exactly_once import settings
+from handlers.spark.delta.modes import replica
 from handlers.spark.runtime.errors import SPARK_ERRORS
 
 _ORDERS = shape(id=pa.int64(), name=pa.string())
@@ -36,6 +37,18 @@ def test_old_dates_stay_what_they_are(make_table: MakeTable) -> None:
     with settings(table.spark, {"spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}):
         table.merge()
     assert table.rows("day") == [(old,)]
+
+
+def test_a_key_is_what_it_is_however_texts_of_statements_are_read(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "_SMALL", 0)  # where it is the bound of a MERGE
+    table, named = make_table(), shape(id=pa.string(), n=pa.int32())
+    with settings(table.spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        for number in (1, 2):
+            table.put(named, {"id": "C:\\O'Brien", "n": number})
+            table.merge()
+    assert table.rows() == [("C:\\O'Brien", 2)]
 
 
 def test_the_change_feed_tells_of_changed_rows_alone(make_table: MakeTable) -> None:

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.upkeep import optimize, vacuum
+from handlers.spark.runtime.errors import SPARK_ERRORS
 
 LOG = shape(id=pa.int32())
 
@@ -41,6 +43,20 @@ def test_files_stay_for_as_long_as_their_table_keeps_them(make_table: MakeTable)
     assert on_disk(table) == 3
     vacuum(table.spark, table.ref, 0)
     assert on_disk(table) == 1
+
+
+def test_rows_that_cannot_be_read_are_not_optimized_away(make_table: MakeTable) -> None:
+    table = make_table(mode="changelog")
+    for number in range(2):
+        put(table, number)
+    damaged = next(Path(table.path).glob("*.parquet"))
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[: len(data) // 2])
+    passed_over = {"spark.sql.files.ignoreCorruptFiles": "true"}
+    with settings(table.spark, passed_over), pytest.raises(SPARK_ERRORS):
+        optimize(table.spark, table.ref, 2)
+    damaged.write_bytes(data)
+    assert table.rows("id") == [(0,), (1,)]
 
 
 # The same by a handler: spark_engine/test_spark_upkeep.py.

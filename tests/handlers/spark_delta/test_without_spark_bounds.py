@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
@@ -57,6 +59,21 @@ def test_files_without_statistics_are_for_spark(make_table: MakeTable) -> None:
     assert not bring(table)
     table.merge()
     assert table.rows("id") == [(1,), (2,)]
+
+
+def test_dates_of_the_former_calendar_are_for_spark(make_table: MakeTable) -> None:
+    table, of = make_table(), shape(id=pa.int64(), day=pa.date32())
+    days = [(1, date(1, 1, 1)), (2, date(1000, 1, 1)), (3, date(2026, 1, 1))]
+    with settings(table.spark, {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}):
+        table.put(of, *({"id": number, "day": day} for number, day in days[:2]))
+        table.merge()
+    table.options = table.options.model_copy(update={"merge": BY_RS})
+    table.put(of, {"id": 3, "day": days[2][1]})
+    assert not bring(table)
+    table.merge()
+    assert sorted(map(tuple, table.sql("SELECT * FROM {t}").collect())) == days
+    table.put(of, {"id": 3, "day": days[2][1]})
+    assert bring(table)
 
 
 def test_a_table_that_takes_much_memory_is_for_spark(

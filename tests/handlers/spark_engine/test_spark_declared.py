@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -60,6 +61,27 @@ def test_a_table_that_is_there_tells_what_it_is_partitioned_by(make_lake: MakeLa
         assert rejected(lake, change(4, {"id": 2, "region": "b", "code": code}, types)).at == 0
     lake.sink().merge()
     assert lake.rows() == [(2, "a", b"x")]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+02:00"])
+def test_a_time_that_clocks_show_twice_is_rejected_by_a_partition(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    lake = make_lake(partition_by=["at"])
+    lake.take(change(1, {"id": 1, "name": "a"}))  # there is a Spark
+    monkeypatch.setitem(lake.sink()._work._world.spark.section.conf, "spark.sql.session.timeZone", zone)
+    types = {"id": "int", "at": "timestamp"}
+    moments = [datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1, 2)]
+    moments.append(datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
+    rows = [change(number, {"id": number, "at": at}, types) for number, at in enumerate(moments)]
+    if zone != "Europe/Berlin":
+        lake.take(*rows, table="shop.items")
+        return
+    with pytest.raises(Rejected, match="clocks show twice") as found:
+        lake.take(*rows, table="shop.items")
+    assert found.value.at == 1
+    lake.take(*rows[:1], *rows[2:], table="shop.items")
 
 
 @pytest.mark.usefixtures("told_to_merge")

@@ -125,8 +125,8 @@ def test_a_table_is_tidied_when_something_was_merged_and_then_left_alone(
     sink = lake.sink()
     keeper = Keeper(UpkeepOptions(), lambda _: True)
     own = lake.handler._open._keeper  # type: ignore[union-attr]
-    own.end()
-    assert own.ended(60)  # nobody else tidies
+    own.thread.end()
+    assert own.thread.ended(60)  # nobody else tidies
     monkeypatch.setattr(lake.handler._open, "_keeper", keeper)
     tidied: list[float] = []
     tidy = sink.merges.tidy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 from verify_lab import Stage, url
 from view_lab import HandMade, shape
 
+from handlers.spark.runtime.session import SharedSpark
 from worker.verifying import repairing
 
 PRICE = Decimal("1.50")
@@ -37,6 +39,27 @@ def items(stage: Stage, *rows: str) -> HandMade:
 
 def rows_of(table: HandMade) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in table.spark.sql(f"SELECT * FROM {table.ref.sql}").collect())
+
+
+def test_rows_that_cannot_be_read_are_not_taken_for_missing(
+    stage: Stage, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = items(stage, "(1, 'n', 1.5)", "(2, 'here', 1.5)", "(3, NULL, 2.25)")
+    plain = SharedSpark.fresh
+
+    def passing_over(spark: SharedSpark) -> Any:
+        session = plain(spark)
+        session.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+        return session
+
+    monkeypatch.setattr(SharedSpark, "fresh", passing_over)
+    whole = {file: file.read_bytes() for file in Path(table.ref.path or "").glob("*.parquet")}
+    for file, data in whole.items():
+        file.write_bytes(data[: len(data) // 2])
+    code, _, told = stage.run("verify", "--against", url(shop), "--settle", "0s", "--repair")
+    for file, data in whole.items():
+        file.write_bytes(data)
+    assert (code, len(rows_of(table))) == (1, 3), told
 
 
 def version_of(table: HandMade) -> int:

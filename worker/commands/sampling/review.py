@@ -93,16 +93,13 @@ class Review:
             columns = {
                 name: None for known, of_one in self._tables.values() if known is rule for name in of_one
             }
-            if rule.row_rules is None or not columns:
+            if (rules := rule.row_rules) is None or not columns:
                 continue
-            for name, near in rule.row_rules.plans.unknown(columns):
+            missing = () if rules.filter is None else rules.filter.missing_of(columns)
+            named = [("columns", *one) for one in rules.plans.unknown(columns)]
+            for key, name, near in (*named, *(("filter", name, nearest(name, columns)) for name in missing)):
                 hint = f"; nearest: {near}" if near else ""
-                yield f"tables[{number}].columns: no table of the sample has a column {name}{hint}"
-            filter_ = rule.row_rules.filter
-            for name in () if filter_ is None else filter_.missing_of(columns):
-                near = nearest(name, columns)
-                hint = f"; nearest: {near}" if near else ""
-                yield f"tables[{number}].filter: no table of the sample has a column {name}{hint}"
+                yield f"tables[{number}].{key}: no table of the sample has a column {name}{hint}"
 
 
 def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -142,16 +142,9 @@ def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
     """Format how many changes the rules removed, and by which keys; empty if none."""
     if left == len(sent):
         return ""
-    by = [
-        name
-        for name, is_there in (
-            ("filter", rule.filter is not None),
-            ("deletes: ignore", rule.deletes == "ignore"),
-        )
-        if is_there
-    ]
-    if all(change.op == "ddl" for change in sent):
-        by = []
+    removing = {"filter": rule.filter is not None, "deletes: ignore": rule.deletes == "ignore"}
+    is_ddl = all(change.op == "ddl" for change in sent)
+    by = [key for key, is_set in removing.items() if is_set and not is_ddl]
     count = f"{len(sent) - left} of {len(sent)} changes " if left else ""
     return f"{count}kept back by {' or '.join(by) or 'its rules'}"
 
@@ -179,11 +172,7 @@ def _another_format(format_: Format, record: SampleRecord) -> str | None:
 def _shown(change: Change, table: str) -> str:
     """Format the change as JSON, without empty fields and those in its heading."""
     fields = msgspec.json.decode(line(change, "", table))
-    left = {
-        name: value
-        for name, value in fields.items()
-        if value is not None and name not in _SAID_BY_THE_HEADING
-    }
+    left = {key: one for key, one in fields.items() if one is not None and key not in _SAID_BY_THE_HEADING}
     return msgspec.json.encode(left).decode()
 
 

@@ -22,6 +22,7 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
     yield from _waiting(configuration)
     yield from _without_format(configuration)
     yield from _unread(configuration)
+    yield from _with_shared_marks(configuration)
     rule = configuration.dead_letter
     if rule is None:
         for number, table in enumerate(configuration.tables):
@@ -42,6 +43,21 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
                     f"choose another name, or end the expression so that it does not match",
                 )
                 return
+
+
+def _with_shared_marks(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Find handlers that would take the marks of another one of their rule for their own."""
+    for number, rule in enumerate(configuration.tables):
+        seen: dict[tuple[str, ...], int] = {}
+        for place, entry in enumerate(rule.handlers):
+            where = entry.options.get("url"), entry.options.get("marks_table") or "binlane_marks"
+            first = seen.setdefault((entry.type, entry.name, *map(str, where)), place)
+            if entry.type == "sql" and first != place:
+                yield (
+                    ("tables", number, "handlers", place),
+                    f"handlers[{first}] has its name ({entry.name}), its database and its table of marks, so "
+                    "each row would be written by only one of the two: give each a name of its own",
+                )
 
 
 def _unread(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -1,1 +1,1 @@
-"""Commits that bring each segment into a table once, and what the table's log tells of them."""
+"""Commits that merge each segment into a table once, and what the table's log says about them."""

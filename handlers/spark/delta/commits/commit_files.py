@@ -1,4 +1,4 @@
-"""The newest commits of a Delta table by its log's files: at once, where Spark takes seconds."""
+"""Reads the newest commits of a Delta table from its log's files: at once, where Spark takes seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files
 
 _MOST = 50
-"""Commits that are looked into: Delta writes a checkpoint after every ten."""
+"""The most commits that are read. Delta writes a checkpoint after every ten."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -39,11 +39,11 @@ class _Action(msgspec.Struct, rename="camel"):
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
-    """What the table at `path` holds of a log (`TableRef.app_id`); None: the newest commits' files do not
-    tell, so that Spark is to be asked. `newest`: the table's version, if it is known.
+    """Return which segments of a log (`TableRef.app_id`) the table at `path` contains. None if the newest
+    commits' files do not show it: ask Spark. `newest`: the table's version, if it is known.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers
-    Raises LostCommit where a RESTORE took the newest of it back, and what `files` raises."""
+    Raises LostCommit if a RESTORE undid the newest of them, and what `files` raises."""
     is_empty = True
     restores: list[Restore] = []
     try:
@@ -61,9 +61,9 @@ def held_in_files(files: Files, path: str, app_id: str, newest: int | None = Non
 
 
 def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | None:
-    """What one commit says of itself; None: it is not binlane's.
+    """Return the note of one commit. None if the commit is not binlane's.
 
-    Raises LookupError where the commit's file is not there or cannot be read, and what `files` raises."""
+    Raises LookupError if the commit's file is missing or unreadable, and what `files` raises."""
     commit = _commit(files, f"{path}/_delta_log", version)
     if commit is None:
         raise LookupError(f"the file of commit {version} of {path} is gone")
@@ -74,8 +74,8 @@ def note_of_version(files: Files, path: str, version: int) -> dict[str, Any] | N
 
 
 def notes_in_files(files: Files, path: str, most: int, newest: int | None = None) -> list[str] | None:
-    """The user metadata of the newest commits (`most` are looked into) that have any, the newest first; None:
-    Spark is to be asked. `newest`: as of `held_in_files`. Raises what `files` raises."""
+    """Return the user metadata of the newest `most` commits that have any, newest first. None: ask Spark.
+    `newest`: as in `held_in_files`. Raises what `files` raises."""
     notes: list[str] = []
     try:
         for _, commit in islice(_newest_first(files, path, newest), most):
@@ -88,7 +88,7 @@ def notes_in_files(files: Files, path: str, most: int, newest: int | None = None
 
 
 def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """The commits that Delta has not removed yet, with their versions; none without a table."""
+    """Yield the commits that Delta has not removed yet, with their versions. None without a table."""
     folder = f"{path}/_delta_log"
     since = [] if newest is not None else _since_checkpoint(files, folder)
     yield from reversed(since)
@@ -99,7 +99,7 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
 
 
 def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
-    """The commits from that of the newest checkpoint on, with their versions."""
+    """Return the commits since the newest checkpoint, and that checkpoint's own, with their versions."""
     try:
         checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
     except FileNotFoundError:
@@ -129,21 +129,17 @@ def _note(commit: bytes) -> dict[str, Any] | None:
 
 
 def _restores(version: int, commit: bytes) -> list[Restore]:
-    infos = [action.commit_info for action in _actions(commit, b'"commitInfo"')]
-    found = [
-        restore(version, info.operation, info.operation_parameters, is_own=_is_own(info))
-        for info in infos
-        if info is not None
-    ]
-    return [each for each in found if each is not None]
-
-
-def _is_own(info: _CommitInfo) -> bool:
-    return read_note(info.user_metadata) is not None
+    found: list[Restore] = []
+    for action in _actions(commit, b'"commitInfo"'):
+        if (info := action.commit_info) is not None:
+            is_own = read_note(info.user_metadata) is not None
+            each = restore(version, info.operation, info.operation_parameters, is_own=is_own)
+            found += [] if each is None else [each]
+    return found
 
 
 def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
-    """Those of a kind, by its name in JSON."""
+    """Yield the actions of one kind, by its name in JSON."""
     for line in commit.splitlines():
         if kind in line:
             try:

@@ -1,4 +1,4 @@
-"""What every commit of a Delta table says in its user metadata: who made it, and which segments it brings."""
+"""The user metadata of each commit of a Delta table: its worker, and the segments that it merges."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class CommitNote:
     worker: str
     handler: str
     first: int
-    """The first segment that the commit brings; 0 for one of DDL."""
+    """The first segment that the commit merges, 0 for a DDL commit."""
     segment: int
-    """The last one, which the table holds with this commit; 0 for one of DDL."""
+    """The last segment that the commit merges, 0 for a DDL commit."""
     source_time_ms: int
-    """Of the newest change in it."""
+    """The newest change's source time."""
     marks: Mapping[tuple[str, int], tuple[int, int]]
-    """(topic, partition) -> (offset, index) of the last change that is applied."""
+    """(topic, partition) -> (offset, index) of the last applied change."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> Kafka's id of it, where known."""
+    """Topic -> Kafka's id of the topic, if known."""
 
     def to_json(self, log: str = "", commit: str = "") -> str:
-        """`log`: whose segments are meant (`TableRef.app_id`): a renamed table has commits of two.
-        `commit`: by which the commit is known again."""
+        """`log`: the segments' log (`TableRef.app_id`), because a renamed table has commits of two logs.
+        `commit`: an id that identifies the commit."""
         marks: dict[str, dict[str, list[int]]] = {}
         for (topic, partition), place in sorted(self.marks.items()):
             marks.setdefault(topic, {})[str(partition)] = list(place)
@@ -48,7 +48,7 @@ class CommitNote:
 
 
 def read_note(user_metadata: str | None) -> dict[str, Any] | None:
-    """What `CommitNote.to_json` has written; None: it is somebody else's commit."""
+    """Read what `CommitNote.to_json` wrote. Returns None for another writer's commit."""
     try:
         note = json.loads(user_metadata or "null")
     except ValueError:
@@ -58,9 +58,9 @@ def read_note(user_metadata: str | None) -> dict[str, Any] | None:
 
 
 def brought(note: Mapping[str, Any] | None, app_id: str) -> Held | None:
-    """The segments of this log (`TableRef.app_id`) that a commit has brought; None: it has brought none.
+    """Return the segments of this log (`TableRef.app_id`) that a commit has merged. None if it merged none.
 
-    A release that told only the last one gave that to Delta as the transaction's version, too."""
+    An earlier release recorded only the last segment, and used it as Delta's transaction version too."""
     if note is None or note.get("log") != app_id or not note.get("segment"):
         return None
     return Held(int(note.get("first") or note["segment"]), int(note["segment"]))

@@ -1,4 +1,4 @@
-"""The commits that bring segments into a Delta table: each segment once, whoever else writes the table."""
+"""Commits that merge each segment into a Delta table once, whoever else writes the table."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NOTES_ARE_KEPT = "spark.databricks.delta.commitInfo.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
-"""What Spark infers from comparisons and aliases doubles with each column that both speak of: a comparison of
-rows of 40 columns is never planned to its end."""
+"""Spark's inferred constraints double with each column that both a comparison and an alias use. With them, it
+never finishes planning a comparison of rows with 40 columns."""
 STRICT = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
-"""Whatever is configured: rows of a file that Spark passes over would be lost without a word, and the dates
-of segments are as they are."""
+"""Overrides of the configuration: rows of a file that Spark skips would be lost silently. Dates of segments
+and texts in statements need no conversion."""
 _CONFLICT = re.compile(
     "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGE_SINCE)"
     "|ConcurrentModification|Concurrent[A-Z][a-z]+Exception|MetadataChangedException|ProtocolChangedException"
@@ -39,30 +40,31 @@ _CONFLICT = re.compile(
 
 
 class MergeConflict(RuntimeError):
-    """Another writer committed to the table first: look what it holds now, and go on from there."""
+    """Another writer committed to the table first. Read what the table contains, and continue there."""
 
 
 Whose = tuple[str, str]
-"""Delta's id of a table, and whose log (`TableRef.app_id`)."""
+"""Delta's id of a table, and the log's id (`TableRef.app_id`)."""
 _committed: dict[Whose, int] = {}
 """The last segment that this process has seen in a table."""
 
 
 @contextmanager
 def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int = 0) -> Iterator[None]:
-    """The one commit within carries the note, and is made only if the table holds none of its segments.
+    """Add the note to the one commit inside the block. It succeeds only if the table has none of its
+    segments.
 
-    A compare-and-set: Delta skips a command when the table's transaction version is at least the command's,
-    and gives up a commit when another one has set it meanwhile. The version is the *first* segment that the
-    commit brings. Here it is seen that the table holds all before that segment; whatever commit comes between
-    this look and the command brings that segment or a later one, and so sets a version that skips the
-    command. (Were it the last one, a commit that brings fewer segments would not.) A command that was
-    skipped raises nothing, so its note is looked for afterwards.
+    This is a compare-and-set. Delta skips a command if the table's transaction version is at least the
+    command's. It rejects a commit if another one has set the version meanwhile. The version is the *first*
+    segment of the commit. This function checks that the table contains everything before it. Any commit
+    between this check and the command contains that segment or a later one, so its version skips the command.
+    (A version of the last segment would not, if that commit has fewer segments.) A skipped command raises
+    nothing, so its note is looked for afterwards.
 
-    `after`: the segment up to which the table is known to hold its log. Raises MergeConflict when the table
-    holds the first segment already, or another writer was faster; LostCommit when it holds less than it is
-    known to; UnknownSegments."""
-    earlier = _committed.copy()  # before the look: others of this process may commit after it
+    `after`: the last segment that the table is known to contain. Raises MergeConflict if the table contains
+    the first one already, or another writer was faster, LostCommit if it contains less than it did,
+    UnknownSegments."""
+    earlier = _committed.copy()  # before the look: other threads of this process may commit after it
     held, version, whose = _look(session, ref)
     known = max(after, 0 if whose is None else earlier.get(whose, 0))
     if held.last < known:
@@ -92,8 +94,8 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
 
 
 def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, Whose | None]:
-    """What the table holds; its version (-1: there is no table), and its id with the log's, where they are
-    known."""
+    """Return what the table contains, its version (-1 without a table), and its id with the log's. The last
+    two are None if unknown."""
     snapshot = delta_snapshot(session, ref)
     if snapshot is None:
         return held_by(session, ref), None, None
@@ -103,10 +105,10 @@ def _look(session: SparkSession, ref: TableRef) -> tuple[Held, int | None, Whose
 
 
 def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> None:
-    """See to it that the log goes on where its table ends, so that nothing between is lost.
+    """Check that the log continues where its table ends, so that nothing between them is lost.
 
-    `held`: what the table holds, looked at before the log was loaded; `told`: what is written down of it,
-    looked at before that. Raises BrokenLog, LostCommit, and what the store raises."""
+    `held`: what the table contained before the log was loaded. `told`: what was recorded about the table,
+    read before that. Raises BrokenLog, LostCommit, and what the store raises."""
     if held.last > log.last:
         end = f"ends with {log.last}" if log.last else "is empty"
         raise BrokenLog(
@@ -123,13 +125,13 @@ def known_segment(whose: Whose | None) -> int:
 
 
 def remember_segment(whose: Whose | None, last: int) -> None:
-    """This process has seen that the table holds this segment."""
+    """Remember that this process has seen this segment in the table."""
     if whose is not None:
         _committed[whose] = max(last, _committed.get(whose, 0))
 
 
 def lost(ref: TableRef, known: int, held: int) -> str:
-    """What to do about a table that holds less than it did."""
+    """Return the error text for a table that contains less than it did, with what to do."""
     return (
         f"{ref} had segment {known} of its log, and now holds {held or 'none'}: the table was restored, "
         f"replaced or removed, or another writer has overwritten a commit, as it can on S3 without Delta's "
@@ -140,7 +142,7 @@ def lost(ref: TableRef, known: int, held: int) -> str:
 
 @contextmanager
 def settings(session: SparkSession, confs: Mapping[str, str | None]) -> Iterator[None]:
-    """Within, the session has these settings; None: it has not got that one."""
+    """Set these session properties inside the block, and restore them afterwards. None unsets one."""
     before = {name: session.conf.get(name, None) for name in confs}
     _set(session, confs)
     try:
@@ -158,7 +160,7 @@ def _set(session: SparkSession, confs: Mapping[str, str | None]) -> None:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether Delta did not make a commit because of what another writer had committed meanwhile.
+    """Whether Delta rejected a commit because of another writer's commit.
 
     https://docs.delta.io/concurrency-control/"""
     condition = error.getCondition() if isinstance(error, PySparkException) else None

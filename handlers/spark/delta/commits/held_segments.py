@@ -1,4 +1,4 @@
-"""What a Delta table holds of a log, as Spark tells it."""
+"""Which segments of a log a Delta table contains, according to Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _LOOK_BACK = 100
 
 
 class UnknownSegments(RuntimeError):
-    """A table holds segments, and nobody knows up to which."""
+    """A table contains segments, and the last of them is unknown."""
 
 
 def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
-    """Delta's own view of the table, read anew; None where only SQL is to be had. A table that is not there
-    has version -1."""
+    """Return Delta's own view of the table, read again. Its version is -1 if the table does not exist. None
+    if only SQL is available."""
     if ref.path is None or not hasattr(session, "_jsparkSession"):
         return None
-    # Where the newest commit has no checksum file, Delta reads its checkpoint in the thread's active session.
+    # If the newest commit has no checksum file, Delta reads its checkpoint in the thread's active session.
     java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
     logs = java_class(session, "org.apache.spark.sql.delta.DeltaLog")
     log = logs.forTable(session._jsparkSession, ref.path)
@@ -40,7 +40,7 @@ def delta_snapshot(session: SparkSession, ref: TableRef) -> Any | None:
 
 
 def exists(session: SparkSession, ref: TableRef) -> bool:
-    """Whether there is such a table. Raises what Spark raises when it cannot tell."""
+    """Whether the table exists. Raises what Spark raises if it cannot say."""
     snapshot = delta_snapshot(session, ref)
     if snapshot is not None:
         return bool(snapshot.version() >= 0)
@@ -54,13 +54,13 @@ def exists(session: SparkSession, ref: TableRef) -> bool:
 
 
 def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> Held:
-    """What the table holds of its log.
+    """Return which segments of its log the table contains.
 
-    Delta's transaction identifiers tell where the newest commit that brought segments began, and its note up
-    to where it went. Where only SQL is to be had (or `is_classic` is False) both are read from the notes, and
-    from Delta's checkpoints when these commits are so old that Delta has removed them; up to where is told by
-    the log then. Raises UnknownSegments when it does not tell, LostCommit where a RESTORE took the newest
-    segments back, and what Spark raises."""
+    Delta's transaction identifiers contain the first segment of the newest commit that merged any, and its
+    note contains the last. With SQL only (or if `is_classic` is False), both are read from the notes. If
+    Delta has removed those old commits, its checkpoints contain the first segment, and the log the last.
+    Raises UnknownSegments if the log does not, LostCommit if a RESTORE undid the newest segments, and what
+    Spark raises."""
     snapshot = delta_snapshot(session, ref) if is_classic else None
     if snapshot is not None:
         return held_in_snapshot(session, ref, snapshot)
@@ -71,7 +71,7 @@ def held_by(session: SparkSession, ref: TableRef, is_classic: bool = True) -> He
 
 
 def held_in_snapshot(session: SparkSession, ref: TableRef, snapshot: Any) -> Held:
-    """`held_by` of a version that is known."""
+    """The same as `held_by`, for a known version."""
     files, version = files_for(_path(ref), AnySpark(session)), int(snapshot.version())
     if version < 0:
         return Held()
@@ -87,8 +87,8 @@ def held_in_snapshot(session: SparkSession, ref: TableRef, snapshot: Any) -> Hel
 
 
 def is_committed(session: SparkSession, ref: TableRef, commit: str, since: int | None) -> bool:
-    """Whether the table has a commit whose note says so (`CommitNote.to_json`) after version `since`; None:
-    which version that was is not known."""
+    """Whether the table has a commit with this id (`CommitNote.to_json`) after version `since`. None: that
+    version is unknown."""
     snapshot = None if since is None else delta_snapshot(session, ref)
     if snapshot is not None and since is not None:
         try:
@@ -112,17 +112,17 @@ def _in_notes(session: SparkSession, ref: TableRef) -> Held | None:
 
 
 def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
-    """Where the newest commit of segments began of a table in whose history there is none: what Delta's
-    checkpoints say of removed commits; 0: there never was one.
+    """Return the first segment of the newest merge of a table whose history contains no merge. Delta's
+    checkpoints contain it for removed commits. Returns 0 if there never was a merge.
 
-    History goes back to a checkpoint, so what is in neither was never committed."""
+    History goes back to a checkpoint, so a merge that is in neither was never committed."""
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}")
     if history.agg({"version": "min"}).collect()[0][0] == 0:
         return 0  # nothing was removed
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
     files = session.read.schema("txn STRUCT<appId: STRING, version: BIGINT>")
     found = 0
-    for kind in ("parquet", "json"):  # the latter of Delta's second kind of checkpoints
+    for kind in ("parquet", "json"):  # JSON is Delta's second kind of checkpoints
         rows = files.format(kind).option("pathGlobFilter", f"*.checkpoint*.{kind}")
         own = rows.load(f"{detail.location}/_delta_log").where(f"txn.appId = {literal(ref.app_id)}")
         found = max(found, own.agg({"txn.version": "max"}).collect()[0][0] or 0)
@@ -130,7 +130,7 @@ def _in_checkpoints(session: SparkSession, ref: TableRef) -> int:
 
 
 def _since(session: SparkSession, ref: TableRef, first: int) -> Held:
-    """What the log tells of a commit whose note is gone."""
+    """Return what the log records of a commit whose note is gone."""
     if not first:
         return Held()
     told = ToldHeld(files_for(ref.log_folder, AnySpark(session)), ref.log_folder).begun_with(first)
@@ -145,14 +145,14 @@ def _since(session: SparkSession, ref: TableRef, first: int) -> Held:
 
 
 def last_note(session: SparkSession, ref: TableRef) -> Mapping[str, Any] | None:
-    """What the newest commit of a segment says; None: none of the last 100 commits is one."""
+    """Return the note of the newest commit of a segment. None if none of the last 100 commits is one."""
     return next((note for _, note in _notes(session, ref) if note.get("segment")), None)
 
 
 def _notes(
     session: SparkSession, ref: TableRef, last: int | None = _LOOK_BACK, restores: list[Restore] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The newest commits of binlane, with their versions; `restores` gets those that are passed."""
+    """Yield binlane's newest commits with their versions. `restores` receives the restores between them."""
     limit = "" if last is None else f" LIMIT {last}"
     history = session.sql(f"DESCRIBE HISTORY {ref.sql}{limit}")
     for row in history.select("version", "operation", "operationParameters", "userMetadata").collect():
@@ -165,5 +165,5 @@ def _notes(
 
 
 def _path(ref: TableRef) -> str:
-    assert ref.path is not None  # or Delta had not told the version
+    assert ref.path is not None  # or Delta would not have returned the version
     return ref.path

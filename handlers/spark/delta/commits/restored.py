@@ -1,4 +1,4 @@
-"""Tables that lost rows of their log: what a RESTORE took back, or another table in their place."""
+"""Detects tables that lost rows of their log: a RESTORE undid commits, or another table replaced them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _MAKES = re.compile("(CREATE|REPLACE|CREATE OR REPLACE) TABLE|CLONE")
-"""Begin the names of Delta's operations by which a folder gets another table: the log goes on, and with it
-the transaction identifiers."""
+"""Prefixes of Delta's operations that put another table into a folder. The log continues, and so do the
+transaction identifiers."""
 
 
 class LostCommit(RuntimeError):
-    """The table does not hold any more what it held."""
+    """The table no longer contains what it contained."""
 
 
 class Restore(NamedTuple):
-    """A commit of another writer that takes rows of earlier commits away."""
+    """A commit of another writer that removes rows of earlier commits."""
 
     version: int
-    """The commit's own."""
+    """The commit's own version."""
     to: int
-    """The rows are those of this version; -1: a RESTORE to a time, or another table."""
+    """The version whose rows it restores. -1 for a RESTORE to a time, or for another table."""
     is_other: bool = False
-    """Whether it made another table in this one's place."""
+    """Whether it put another table in this one's place."""
 
 
 def restore(
     version: int, operation: str | None, parameters: Mapping[str, object] | None, *, is_own: bool = False
 ) -> Restore | None:
-    """None: the commit is no such one. `parameters`: as its log has them, numbers as text. `is_own`: it is
-    binlane's."""
+    """Return the restore that a commit made. None if it made none. `parameters`: as in Delta's log, numbers
+    as text. `is_own`: binlane made the commit."""
     if operation == "RESTORE":
         to = (parameters or {}).get("version")
         return Restore(version, -1 if to is None else int(str(to)))
@@ -40,11 +40,11 @@ def restore(
 
 
 def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None:
-    """See to it that the table still has the rows of version `merged`, which brought its newest segments.
+    """Check that the table still has the rows of version `merged`, which merged its newest segments.
 
-    `restores`: those after it, the newest first. Delta's transaction identifiers outlive them: by these
-    the table holds what is gone. Raises LostCommit."""
-    seen = None  # of the versions before a RESTORE those up to the one that it brought back count
+    `restores`: the restores after it, newest first. Delta's transaction identifiers survive a restore, so
+    they still name the lost segments. Raises LostCommit."""
+    seen = None  # of the versions before a RESTORE, only those up to the restored one count
     for each in restores:
         if seen is not None and each.version > seen:
             continue

@@ -1,1 +1,1 @@
-"""What each mode makes of segments: replica, history, changelog, and replicas of tables without a key."""
+"""How each mode merges segments: replica, history, changelog, and replicas of tables without a key."""

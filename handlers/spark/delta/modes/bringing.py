@@ -1,4 +1,4 @@
-"""What is brought into a Delta table by one commit."""
+"""The segments that one commit merges into a Delta table."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Bringing:
     shape: Shape
     note: CommitNote
     after: int = 0
-    """The segment up to which the table is known to hold its log."""
+    """The last segment that the table is known to contain."""
 
     @property
     def is_partial(self) -> bool:
-        """Whether some row does not carry all its columns."""
+        """Whether a row lacks some columns."""
         return any(segment.partial for segment in self.segments)
 
     def rows(self, session: SparkSession, mode: Mode, prefix: str) -> DataFrame:
-        """Those of the segments, with the NUMBER of each."""
+        """The segments' rows, each with its segment's NUMBER."""
         schema = spark_schema(log_schema(self.shape, mode=mode, prefix=prefix))
         frame = session.read.schema(schema).parquet(*(segment.path for segment in self.segments))
         # The source may have a column `_metadata`, too.

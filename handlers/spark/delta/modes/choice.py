@@ -1,4 +1,4 @@
-"""Which mode is applied how."""
+"""Chooses how a mode's segments are merged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from handlers.spark.options import SparkOptions
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """Brings consecutive segments of one shape into their table."""
+    """Merges consecutive segments of one shape into their table."""
 
     options: SparkOptions
 
     def apply(self, session: SparkSession, what: Bringing) -> None:
-        """In one commit that says so; the table is made if there is none. Raises what `fenced` and Spark
-        raise."""
+        """Merge the segments in one commit that records them. Creates the table if it does not exist. Raises
+        what `fenced` and Spark raise."""
         options = self.options
         with fenced(session, what.ref, what.note, after=what.after):
             if options.mode == "changelog":
@@ -37,5 +37,5 @@ class Applier:
 
 
 def applier_for(options: SparkOptions) -> Applier | None:
-    """None: the segments are the table themselves."""
+    """None if the segments themselves are the table."""
     return None if options.format == "parquet" else Applier(options)

@@ -1,4 +1,4 @@
-"""Histories: every version of each row, with the time from which and to which it was valid (SCD type 2)."""
+"""Histories: every version of each row, with its period of validity (slowly changing dimension, type 2)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ _UNTIL = "_binlane_until"
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Brings changes into a table of versions.
+    """Merges changes into a table of versions.
 
-    Every insert, update and snapshot opens a version of its key's row, at its source time, and so ends the
-    one before it; a delete ends it. A version is valid from `valid_from` (inclusive) to `valid_to`
-    (exclusive; null: it is the `current` one), and has the place of the change that opened it.
+    Every insert, update and snapshot opens a version of its key's row at its source time. This ends the
+    previous version. A delete only ends it. A version is valid from `valid_from` (inclusive) to `valid_to`
+    (exclusive, null for the `current` version). It has the position of the change that opened it.
 
-    - A snapshot that equals the row as it is known opens no version: a source that is read anew tells
-      nothing new.
-    - A change of a source time before that of its key's last change (a statement that waited for a lock is
-      logged with the time of its beginning) counts as of that last change's time: versions of a row never
-      overlap, though one may be empty.
-    - A column that an update does not carry has the value of the version before.
-    - A delete of a row that is not there changes nothing."""
+    - A snapshot that equals the known row opens no version: reading a source again adds nothing.
+    - If a change's source time is before that of its key's last change, it counts as that last change's time.
+      A source logs a statement that waited for a lock with its start time. Versions of a row never overlap,
+      though one may be empty.
+    - A column that an update lacks keeps the previous version's value.
+    - A delete of a missing row changes nothing."""
 
     options: SparkOptions
 
     def bring(self, session: SparkSession, what: Bringing) -> None:
-        """The table is made if there is none. Raises what Spark raises."""
+        """Merge the segments. Creates the table if it does not exist. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
         what.rows(session, "history", self.options.prefix).createOrReplaceTempView(_CHANGES)
         is_there = exists(session, ref)
@@ -52,9 +51,9 @@ class History:
             self._create(versions, ref, shape)
 
     def _versions(self, ref: TableRef | None, shape: Shape, *, partial: bool) -> str:
-        """One row for each version that is opened, and (with the number 0) each that the table has and that
-        ends. The table's last version of each key takes part as if it were a change before all others: of
-        what it is now if it is current, else its delete."""
+        """Return SQL with one row for each opened version, and one, with the number 0, for each ended version
+        of the table. The table's last version of each key counts as the first change: an update if it is
+        current, else a delete."""
         added = self._added
         op, absent = added("op"), added("absent")
         names = listed(shape.schema.names)
@@ -90,7 +89,7 @@ class History:
         )
 
     def _filled(self, shape: Shape, order: str) -> str:
-        """The rows with the columns that they do not carry."""
+        """Return SQL that fills in the columns that rows lack."""
         op, absent = self._added("op"), self._added("absent")
         columns = [
             f"last_value(IF(array_contains({absent}, {literal(name)}), NULL, "
@@ -121,7 +120,7 @@ class History:
         save(rows, ref, self.options)
 
     def _row(self, shape: Shape, alias: str) -> tuple[list[str], list[str]]:
-        """The table's columns, and what they get of a version."""
+        """Return the table's columns, and their values for a version."""
         own = list(map(quoted, shape.schema.names))
         place = [self._added(name) for name in _PLACE]
         columns = [*own, *map(self._added, ("valid_from", "valid_to", "current")), *place]

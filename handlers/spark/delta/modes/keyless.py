@@ -27,14 +27,14 @@ _log = get_logger("spark")
 class KeylessReplica:
     """Applies inserts and deletes of whole rows.
 
-    Two rows are the same when all columns of the source are equal: null equals null, NaN equals NaN, 0.0
-    equals -0.0. A deleted row takes one of its equals away, whether it was there or was inserted before it in
-    the same segments; where there is none, that is logged and passed over."""
+    Two rows are equal if all columns of the source are equal: null equals null, NaN equals NaN, 0.0 equals
+    -0.0. A deleted row removes one equal row, either an existing one or one inserted earlier in the same
+    segments. If no such row exists, the delete is logged and skipped."""
 
     options: SparkOptions
 
     def bring(self, session: SparkSession, what: Bringing) -> None:
-        """The table is made if there is none. Raises what Spark raises."""
+        """Merge the segments. Creates the table if it does not exist. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
         what.rows(session, "replica", self.options.prefix).createOrReplaceTempView(_CHANGES)
         table = schema(session, ref)
@@ -55,10 +55,10 @@ class KeylessReplica:
             staged.unpersist()
 
     def _staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
-        """Rows to `add`; and of rows that there will be fewer of, one to `take` them all away: as many as
-        stay are put `back`, for MERGE cannot tell equal rows apart.
+        """Return SQL with the rows to `add`. If rows become fewer, one row says to `take` all equal ones
+        away. Those that stay are put `back`, because MERGE cannot distinguish equal rows.
 
-        `own`: the source's columns; `columns`: the table's."""
+        `own`: the source's columns. `columns`: the table's."""
         there = {name.casefold() for name in own}
         row_of = ", ".join(
             f"n.{quoted(name)}" if name.casefold() in there else f"NULL AS {quoted(name)}" for name in columns
@@ -79,10 +79,10 @@ class KeylessReplica:
         return f"WITH {', '.join(self._netted(ref, own))} {' UNION ALL '.join(chosen)}"
 
     def _netted(self, ref: TableRef | None, own: Sequence[str]) -> list[str]:
-        """The changes, each with how many more (or fewer) of its equals there will be.
+        """Return SQL with the changes, each with the net number of equal rows that they add or remove.
 
-        The sum of the steps walks up with inserts and down with deletes. Where it would go below zero, there
-        is nothing to be deleted: so it ends higher than its steps come to, by as much as was missing."""
+        Inserts raise the sum of the steps and deletes lower it. A sum below zero would delete missing rows,
+        so the result is higher than the sum by their number."""
         op, row = (quoted(self.options.prefix + name) for name in ("op", "row"))
         group = f"PARTITION BY {listed(own)}"
         order = f"ORDER BY {NUMBER}, {row}"
@@ -115,7 +115,7 @@ class KeylessReplica:
 
 
 def _merge(ref: TableRef, own: Sequence[str], columns: Sequence[str]) -> str:
-    """What only the table has is left to it in new rows: a default, a generated value."""
+    """Columns that only the table has get their default or generated value in new rows."""
     return (
         f"MERGE INTO {ref.sql} AS t USING {_STAGED} AS s "
         f"ON s.{_KIND} = 'take' AND {equal(own, 't', 's', null_safe=True)} "

@@ -23,28 +23,28 @@ _SEGMENTS = "binlane_segments"
 _CHANGES = "binlane_changes"
 
 _SMALL = 32 * 2**20
-"""Bytes up to which a table is written anew."""
+"""Size in bytes up to which a table is rewritten."""
 _FEW = 500_000
-"""Rows up to which changes are broadcast."""
+"""Number of rows up to which changes are broadcast."""
 _FEW_PARTITIONS = 8
-"""Up to which adaptive execution has little to choose, and only costs."""
+"""Number of partitions up to which adaptive execution has few choices and only costs time."""
 _ROWS_HAVE_AN_IDENTITY = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 
 
 class Replica:
-    """Brings folded segments into a table with a key, by whichever way costs least.
+    """Merges folded segments into a table with a key, in the cheapest way.
 
-    - A small table is written anew, its rows that have no change and those of the segments: one scan and one
-      join where a MERGE has two of each (measured: a third less CPU time, for 20,000 and for 200,000 rows).
-    - Rows that were all inserted, of keys that the table does not have, are appended.
-    - All else is a MERGE, told between which keys the changes are: Delta passes over files of others."""
+    - A small table is rewritten from its unchanged rows and those of the segments. This needs one scan and
+      join, a MERGE two of each (measured: a third less CPU time, for 20,000 and for 200,000 rows).
+    - If all rows are inserts of keys that the table does not have, they are appended.
+    - Otherwise, a MERGE runs. It names the range of changed keys, so Delta skips the other files."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._op = quoted(f"{options.prefix}op")
 
     def bring(self, session: SparkSession, what: Bringing) -> None:
-        """The table is made if there is none. Raises what Spark raises."""
+        """Merge the segments. Creates the table if it does not exist. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
         with settings(session, _tuned(session)):
             self._last_of_each_key(session, what).createOrReplaceTempView(_CHANGES)
@@ -57,7 +57,7 @@ class Replica:
                 self._merge_or_append(session, ref, table, shape, partial=what.is_partial)
 
     def _last_of_each_key(self, session: SparkSession, what: Bringing) -> DataFrame:
-        """A segment has each key once, so the last segment of a key has its last change."""
+        """A segment contains each key once, so the last segment of a key contains its last change."""
         frame = what.rows(session, "replica", self._options.prefix)
         if len(what.segments) == 1:
             return frame.drop(NUMBER)
@@ -76,8 +76,8 @@ class Replica:
 
     def _write_anew(self, session: SparkSession, ref: TableRef, table: TableState, shape: Shape) -> None:
         columns = table.columns.names
-        # Both are planned within the commit's transaction: Delta reads the version that it replaces.
-        # The columns are in the table's order.
+        # Both are planned within the commit's transaction: Delta reads the version that it replaces. The
+        # columns are in the table's order.
         session.sql(
             f"INSERT OVERWRITE {ref.sql} SELECT /*+ COALESCE(1) */ * FROM ("
             f"SELECT /*+ BROADCAST(s) */ {listed(columns, 't')} FROM {ref.sql} AS t "
@@ -118,12 +118,12 @@ class Replica:
 
 
 def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: Shape) -> bool:
-    """Whether that is cheap, and nothing is lost that only the table knows."""
+    """Whether a rewrite is cheap, and loses nothing that only the table knows."""
     return (
         table.bytes <= _SMALL
         and sum(segment.rows for segment in segments) <= _FEW
         and not table.partitions
-        # To overwrite a table takes away by what it is clustered.
+        # Overwriting a table removes its clustering.
         and "clustering" not in table.features
         and {name.casefold() for name in table.columns.names}
         == {name.casefold() for name in shape.schema.names}
@@ -132,7 +132,7 @@ def _can_be_written_anew(table: TableState, segments: Sequence[Segment], shape: 
 
 
 def _tuned(session: SparkSession) -> dict[str, str]:
-    # Segments never change and are read alike each time: they need no copy of their own in Spark.
+    # Segments never change, so Spark needs no copy of their rows.
     tuned = {"spark.databricks.delta.merge.materializeSource": "none"}
     if int(session.conf.get("spark.sql.shuffle.partitions") or "200") <= _FEW_PARTITIONS:
         tuned["spark.sql.adaptive.enabled"] = "false"
@@ -140,28 +140,28 @@ def _tuned(session: SparkSession) -> dict[str, str]:
 
 
 _LONGEST = 64
-"""Characters of a bound: Delta keeps but 32 of a string in its statistics."""
+"""The longest bound, in characters. Delta's statistics contain only 32 characters of a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """What is known of the keys of changes, so that Delta passes over files without any of them."""
+    """The range of the changed keys, by which Delta skips files."""
 
     bounds: tuple[tuple[str, str, str], ...] = ()
-    """Column, least and greatest value as SQL; not of every column."""
+    """Column, least and greatest value as SQL. Not every column has one."""
     are_all_new: bool = False
     """Whether all changes are inserts."""
 
     def conditions(self, alias: str) -> Sequence[str]:
-        """What a row has to meet to have one of the keys."""
+        """Return the conditions that each row with one of the keys meets."""
         return [f"{alias}.{quoted(name)} BETWEEN {least} AND {most}" for name, least, most in self.bounds]
 
 
 def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRange:
-    """Of the changes in a view. One small query."""
+    """Return the range of the changes in a view. Runs one small query."""
     types = {field.name: field.type for field in shape.schema}
     names = [name for name in shape.key if _has_order(types[name])]
-    # As a text, a moment would be another one where clocks are set back.
+    # As text, a time would be ambiguous when clocks are set back.
     moments = {name for name in names if getattr(types[name], "tz", None)}
     wanted = [f"count_if({op} <> 'insert')"]
     for name in names:
@@ -183,7 +183,7 @@ def key_range(session: SparkSession, view: str, shape: Shape, op: str) -> KeyRan
 
 
 def _has_order(arrow: pa.DataType) -> bool:
-    """Whether values are told as text and back without loss, and Delta has statistics of them."""
+    """Whether values survive a conversion to text and back, and Delta has statistics about them."""
     return bool(
         pa.types.is_integer(arrow)
         or pa.types.is_decimal(arrow)
@@ -194,8 +194,8 @@ def _has_order(arrow: pa.DataType) -> bool:
 
 
 def _rounded(least: int, most: int, bits: int) -> tuple[str, str]:
-    """Wider bounds that change seldom: numbers are part of the code that Spark makes of a query, and it takes
-    longer to compile that anew than to read some more rows."""
+    """Return wider bounds that rarely change. Numbers are part of the code that Spark generates for a query,
+    and compiling it again takes longer than reading some more rows."""
     step = 1 << max(0, (most - least).bit_length() - 2)
     low, high = least // step * step, (most // step + 1) * step
     limit = 1 << (bits - 1)

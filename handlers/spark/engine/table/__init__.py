@@ -1,2 +1,2 @@
-"""One source table on its way into one Spark table: its log grows (`sink`), and is merged behind that
+"""One source table on its way into one Spark table: its log grows (`sink`), and is merged later
 (`merges`)."""

@@ -1,8 +1,7 @@
-"""OPTIMIZE and VACUUM on the one side, the source's statements on the other: never at the same time.
+"""Keeps OPTIMIZE and VACUUM apart from the source's statements: they never run at the same time.
 
-A statement gives folders other names, swaps or removes them. An OPTIMIZE that has begun would write into a
-folder that is gone, and a VACUUM that has listed the files of one table remove those of the next one there.
-"""
+A statement renames, swaps or removes folders. A running OPTIMIZE would write into a folder that is gone. A
+VACUUM that has listed a table's files would remove those of the next table there."""
 
 from __future__ import annotations
 
@@ -16,20 +15,20 @@ _log = get_logger("spark")
 
 
 class DDLLock:
-    """Any number of one side at once; statements go first. Any thread.
+    """Any number of one kind at once. Statements go first. Any thread.
 
-    Taken after a table's `taking`, and before its `merging` and a slot of Spark. A statement that is followed
-    settles other tables, and so takes their `taking`, of which one may wait here with a statement of its own:
-    therefore statements never wait for each other."""
+    It is taken after a table's `taking`, and before its `merging` and a slot of Spark. A statement settles
+    other tables while it is followed, and so takes their `taking`. One of those tables may wait here with a
+    statement of its own, so statements never wait for each other."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards the two below
-        self._statements = 0  # those that wait, too
+        self._statements = 0  # including waiting ones
         self._upkeep: list[str] = []
 
     @contextmanager
     def statement(self, table: str) -> Iterator[None]:
-        """A statement of this source table is followed within; what it waits for is logged once."""
+        """Follow a statement of this source table inside the block. Logs once what it waits for."""
         with self._changed:
             self._statements += 1
             if self._upkeep:
@@ -44,7 +43,7 @@ class DDLLock:
 
     @contextmanager
     def upkeep(self, what: str) -> Iterator[None]:
-        """`what` is done within: `VACUUM of shop.orders`."""
+        """Run `what` inside the block, such as `VACUUM of shop.orders`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._statements)
             self._upkeep.append(what)
@@ -61,6 +60,6 @@ _locks: dict[str, DDLLock] = {}
 
 
 def ddl_lock_of(root: str) -> DDLLock:
-    """The one of all handlers of this process that keep tables below this folder or URI."""
+    """The lock shared by all handlers of this process that keep tables below this folder or URI."""
     with _lock:
         return _locks.setdefault(root, DDLLock())

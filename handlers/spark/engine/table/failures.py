@@ -1,4 +1,4 @@
-"""What Spark and the file system of its tables say when they fail, for whoever handles the batch."""
+"""Turns errors of Spark and the tables' store into errors for the code that handles the batch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime import errors
 from handlers.spark.runtime.session import SharedSpark
 
-# What Java says of a disk that is no fault of what is written.
+# What Java says about a disk. It is no fault of the rows.
 _FULL = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
-# What Spark says of a file whose rows it cannot read, for a segment's.
+# What Spark says about a segment whose rows it cannot read.
 _SEGMENT = re.compile(r"FAILED_READ_FILE.* file (\S+/\d{20}\.parquet)")
-# What Delta says of a row that the table's own declarations refuse.
+# What Delta says about a row that the table's own declarations refuse.
 _REFUSED = re.compile(
     "DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT|EXCEED_CHAR_VARCHAR|CANNOT_MODIFY_APPEND_ONLY)"
     "|EXCEED_LIMIT_LENGTH"
@@ -26,17 +26,17 @@ _REFUSED = re.compile(
 
 
 class SparkFailure(RuntimeError):
-    """Spark, or the file system of its tables, could not do what it was asked; the message says what, for
-    which table and from which offset on."""
+    """Spark, or the tables' store, could not do its work. The message contains the problem, the table and the
+    first offset."""
 
 
 class LogFailure(SparkFailure):
-    """What is in the table's log cannot be read, does not go with the table, or cannot be brought into it: no
-    fault of the batch that comes next."""
+    """The table's log is unreadable, does not belong to the table, or cannot be merged. It is no fault of the
+    next batch."""
 
 
 def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFailure:
-    """What to do about a statement in the log; `where`: its table and offset."""
+    """Return an error for a statement in the log, with what to do. `where`: its table and offset."""
     told = str(error)
     told = told if told.startswith(where) else f"{where}: {told}"
     if statement.op == REPLACE:
@@ -49,7 +49,7 @@ def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFail
 
 
 def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
-    """The error for whoever handles the batch; `where`: its table and offsets."""
+    """Return the error for the code that handles the batch. `where`: its table and offsets."""
     if isinstance(error, StopWorker | TargetUnavailable | Rejected | SparkFailure | FormerTopic):
         return error
     if isinstance(error, BrokenLog | LostCommit | UnknownSegments):

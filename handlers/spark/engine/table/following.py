@@ -1,4 +1,4 @@
-"""What the entries of a log that are no rows do to its table: DDL, truncates, and that it is loaded again."""
+"""Applies log entries that are not rows to their table: DDL, truncates, and reloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from handlers.spark.table_ref import TableRef
 
 
 class Following:
-    """Of one table. The caller sees to it that one thing is done at a time."""
+    """For one table. The caller ensures that one thing is done at a time."""
 
     def __init__(self, database: str, table: str, ref: TableRef, world: World) -> None:
         self._own = TableName(database, table)
@@ -27,17 +27,17 @@ class Following:
         self._world = world
 
     def concerns(self, change: Change) -> bool:
-        """Whether a statement may change tables, columns or rows; an index, or a comment, does not."""
+        """Whether a statement may change tables, columns or rows. An index or a comment does not."""
         if change.op == "truncate":
             return True
         try:
             return bool(parse(change.sql or "", self._own.database))
         except StatementError:
-            return True  # to be told by `follow`
+            return True  # `follow` reports it
 
     def follow_entry(self, statement: Statement, look_again: Callable[[], None] = lambda: None) -> None:
-        """Follow a statement of the log; all before it is merged. Another worker may follow it, too:
-        `look_again` (see Target) raises MergeConflict when it has.
+        """Follow a statement of the log after everything before it is merged. If another worker has followed
+        it, `look_again` (see Target) raises MergeConflict.
 
         Raises LogFailure, MergeConflict, and what Spark raises."""
         fence = (
@@ -62,7 +62,7 @@ class Following:
                 else place_of(statement.change, str(self._own))
             )
             told = explained(error, where, self._world.spark)
-            # Not of the rows of whichever batch comes. Of what it finds in a log, it is told what to do.
+            # It is no fault of the next batch's rows. A Rejected or SparkFailure gets advice on what to do.
             if isinstance(told, Rejected | SparkFailure) and not isinstance(told, LogFailure):
                 told = cannot_follow(statement, where, told)
             raise told from error
@@ -76,12 +76,12 @@ class Following:
         fence: str = "",
         look_again: Callable[[], None] = lambda: None,
     ) -> DDLResult:
-        """Do what a `ddl` or `truncate` change did in the source; nothing of this table waits. `topics`: the
-        topic's names in notes of what is done (`Marks.names`); the others: see handlers.spark.ddl.target.
+        """Follow a `ddl` or `truncate` change when no row of this table waits. `topics`: the topic's names in
+        records of finished steps (`Marks.names`). Others: see handlers.spark.ddl.target.
 
         Raises Rejected, and what Spark raises."""
         world = self._world
-        with world.session() as session:  # without a slot: to settle another table takes one
+        with world.session() as session:  # without a slot: settling another table takes one
             return follow(
                 session,
                 change,

@@ -1,4 +1,4 @@
-"""What a table's rows look like behind a statement, where that is certain without a look at the table."""
+"""Predicts the shape of a table's rows after a statement, if it is certain without looking at the table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from handlers.spark.rows.shape import Shape
 from handlers.spark.rows.widening import can_widen
 
 _SPELLED = ("time", "set", "binary")
-"""Values of these may change though Spark's type does not."""
+"""Types whose values may change although Spark's type does not."""
 
 
-# Of a column's metadata, what Delta writes for tables that binlane makes, and what stands in no one's way.
+# Column metadata that Delta writes for binlane's tables, or that prevents no statement.
 _PLAIN = frozenset(
     (
         "delta.columnMapping.id",
@@ -38,19 +38,19 @@ _PLAIN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table that was seen to have just the columns of a shape, of the same types; of a history: to have all
-    of them, as it keeps what the source has dropped. Nothing is declared of them that refuses a statement."""
+    """A table whose columns and types were seen to equal those of a shape. (A history may have more: it keeps
+    columns that the source dropped.) No declaration on these columns can refuse a statement."""
 
     shape: Shape
     fixed: frozenset[str]
-    """Columns that no statement changes without a look, in lower case: the table is partitioned by them."""
+    """Lower-case columns that no statement changes without a look at the table: its partition columns."""
 
     @classmethod
     def of(
         cls, table: TableState | None, shape: Shape, *, mode: Mode, prefix: str, partition_by: Sequence[str]
     ) -> SeenTable | None:
-        """None: it is another one. `table`: None where there is none, so that the first rows make it.
-        `partition_by`: of new tables."""
+        """Return None if the table differs. `table`: None if the first rows will create it. `partition_by`:
+        of new tables."""
         partitions = tuple(partition_by) if table is None else (*partition_by, *table.partitions)
         seen = cls(shape, frozenset(name.casefold() for name in partitions))
         if table is None:
@@ -69,7 +69,7 @@ class SeenTable:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """Of one table of a replica or history."""
+    """Predictions for one table of a replica or history."""
 
     own: ddl.TableName
     rules: DDLRules
@@ -77,10 +77,10 @@ class Foreseen:
     mode: Mode
     prefix: str
     fixed: Collection[str] | None = ()
-    """As in SeenTable; None: the table's columns are not known, and so only a truncate is foreseen."""
+    """As in SeenTable. None if the table's columns are unknown: then only a truncate is predicted."""
 
     def statement(self, change: Change, shape: Shape, topics: Sequence[str]) -> Statement | None:
-        """The change as an entry of the log, where `after` knows. `topics`: `Marks.names`."""
+        """Return the change as an entry of the log, if `after` is known. `topics`: `Marks.names`."""
         after = self.after(change, shape)
         if after is None:
             return None
@@ -99,8 +99,8 @@ class Foreseen:
         )
 
     def after(self, change: Change, shape: Shape) -> Shape | None:
-        """The shape of rows that come behind a `ddl` or `truncate` change; None: only the table tells, or the
-        statement is about more than this table's columns and rows, or its values may refuse it."""
+        """Return the shape of rows after a `ddl` or `truncate` change. None if only the table knows it, if
+        the statement concerns more than this table's columns and rows, or if values may refuse it."""
         if change.op == "truncate":
             return shape if self.rules.truncate else None
         try:
@@ -113,7 +113,7 @@ class Foreseen:
         if not operations or any(one.table != self.own or self.rules.switch_off(one) for one in operations):
             return None
         if len(kinds) > 1 or (kinds == {ddl.RenameColumn} and len(operations) > 1):
-            return None  # names that come, go and are swapped in one statement
+            return None  # names may be added, dropped and swapped in one statement
         fields: list[pa.Field] | None = list(shape.schema)
         for operation in operations:
             fields = None if fields is None else self._followed(operation, fields, shape.key)
@@ -141,7 +141,7 @@ class Foreseen:
         return None
 
     def _added(self, column: ddl.Column, after: str | None, fields: list[pa.Field]) -> list[pa.Field] | None:
-        # A table may have kept a column that the source has dropped.
+        # A table may have kept a column that the source dropped.
         may_be_there = self.mode == "history" or not self.rules.drop_columns
         if may_be_there or _place(fields, column.name) is not None or self._is_reserved(column.name):
             return None
@@ -167,7 +167,7 @@ class Foreseen:
             return None
         old, new = fields[place], self._type(column)
         if old.type != new and not can_widen(spark_name(old.type), spark_name(new)):
-            return None  # values are looked at, and may refuse it
+            return None  # the values must be checked, and may refuse it
         return [*fields[:place], pa.field(old.name, new), *fields[place + 1 :]]
 
     def _is_reserved(self, name: str) -> bool:
@@ -193,7 +193,7 @@ def _type_of(field: StructField) -> tuple[str, str]:
 
 
 def _is(field: pa.Field, name: str) -> bool:
-    """Spark's names have no case, as MySQL's."""
+    """Neither Spark nor MySQL distinguishes case in names."""
     return bool(field.name.casefold() == name.casefold())
 
 

@@ -1,4 +1,4 @@
-"""Rows that are judged before they are taken: what their table declares of all rows must be true of them."""
+"""Checks rows against what their table declares, before the log accepts them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from handlers.spark.table_ref import TableRef, quoted
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """Of the rows of one table."""
+    """For the rows of one table."""
 
     name: str
-    """The source table's."""
+    """The source table's name."""
     ref: TableRef
     world: World
 
     def check(self, piece: RowPiece, declared: Declared, catch_up: Callable[[], None]) -> None:
-        """`catch_up` brings all that came before into the table: called where the table's own columns, or
-        what it has of rows that do not carry all theirs, decide. Raises Rejected, what `catch_up` does, and
-        what Spark raises."""
+        """Check a piece. Calls `catch_up`, which merges everything before it, if the table decides: by its
+        own columns, or by its values for rows that lack some. Raises Rejected, and what `catch_up` and Spark
+        raise."""
         self._check_keyless(piece)
         conditions, prefix, shape = dict(declared.conditions), self.world.options.prefix, piece.shape
         is_replica, keeps_all = (self.world.options.mode == each for each in ("replica", "changelog"))
@@ -84,22 +84,22 @@ class Judging:
 
 
 _LESS = frozenset(("delete", "ddl", "truncate"))
-"""Of these a changelog's row may be null in what others have."""
+"""Operations whose changelog rows may be null where those of others may not."""
 _PLACE = "_binlane_place"
 _JUDGED = "binlane_judged"
 _DATA = "22"
-"""Begins Spark's SQLSTATEs of errors that a value makes."""
+"""Prefix of the SQLSTATEs of Spark's errors about a value."""
 
 
 def whole_rows(frame: DataFrame, prefix: str) -> DataFrame:
-    """Without those that do not carry all their columns."""
+    """Remove the rows that lack some columns."""
     absent = prefix + "absent"
     return frame.where(f"{quoted(absent)} IS NULL") if absent in frame.columns else frame
 
 
 def in_kinds(frame: DataFrame, kinds: Mapping[str, str]) -> DataFrame:
-    """The same, with numbers and dates in the types of the table (column in lower case -> type), which may be
-    wider: a product that is too large for those of the source is none there."""
+    """Cast numbers and dates to the table's types (lower-case column -> type). These may be wider: a product
+    too large for the source's types fits there."""
     columns = [_in_kind(quoted(each.name), each, kinds.get(each.name.lower(), "")) for each in frame.schema]
     return frame.selectExpr(*columns)
 
@@ -110,12 +110,12 @@ def _in_kind(value: str, own: StructField, there: str) -> str:
 
 
 def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape, prefix: str) -> DataFrame:
-    """The rows with what the table gives them in the columns that they do not carry, or has of them by their
-    key: all that came before them is in the table then. Columns that it numbers itself are left out."""
+    """Fill in the columns that rows lack: the table's values for their key (all earlier rows are merged), or
+    its defaults. Columns that the table numbers itself are left out."""
     told = {name.lower(): name for name in shape.schema.names}
     absent = f"s.{quoted(prefix + 'absent')}"
     kinds = {each.name.lower(): each.dataType.simpleString() for each in table.columns.fields}
-    # A table that lacks a column of the key has none of the rows; it gets the column with the first of them.
+    # If the table lacks a key column, it has none of the rows. The first of them adds the column.
     is_kept = bool(shape.key) and all(name.lower() in kinds for name in shape.key)
     columns, generated = [f"s.{_PLACE}"], {}
     for field in table.columns.fields:
@@ -149,7 +149,7 @@ def _default(field: StructField) -> str:
 
 
 def _sql_type(kind: DataType) -> str:
-    """As SQL takes it: `simpleString` does not quote the names in a struct."""
+    """Return a type as SQL reads it. `simpleString` does not quote the names in a struct."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{quoted(one.name)}: {_sql_type(one.dataType)}' for one in kind.fields)}>"
     if isinstance(kind, ArrayType):
@@ -160,14 +160,14 @@ def _sql_type(kind: DataType) -> str:
 
 
 def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:
-    """The place of the first row (of so many) that does not meet one of the conditions, and which; None: all
-    do.
+    """Return the place of the first row (of `rows`) that does not meet a condition, and the condition. None
+    if all rows meet all.
 
-    Delta asks it to be true, and not null. Passed over: a condition that speaks of a column that no row has.
+    Delta requires that a condition is true, not null. A condition about a column that no row has is skipped.
     Raises what Spark raises."""
     met = " AND ".join(f"({each})" for each in conditions.values())
     # One query for good rows: the table may be large. With `isEmpty`, PySpark would keep Connect's rows.
-    with suppress(PySparkException):  # each is asked for itself
+    with suppress(PySparkException):  # each condition is checked by itself below
         if not frame.where(f"NOT coalesce({met}, false)").select(_PLACE).take(1):
             return None
     refused = [
@@ -189,7 +189,7 @@ def _first(frame: DataFrame, condition: str, places: range) -> int | None:
         if not (error.getSqlState() or "").startswith(_DATA):
             raise
         if len(places) == 1:
-            return places.start  # it cannot be told of this value, nor will it when the row is merged
+            return places.start  # the condition fails for this value, also when the row is merged
         half = len(places) // 2
         first = _first(frame, condition, places[:half])
         return _first(frame, condition, places[half:]) if first is None else first

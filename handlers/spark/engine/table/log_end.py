@@ -1,4 +1,4 @@
-"""The end of one table's log: what is known of it, and what is put behind it."""
+"""The end of one table's log: what is known about it, and what is put after it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
 Entry = tuple[Statement, pa.Table, bool, Marks]
-"""A statement, rows that come right behind it, whether these lack columns, and the marks with both."""
+"""A statement, rows that come right after it, whether these lack columns, and the marks with both."""
 
 _MOST_SHOWN = 16 * 2**20
-"""Bytes of segments that are copied at once, to be read by views: no lane is to wait for more."""
+"""The most bytes of segments that are copied at once for views, because a lane waits meanwhile."""
 
 
 class LogEnd:
-    """Where one table's log grows. The caller holds the table's lock (see TableSink)."""
+    """The end at which one table's log grows. The caller holds the table's lock (see TableSink)."""
 
     def __init__(
         self,
@@ -40,32 +40,32 @@ class LogEnd:
         sign: Callable[[], None],
         offer: Callable[[], None],
     ) -> None:
-        """`sign` writes down whose log it is; `offer` tells that something waits."""
+        """`sign` records the log's owner. `offer` reports that something waits."""
         self.shape: Shape | None = None
-        """Of the last segment's rows; None: the log is empty, or was not looked at."""
+        """Shape of the last segment's rows. None if the log is empty, or not read yet."""
         self.is_loaded = False
-        """Whether what the log holds is known."""
+        """Whether the log's content is known."""
         self.is_fitted = False
-        """Whether the table was seen to hold the shape."""
+        """Whether the table was seen to have the shape."""
         self.tail = SharedTail(log, work.packs, work.options.mode)
-        """What comes behind the last segment in packs."""
+        """The pieces in packs after the last segment."""
         self._work = work
         self._log = log
         self._merges = merges
         self._unmerged = merges.unmerged
         self._sign = sign
         self._offer = offer
-        # By the segment of a statement that was put here: the shapes before and behind it.
+        # Segment of a statement that was put here -> the shapes before and after it.
         self._put_here: dict[int, tuple[Shape, Shape]] = {}
-        self._is_sure = True  # that what waits leads to the shape
+        self._is_sure = True  # whether the waiting segments are certain to lead to the shape
 
     def put(self, rows: pa.Table, shape: Shape, marks: Marks, *, partial: bool = False) -> None:
-        """Put the next segment, when the table holds what has to be in it before; or add few rows to the next
-        pack, and then `tail.ticket` tells when they are durable.
+        """Put the next segment, when the table contains what must be merged before it. Or add few rows to the
+        next pack: then `tail.ticket` reports when they are durable.
 
-        Behind a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
-        Raises Rejected, LogFailure, and what Spark or the file system raises; SegmentTaken also where the
-        table declares something else than was known, so that it may refuse the rows."""
+        After a statement that is not followed yet, rows of the shape that it leads to wait for nothing.
+        Raises Rejected, LogFailure, and what Spark or the store raises. Raises SegmentTaken also if the
+        table's declarations have changed, so that it may refuse the rows."""
         declared = self._work.declared()
         is_other = shape != self.shape
         most = self._work.options.merge.max_waiting
@@ -81,8 +81,8 @@ class LogEnd:
             self.catch_up()
         if self._work.merges and not self._log.is_behind:
             is_new = is_other or not self.is_fitted
-            # Segments of one schema wait together, those with rows that lack columns alone: what waits can
-            # be read as one table then, and one look at the newest row of a key is enough.
+            # Segments of one schema wait together. Segments with rows that lack columns wait alone. So all
+            # waiting segments can be read as one table, and one look at the newest row of a key is enough.
             if is_new or partial or self._unmerged.has_partial or self._unmerged.waiting().bytes > most:
                 self._merges.merge()
             if is_new:
@@ -108,23 +108,23 @@ class LogEnd:
         return self._unmerged.waiting().bytes <= self._work.options.merge.max_waiting
 
     def flush(self) -> None:
-        """Put what is in packs as the next segment. Raises SegmentTaken, and what the file system raises."""
+        """Put the pieces in packs as the next segment. Raises SegmentTaken, and what the store raises."""
         shape = self.shape
         if shape is not None:
             self.tail.flush(shape, with_first(self._append_shared, shape))
 
     def bring_in(self) -> None:
-        """The same, unless another worker may have the table: then the next batch looks what is there. Raises
-        what the file system raises."""
+        """The same, unless another worker may have the table. Then the next batch reads the log again. Raises
+        what the store raises."""
         if self.is_loaded:
             self._if_not_taken(self._flush_what_is_there)
 
     def _flush_what_is_there(self) -> None:
-        self.load_once()  # the last pack may not have been put, and no batch come that asks for it again
+        self.load_once()  # the last pack may not have been put, and no batch may arrive to check
         self.flush()
 
     def show_on(self) -> None:
-        """`show`, unless another worker writes this log, too. Raises what the file system raises."""
+        """`show`, unless another worker writes this log, too. Raises what the store raises."""
         self._if_not_taken(self.show)
 
     def let_go(self) -> None:
@@ -146,8 +146,8 @@ class LogEnd:
         return segment
 
     def put_statement(self, change: Change, topics: Sequence[str], marks: Marks) -> bool:
-        """Put a statement, to be followed when all before it is merged; False: that cannot be done without a
-        look at the table. `topics`: `Marks.names`. Raises as `put`."""
+        """Put a statement, to be followed when everything before it is merged. Returns False if that needs a
+        look at the table. `topics`: `Marks.names`. Raises like `put`."""
         before = self.shape
         if before is None or not before.schema.names:
             return False
@@ -165,9 +165,9 @@ class LogEnd:
         return True
 
     def put_entry(self, made: Callable[[Shape, Marks], Entry]) -> int:
-        """Put what is no statement of the source, and return its number; 0: a statement before it is not
-        followed yet, or the log is empty. `made` is called with the shape and the marks of all that is there.
-        Raises what it raises, SegmentTaken where another worker has put something meanwhile, and as `put`."""
+        """Put an entry that is no statement of the source. Returns its number, 0 if an earlier statement is
+        not followed yet or the log is empty. `made` is called with the shape and the marks of the whole log.
+        Raises what it raises, SegmentTaken if another worker has put something meanwhile, and like `put`."""
         self.flush()
         shape = self.shape
         if shape is None or self._unmerged.has_statements or not self.show():
@@ -186,8 +186,8 @@ class LogEnd:
         return segment.number
 
     def _known(self, shape: Shape) -> SeenTable | None:
-        """The table as it will be when all that waits is brought in, if that has just the columns of this
-        shape; None: that is not known, and only a look at it could tell."""
+        """Return the table as it will be when all waiting segments are merged, if it then has just the
+        columns of this shape. None if only a look at the table could tell."""
         known = self._merges.seen
         waiting = [each.number for each in self._unmerged.segments() if each.statement is not None]
         self._put_here = {number: self._put_here[number] for number in waiting if number in self._put_here}
@@ -202,8 +202,8 @@ class LogEnd:
         return known if leads_to == shape else None
 
     def show(self) -> bool:
-        """Let views read what is behind statements, if all are followed, and what is put from now on; whether
-        they do. Raises SegmentTaken, and what the file system raises."""
+        """If all statements are followed, let views read what is hidden, and what is put from now on. Returns
+        whether they do. Raises SegmentTaken, and what the store raises."""
         if not self._log.is_behind:
             return True
         if not self.is_loaded or self.shape is None or self._unmerged.has_statements:
@@ -211,7 +211,7 @@ class LogEnd:
         waiting = self._unmerged.segments()
         if sum(each.bytes for each in waiting) > _MOST_SHOWN:
             return False
-        # Those without rows are of earlier columns.
+        # Segments without rows have earlier columns.
         last = next((each.number for each in waiting if each.rows), self._log.last + 1) - 1
         self._log.show(last, self._log.last)
         rows = self._work.no_rows(self.shape)
@@ -219,32 +219,32 @@ class LogEnd:
         self._unmerged.add(mark, self.shape)
         self.is_fitted = self._merges.fits
         self._is_sure = True
-        # Their columns are others, and what a statement removed is not to be seen again.
+        # Their columns differ, and rows that a statement removed must not be visible again.
         self._merges.remove(last)
         return True
 
     def forget_table(self) -> None:
-        """DDL changes it: look anew before the next rows."""
+        """Check the table again before the next rows, because DDL changes it."""
         self.is_fitted = False
         self._merges.forget_table()
 
     def catch_up(self) -> None:
-        """Wait until the statements are followed, and all is merged. Raises as `put`."""
+        """Wait until all statements are followed and everything is merged. Raises like `put`."""
         self.flush()
         self._merges.merge()
         if not self.show():
-            raise SegmentTaken(self._log.folder)  # somebody else has taken the table over: look anew
+            raise SegmentTaken(self._log.folder)  # another worker has taken the table: read the log again
 
     def put_mark(self, shape: Shape, marks: Marks) -> None:
-        """Put a segment without rows, when nothing waits. Raises as `put`."""
+        """Put a segment without rows when nothing waits. Raises like `put`."""
         segment = self._append(self._work.no_rows(shape), marks, shape, shows=True)
         self.shape = shape
         self._unmerged.add(segment, shape)
         self._merges.remove(segment.number - 1)
 
     def settle(self) -> None:
-        """Bring all that waits into the table, and put a mark. Raises as `put`."""
-        self.is_loaded = self.is_loaded and self.shape is not None  # nothing can be put: look instead
+        """Merge everything that waits, and put a mark. Raises like `put`."""
+        self.is_loaded = self.is_loaded and self.shape is not None  # no put is possible without it: load
         self.load_once()
         self.flush()
         self._merges.merge()
@@ -252,25 +252,25 @@ class LogEnd:
             self.put_mark(self.shape, self._log.marks)
 
     def load_once(self) -> None:
-        """Look what the log and the table hold, if that is not known.
+        """Read what the log and the table contain, unless it is known.
 
-        Raises BrokenLog, and what Spark or the file system raises."""
+        Raises BrokenLog, and what Spark or the store raises."""
         self.is_loaded = self.is_loaded and not self.tail.is_lost
         if not self.is_loaded:
             self._sign()
             self._load()
 
     def _load(self) -> None:
-        # Until all of it is known: what the log says is applied must not stand without what of it waits.
+        # Not loaded until all of it is known: marks must not be valid without the segments that wait.
         self.is_loaded = False
-        # Each of these may only be ahead of the one before, whatever other workers do meanwhile.
+        # Each of these may only be ahead of the previous one, whatever other workers do meanwhile.
         told = self._work.told_held.look() if self._work.merges else Told()
         held = self._work.held() if self._work.merges else Held()
         self._log.load()
         self.tail.load()
         self.tail.marks.teach(self._work.known_ids)
-        # Rows were put when the table was seen to hold them, and nobody waits for it to be seen again: that
-        # takes Spark, and a worker that was killed is to take batches again at once.
+        # The table was checked before these rows were put. Nobody waits for another check: it needs Spark,
+        # and a worker that was killed must accept batches again at once.
         self.is_fitted = self._log.has_rows_last
         self._put_here = {}
         self._merges.forget_table()

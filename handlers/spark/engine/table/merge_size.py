@@ -1,4 +1,4 @@
-"""How much of one table's log is merged at once: less, after merges that failed or killed the worker."""
+"""Limits how much of a table's log is merged at once: less after merges that failed or killed the worker."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 FOLDER = "_merging"
 _LEAST = 4 * 2**20
-"""Bytes: less is not worth a commit, and begins without being written down."""
+"""In bytes. Less is not worth a commit, and is not recorded before it begins."""
 
 _log = get_logger("spark")
 
 
 class MergeSize:
-    """The bytes of segments of one merge. One thread at a time, the one that merges.
+    """The bytes of segments in one merge. One thread at a time, the one that merges.
 
-    A driver that runs out of memory takes the worker with it, and the next one would begin the same merge. So
-    each large merge is written down before it begins, as the name of an empty file in the log's folder
-    `_merging`: one that is still there was not finished, and half of it is tried then. When nothing is left
-    to merge, all of that is forgotten."""
+    A driver that runs out of memory takes the worker with it, and the next worker would begin the same merge.
+    So each large merge is recorded before it begins: its size is the name of an empty file in the log's
+    folder `_merging`. A file that still exists names an unfinished merge, and half its size is tried. When
+    nothing is left to merge, all files are removed."""
 
     def __init__(self, files: Files, log_folder: str, most: int, *, table: str) -> None:
-        """`most`: bytes, where nothing has failed."""
+        """`most`: limit in bytes while nothing has failed."""
         self._files = files
         self._folder = f"{log_folder}/{FOLDER}"
         self._most = most
         self._table = table
-        self._limit: int | None = None  # None: not looked at yet
-        self._begun: set[int] = set()  # those that are written down
+        self._limit: int | None = None  # None: not read yet
+        self._begun: set[int] = set()  # those that are recorded
 
     def limit(self) -> int:
-        """So many bytes may be merged at once. Raises what the store raises."""
+        """The most bytes that may be merged at once. Raises what the store raises."""
         if self._limit is None:
             names = [entry.name for entry in self._files.list(self._folder)]
             self._begun = {int(name) for name in names if name.isdecimal()}
@@ -45,7 +45,7 @@ class MergeSize:
 
     @contextmanager
     def attempt(self, size: int) -> Iterator[None]:
-        """Within, so many bytes are merged. Raises what the store raises, and what is raised within."""
+        """Merge `size` bytes inside the block. Raises what the store raises, and what is raised inside."""
         if size > _LEAST:
             with suppress(AlreadyThere):
                 self._files.put(f"{self._folder}/{size:020d}", b"")
@@ -53,14 +53,14 @@ class MergeSize:
         try:
             yield
         except MergeConflict:
-            raise  # another writer was faster: that tells nothing of the size
+            raise  # another writer was faster, which says nothing about the size
         except Exception:
-            if size > _LEAST:  # one that is smaller tells nothing of it either
+            if size > _LEAST:  # a smaller merge says nothing about the size either
                 self._halve(size)
             raise
 
     def done(self) -> None:
-        """Nothing is left to merge. Raises what the store raises."""
+        """Forget failed merges, because nothing is left to merge. Raises what the store raises."""
         for size in sorted(self._begun):
             self._files.delete(f"{self._folder}/{size:020d}")
             self._begun.discard(size)

@@ -1,9 +1,9 @@
-"""The commits of one Spark table: what waits in its log is brought in, one commit at a time.
+"""The commits of one Spark table: merges the waiting segments of its log, one commit at a time.
 
-Locks are taken in this order: `taking` of the sink (its log grows by one batch at a time), the DDL lock
-(statements, or OPTIMIZE and VACUUM), `merging` (one commit of a table at a time), a slot of Spark. Each
-thread that writes has a Spark session of its own, since a commit's note and transaction are a session's
-configuration."""
+Locks are taken in this order: `taking` of the sink, the DDL lock, `merging`, a slot of Spark. `taking` lets
+one batch at a time grow the log. The DDL lock is for statements, or for OPTIMIZE and VACUUM. `merging` allows
+one commit of a table at a time. Each thread that writes has its own Spark session, because a commit's note
+and transaction are configuration of a session."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
 
 _ROUNDS = 8
-"""Of one merge, while other workers write the same table."""
+"""The most attempts of one merge while other workers write the same table."""
 _PATIENCE = 60.0
 
 
 class Merges:
-    """What waits for one table, and how its merges went. Any thread may call any method."""
+    """One table's waiting segments, and the results of its merges. Any thread may call any method."""
 
     def __init__(
         self, name: str, work: TableWork, log: SegmentLog, *, changed: Callable[[], None] = lambda: None
     ) -> None:
-        """`changed` is told when it is seen what the table holds: there may be something to tidy."""
+        """`changed` is called when the table's content was read: there may be files to tidy."""
         self.unmerged = Unmerged()
         self.faults = 0
-        """How many failed since the last that did not."""
+        """Number of failed merges since the last success."""
         self.own_faults = 0
-        """The same, without those for which the table can do nothing."""
+        """The same, without failures that are not the table's fault."""
         self.fault: str | None = None
-        """Why the last one failed; None: it did not."""
+        """Why the last merge failed. None if it did not."""
         self._name = name
         self._changed = changed
         self._work = work
@@ -50,18 +50,18 @@ class Merges:
         self._merging = threading.Lock()  # the table's commits: one at a time
         self._earlier: tuple[Merges, ...] = ()
         self._size = work.merge_size()
-        self._telling = threading.Lock()  # guards the two below, and what is written down of them
+        self._telling = threading.Lock()  # guards the two below, and their record in the store
         self._held = Held()
         self._told = Held()
         self._handed_over = False  # to another sink, or another worker
-        self._fits = True  # no reason is known why the table should not hold the rows that wait
-        self._is_doubtful = False  # the last commit failed, whatever the reason
+        self._fits = True  # no reason is known why the table would refuse the waiting rows
+        self._is_doubtful = False  # the last commit failed, for whatever reason
         self.seen: SeenTable | None = None
-        """The table as it is between two commits, if its columns are known, and before a statement until that
-        is followed; any thread may tell."""
+        """The table as seen between two commits, if its columns are known: before a statement, until that is
+        followed. Any thread may clear it."""
 
     def let_go(self) -> None:
-        """Forget what waits. A commit that runs goes on; none begins after it."""
+        """Forget the waiting segments. A running commit continues, but none begins after it."""
         self._handed_over = True
         self._work.forget_declared()
         self.unmerged.clear()
@@ -70,11 +70,11 @@ class Merges:
         self._good()
 
     def come_after(self, other: Merges) -> None:
-        """Of the same table: no commit begins before that one's has ended, if one runs."""
+        """Begin no commit before a running one of `other`, for the same table, has ended."""
         self._earlier = tuple(each for each in (*other._earlier, other) if each is not self)
 
     def holds(self, held: Held, *, told: Held | None = None) -> None:
-        """The table was seen to hold this. `told`: what was written down of it before, by the sink that
+        """The table was seen to contain this. `told`: what was recorded before, as read by the sink that
         serves the log from now on."""
         with self._telling:
             self._held = max(self._held, held, key=lambda each: each.last)
@@ -84,12 +84,12 @@ class Merges:
         self._changed()
 
     def ended(self) -> None:
-        """Wait for a commit that runs."""
+        """Wait for a running commit."""
         with self._merging:
             pass
 
     def leaves(self) -> None:
-        """The table is about to be dropped or renamed: the next one need not hold what this one does."""
+        """The table is about to be dropped or renamed: the next one need not contain what this one does."""
         with self._telling:
             self._held = self._told = Held()
             if self._log.last:
@@ -97,16 +97,16 @@ class Merges:
 
     @property
     def patience(self) -> float:
-        """Seconds until a batch that waits for what failed is to try it again."""
+        """Seconds until a batch that waits because of the failure should try again."""
         return min(_PATIENCE, 2.0**self.faults)
 
     @property
     def fits(self) -> bool:
-        """Whether no reason is known why the table should not hold the rows behind the last statement."""
+        """Whether no reason is known why the table would refuse the rows after the last statement."""
         return self._fits
 
     def fit_first(self) -> None:
-        """Before the next commit, for somebody may have changed the table since the last one."""
+        """Check the table before the next commit, because somebody may have changed it."""
         self._fits = False
         self.seen = None
 
@@ -119,12 +119,12 @@ class Merges:
         self.seen = None
 
     def merge(self) -> None:
-        """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        """Merge everything that waits. Raises what Spark raises, with the table's name."""
         earlier = self._earlier
         for other in earlier:
             with other._merging:
                 pass
-        # One that is put in between is followed by the next call.
+        # A statement that is put after this is followed by the next call.
         follows = self.unmerged.has_statements
         lock = self._work.ddl_lock.statement(self._name) if follows else nullcontext()
         with lock, self._merging:
@@ -143,12 +143,12 @@ class Merges:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """What is raised in it counts as a merge that failed, and is told with the table's name."""
+        """Count an error raised inside as a failed merge, and raise it with the table's name."""
         try:
             yield
         except Exception as error:
             told = self._work.explained(error, self._received())
-            if isinstance(told, SparkFailure):  # whatever it is: what comes next has done nothing wrong
+            if isinstance(told, SparkFailure):  # whatever it is, the next batch is not at fault
                 told = LogFailure(str(told))
             self.faults += 1
             self.own_faults += not isinstance(told, TargetUnavailable)
@@ -175,7 +175,7 @@ class Merges:
                     with self._size.attempt(sum(segment.bytes for segment in rows)):
                         self._work.apply(rows, shape, after=self._held.last)
                 except Exception:
-                    self._is_doubtful = True  # the next attempt mends the table's columns, if it is these
+                    self._is_doubtful = True  # the next attempt corrects wrong columns of the table
                     raise
                 self.holds(Held(rows[0].number, rows[-1].number))
             self.unmerged.merged(segments[-1].number)
@@ -183,17 +183,17 @@ class Merges:
         self._size.done()
 
     def _follow(self, segment: Segment, statement: Statement, shape: Shape) -> None:
-        """Do what the source did between the rows before and those behind, if no other worker has."""
+        """Follow a statement between the rows before and after it, unless another worker has."""
         held, told = self._work.held(), self._work.told_held.look()
         if held.last > segment.number:
             raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
         if told.followed >= segment.number:
             self.fit_first()
             return
-        # And yet it stays known: lanes foresee further statements while this one is followed.
+        # And yet `seen` is kept: lanes predict further statements while this one is followed.
         self._fits = False
-        # A view shows all before the statement from the table alone, as what it reads besides would come
-        # back; and it needs a file, of which the columns are still those before.
+        # A view shows everything before the statement from the table alone: other rows would become visible
+        # again. It needs a file, which still has the earlier columns.
         self._log.show(segment.number - 1, segment.number)
         self.remove(segment.number - 1)
         self._work.following.follow_entry(statement, lambda: self._check_not_followed(segment.number))
@@ -201,17 +201,17 @@ class Merges:
         try:
             self._fit(shape, segment.number)
         except LogFailure:
-            self.seen = None  # it is told when there are rows
+            self.seen = None  # it is reported when there are rows
 
     def _check_not_followed(self, number: int) -> None:
-        """Raises MergeConflict where another worker has followed this statement, or a later one."""
+        """Raise MergeConflict if another worker has followed this statement, or a later one."""
         if self._work.told_held.look().followed >= number:
             raise MergeConflict(f"{self._name}: another worker has followed a statement")
 
     def _fit(self, shape: Shape, number: int) -> None:
-        """See to it that the table holds what waits up to this segment. Raises LogFailure: it is not the
-        batch's own; and MergeConflict."""
-        # The columns of what is before a later statement are not to come back.
+        """Check that the table can contain the rows up to this segment. Raises LogFailure, because it is not
+        the batch's fault, and MergeConflict."""
+        # The columns of rows before a later statement must not be added again.
         self._check_not_followed(number + 1)
         try:
             self.seen = self._work.fit(shape)
@@ -220,10 +220,10 @@ class Merges:
         self._fits, self._is_doubtful = True, False
 
     def _look_anew(self, error: Exception) -> bool:
-        """Drop what other workers have merged meanwhile; whether there is reason to try again.
+        """Drop what other workers have merged meanwhile. Returns whether to try again.
 
-        A worker that has lost its partition still knows what it put. Whoever has the partition now merges
-        that, and then removes the files."""
+        A worker that has lost its partition still knows the segments that it put. The partition's next worker
+        merges them, and then removes the files."""
         if isinstance(error, MergeConflict):
             held = self._work.held()
             self.holds(held)
@@ -235,12 +235,12 @@ class Merges:
         try:
             is_merged = self.unmerged.merged(self._log.removed())
         except Exception:
-            return False  # what failed first is told
+            return False  # the first error is raised
         self._changed()
         return is_merged
 
     def _table_is_gone(self) -> bool:
-        """Whether another worker has dropped or renamed the table by DDL, so that it may hold less."""
+        """Whether another worker's DDL has dropped or renamed the table, so that it may contain less."""
         if not 0 < self._held.last <= self._work.told_held.look().left:
             return False
         with self._telling:
@@ -248,7 +248,7 @@ class Merges:
         return True
 
     def _received(self) -> str:
-        """The table, and how far it is received: what a merge that fails could not bring in."""
+        """The table, and its last received offsets: those that a failed merge could not merge."""
         marks = sorted(self._log.marks.highest().items())
         shown = [f"{topic}[{partition}] offset {offset}" for (topic, partition), (offset, _) in marks[:3]]
         more = ", ..." if len(marks) > len(shown) else ""
@@ -257,7 +257,7 @@ class Merges:
     # ---- upkeep
 
     def optimize(self, min_files: int) -> None:
-        """Rewrite small files as larger ones, if the table has so many."""
+        """Rewrite small files as larger ones, if the table has at least `min_files`."""
         with self._work.ddl_lock.upkeep(f"OPTIMIZE of {self._name}"), self._merging:
             self._work.optimize(min_files)
 
@@ -274,9 +274,9 @@ class Merges:
     def tidy(self, now: float) -> None:
         """Retire segments that were merged a while ago, and remove those that were retired a while ago.
 
-        `now`: monotonic seconds. A query resolves the table first and lists the segments then, so one that is
-        about to list them may still need those that were merged since; and one that listed them reads them
-        for a while."""
+        `now`: monotonic seconds. A query resolves the table first and lists the segments afterwards. So a
+        query that is about to list them may need segments that were merged since. Later it reads those that
+        it listed."""
         keep = self._work.options.merge.keep
         before = self.unmerged.retired
         self._tell()
@@ -286,12 +286,12 @@ class Merges:
             self._log.remove(number)
 
     def remove(self, up_to: int) -> None:
-        """Remove segments at once: the table holds them."""
+        """Remove segments at once, because the table contains them."""
         self._tell()
         self._log.remove(up_to)
 
     def _tell(self) -> None:
-        """Write down what the table holds, before the segments are gone and before Delta forgets it."""
+        """Record what the table contains, before the segments are removed and before Delta forgets it."""
         with self._telling:
             if self._held != self._told:
                 self._work.told_held.tell(self._held)

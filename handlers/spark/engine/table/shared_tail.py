@@ -1,4 +1,4 @@
-"""What comes behind the last segment of one table's log in packs, which it shares with other tables."""
+"""The pieces after the last segment of one table's log, in packs that the table shares with others."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.rows.shape import Shape
 
 _FEW_BYTES = 64 * 2**10
-"""Of the rows of one batch in memory: what has more is a segment of its own."""
+"""The most bytes in memory of one batch's rows. A larger batch is written as a segment."""
 _MOST_PIECES = 128
 _MOST_BYTES = 4 * 2**20
-"""So much of one table is in packs at most; it becomes a segment of its own then."""
+"""The most bytes of one table in packs. Then they become a segment."""
 
 
 class SharedTail:
-    """The pieces behind the last segment, in order. The caller holds the table's lock (see TableSink).
+    """The pieces after the last segment, in order. The caller holds the table's lock (see TableSink).
 
-    The last segment names the stream of packs in which its log may go on; only the worker that puts this
-    stream adds to it, and nobody puts the next segment but that worker, or one that has ended the stream
-    before. The next segment holds all that the pieces do: with it they are out of date."""
+    The last segment names the stream of packs in which its log may continue. Only the stream's worker adds to
+    it. Only this worker, or one that has ended the stream before, puts the next segment. The next segment
+    contains all rows of the pieces, so it makes them obsolete."""
 
     def __init__(self, log: SegmentLog, packs: Packs, mode: str) -> None:
         self._log = log
         self._packs = packs
         self._mode = mode
-        self._after = 0  # the segment that all below is about
+        self._after = 0  # the segment that everything below follows
         self._stream: str | None = None
-        # A put's answer was lost: until there is a next segment, be it late, nothing is added behind this.
+        # The answer to a put was lost. Nothing is added until a next segment exists, which may arrive late.
         self._is_unsure = False
         self._pieces: list[Pending | Found] = []
         self._marks: Marks | None = None
@@ -47,33 +47,33 @@ class SharedTail:
         self._first_put = self._last_put = 0.0
         self._schema: tuple[pa.Schema, bytes] | None = None
         self._is_left = False
-        # This worker's partitions when it was seen that another one writes the log, too; None: it was not.
+        # This worker's partitions when another writer of the log was noticed. None if none was.
         self._beside_others: frozenset[tuple[str, int]] | None = None
 
     @property
     def marks(self) -> Marks:
-        """The table's, with all that is here, and perhaps not durable yet (see `ticket`)."""
+        """The table's marks with all pieces, which may not be durable yet (see `ticket`)."""
         return self._log.marks if self._marks is None else self._marks
 
     @property
     def last_put(self) -> float:
-        """Seconds since 1970; 0: nothing is here."""
+        """Seconds since 1970. 0 without pieces."""
         return self._last_put
 
     @property
     def ticket(self) -> Ticket | None:
-        """Of the pack that holds the last piece; None: all is durable."""
+        """The ticket of the last piece's pack. None if everything is durable."""
         last = self._pieces[-1] if self._pieces else None
         return last.ticket if isinstance(last, Pending) and not last.ticket.is_durable else None
 
     @property
     def is_lost(self) -> bool:
-        """Whether pieces may not be in the stream: the log is to be loaded."""
+        """Whether pieces may be missing from the stream, so that the log must be loaded."""
         ticket = self.ticket
         return ticket is not None and ticket.is_durable is False
 
     def with_waiting(self, waiting: Waiting) -> Waiting:
-        """What waits in segments, and what does here."""
+        """The rows that wait in segments, and those of the pieces."""
         if not self._pieces:
             return waiting
         since = self._first_put if waiting.since is None else min(waiting.since, self._first_put)
@@ -88,22 +88,22 @@ class SharedTail:
     # ---- which stream
 
     def stream_for(self, shape: Shape) -> str | None:
-        """The stream that the next segment, of rows of this shape, is to name; None: none."""
+        """The stream that the next segment, with rows of this shape, must name. None without a stream."""
         writer = self._packs.writer
         if self._beside_others is not None and self._beside_others == self._packs.partitions():
-            return None  # each would end the other's stream at each batch, for all its tables
+            return None  # each worker would end the other's stream, of all its tables, at each batch
         is_for_it = self._mode == "changelog" or (self._mode == "replica" and are_plain(shape))
         return writer.stream() if writer is not None and is_for_it else None
 
     def takes(self, rows: pa.Table, shape: Shape) -> bool:
-        """Whether these rows, of the last segment's shape, may be put here: they are few, and that segment
-        says that the log may go on in this worker's stream."""
+        """Whether these rows, of the last segment's shape, may be added here. They must be few, and that
+        segment must say that the log may continue in this worker's stream."""
         writer, stream = self._packs.writer, self._log.stream
         if writer is None or stream is None or stream != self._stream or self._after != self._log.last:
             return False
         if self._is_unsure or self.is_lost or not writer.is_open(stream):
             return False
-        if rows.get_total_buffer_size() > _FEW_BYTES:  # a thirtieth of what `nbytes` costs
+        if rows.get_total_buffer_size() > _FEW_BYTES:  # costs a thirtieth of `nbytes`
             return False
         return not any(rows.column(name).null_count for name in shape.key)
 
@@ -118,7 +118,7 @@ class SharedTail:
     # ---- changes
 
     def put(self, rows: pa.Table, marks: Marks) -> None:
-        """Add rows, which `takes` lets pass, to the next pack: see `ticket`. Raises SegmentTaken."""
+        """Add rows that `takes` accepts to the next pack. See `ticket`. Raises SegmentTaken."""
         writer = self._packs.writer
         assert writer is not None
         assert self._stream is not None
@@ -136,7 +136,7 @@ class SharedTail:
         self._add(pending, piece, marks)
 
     def flush(self, shape: Shape, append: Callable[[pa.Table, Marks], Segment]) -> None:
-        """Put all that is here as the next segment; `append` does. `shape`: of the last one. Raises
+        """Put the rows of all pieces as the next segment, with `append`. `shape`: of the last segment. Raises
         SegmentTaken, BrokenLog, and what the store raises."""
         if not self._pieces:
             return
@@ -146,7 +146,7 @@ class SharedTail:
         self.append(lambda: append(rows, marks))
 
     def append(self, append: Callable[[], Segment]) -> Segment:
-        """Put the log's next segment, which `append` does: nothing is behind it yet. Raises what it does."""
+        """Put the log's next segment with `append`. No pieces follow it yet. Raises what `append` raises."""
         self._is_unsure = True
         segment = append()
         self._is_unsure = False
@@ -168,12 +168,12 @@ class SharedTail:
             self._packs.through(stream, self._log.folder)
 
     def let_go(self) -> None:
-        """Another worker serves the log from now on."""
+        """Note that another worker serves the log from now on."""
         self._is_left = True
 
     def load(self) -> None:
-        """The log was loaded: find what is behind its last segment. Raises SegmentTaken, BrokenLog, and what
-        the store raises."""
+        """The log was loaded: find the pieces after its last segment. Raises SegmentTaken, BrokenLog, and
+        what the store raises."""
         stream, writer = self._log.stream, self._packs.writer
         is_known = stream is not None and stream == self._stream and self._after == self._log.last
         if is_known and writer is not None and stream is not None and writer.is_open(stream):
@@ -206,7 +206,7 @@ class SharedTail:
         self._first_put = self._first_put or self._last_put
 
     def _all_rows(self, shape: Shape) -> pa.Table:
-        """In one table; of a replica, of each key the last row, as in every segment."""
+        """Return all rows in one table. In a replica, keep the last row of each key, as in every segment."""
         rows = pa.concat_tables([rows_of(self._body(piece)) for piece in self._pieces])
         if self._mode != "replica" or len(self._pieces) == 1:
             return rows
@@ -217,7 +217,7 @@ class SharedTail:
     def _body(self, held: Pending | Found) -> bytes:
         assert self._stream is not None
         if isinstance(held, Pending):
-            body = held.body  # once: it may be let go of at any moment
+            body = held.body  # read it once: another thread may clear it
             if body is not None:
                 return body
             number, where = held.number, (held.begin, held.size, held.checksum)
@@ -227,7 +227,7 @@ class SharedTail:
         try:
             return read_piece(self._packs.files, path, *where)
         except FileNotFoundError:
-            # Another worker may have brought it into the log.
+            # Another worker may have written it into the log.
             if isinstance(held, Pending) and not self._log.has_grown():
                 raise BrokenLog(missing(path)) from None
             self._packs.streams.forget(self._stream)

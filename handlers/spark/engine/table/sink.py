@@ -1,4 +1,4 @@
-"""One source table on its way into one Spark table: segments at once, the table's commits behind them."""
+"""One source table on its way into one Spark table: segments at once, the table's commits later."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from handlers.spark.rows.pieces import AlonePiece, RowPiece
 from handlers.spark.rows.shape import Shape
 
 _ROUNDS = 8
-"""Of one batch, while other workers write the same log."""
+"""The most attempts of one batch while other workers write the same log."""
 _FAULTS = 3
-"""So many merges that failed, one after the other, hold the table's batches back. Those that failed because
-Spark is away do not count: as long as there is room, batches are taken."""
+"""Number of successive failed merges that holds the table's batches back. Failures because Spark is away do
+not count: batches are accepted while there is room."""
 
 
 class TableSink:
-    """Takes one table's batches. Any thread may call any method."""
+    """Writes one table's batches. Any thread may call any method."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class TableSink:
         look_after: Callable[[TableSink], None],
         forget: Callable[[str, str], None],
     ) -> None:
-        """`sign` writes down whose log it is; `offer` is told when something waits; `look_after`, when it is
-        read in, or something was merged; `forget`, which tables (database, table) DDL has changed."""
+        """`sign` records the log's owner. `offer` is called when something waits, `look_after` after a load
+        or a merge. `forget` gets each table (database, table) that DDL has changed."""
         self.database = database
         self.table = table
         self.log_folder = work.ref.log_folder
@@ -71,38 +71,38 @@ class TableSink:
 
     @property
     def last_put(self) -> float:
-        """When something was last put, seconds since 1970; 0: nothing was, as far as this worker knows."""
+        """When something was last put, seconds since 1970. 0 if this worker knows of nothing."""
         return max(self._log.last_put, self._end.tail.last_put)
 
     @property
     def views_wait(self) -> bool:
-        """Whether views do not show all that was put: a statement before it is not followed yet."""
+        """Whether views lack something that was put, because an earlier statement is not followed yet."""
         return self._log.is_behind
 
     @property
     def fault(self) -> str | None:
-        """Why the last merge failed; None: it did not."""
+        """Why the last merge failed. None if it did not."""
         return self.merges.fault
 
     @property
     def faults(self) -> int:
-        """How many merges failed since the last that did not."""
+        """Number of failed merges since the last success."""
         return self.merges.faults
 
-    # ---- taking
+    # ---- writing
 
     def take(self, batch: Batch) -> None:
-        """Put what the log does not hold of the batch; returns when that is durable.
+        """Put the part of the batch that the log lacks. Returns when it is durable.
 
-        Raises AskAgain where it is in a pack that is not put yet; Rejected, PartialFailure, StopWorker, and
-        what Spark or the file system raises."""
+        Raises AskAgain if it is in a pack that is not put yet. Raises Rejected, PartialFailure, StopWorker,
+        and what Spark or the store raises."""
         if not self._handed.is_durable(batch):
             self._until_put(lambda: self._take(batch))
             if (ticket := self._end.tail.ticket) is not None:
                 self._handed.wait(batch, ticket)
 
     def _until_put(self, put: Callable[[], None]) -> None:
-        """`put` looks first what the log holds, if that is not known."""
+        """Repeat `put` while others write the log. `put` reads the log first, if its content is unknown."""
         with self._taking:
             for _ in range(_ROUNDS):
                 try:
@@ -119,7 +119,7 @@ class TableSink:
         )
 
     def put_entry(self, made: Callable[[Shape, Marks], Entry]) -> int:
-        """See LogEnd.put_entry; in one attempt."""
+        """See LogEnd.put_entry. Makes one attempt."""
         with self._taking:
             self._let_go_if_behind()
             try:
@@ -131,27 +131,27 @@ class TableSink:
 
     @property
     def shape(self) -> Shape | None:
-        """Of the rows that come next, as far as the log tells; None: it is empty, or was not looked at."""
+        """The next rows' shape, according to the log. None if the log is empty or not read yet."""
         return self._end.shape
 
     @property
     def marks(self) -> Marks:
-        """How far all is applied that was put."""
+        """The table's marks after everything that was put."""
         return self._end.tail.marks
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Those that wait to be merged, in order."""
+        """The segments that wait for a merge, in order."""
         return self._unmerged.segments()
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is known what the log holds; another worker may have put more since."""
+        """Whether the log's content is known. Another worker may have put more since."""
         return self._end.is_loaded
 
     def load(self, *, has_grown: bool = True) -> None:
-        """Find what an earlier run left waiting, or another worker has put since. `has_grown`: False where
-        `is_behind` has just said that none has."""
+        """Find segments that an earlier run left waiting, or that another worker has put. `has_grown`: False
+        if `is_behind` has just returned False."""
         if has_grown:
             with self._taking:
                 self._let_go_if_behind()
@@ -168,13 +168,13 @@ class TableSink:
             self._end.let_go()
 
     def take_over(self, other: TableSink) -> None:
-        """Serve the log from now on, instead of another sink of this process: it forgets what waits, until a
-        batch comes to it again."""
+        """Serve the log instead of another sink of this process. That sink forgets what waits, until it gets
+        a batch again."""
         other.let_go()
         self.merges.come_after(other.merges)
 
     def let_go(self) -> None:
-        """Another worker serves the log from now on: forget what waits, until a batch comes again."""
+        """Forget what waits, until a batch arrives again: another worker serves the log from now on."""
         with self._taking:
             self._end.let_go()
             self._end.tail.let_go()
@@ -182,11 +182,11 @@ class TableSink:
 
     @property
     def partitions(self) -> Collection[tuple[str, int]]:
-        """Whose records the table holds, as far as this worker knows."""
+        """The partitions whose records the table contains, as far as this worker knows."""
         return self._end.tail.marks.known.keys()
 
     def forget(self) -> None:
-        """DDL of another table changed this one's: look anew before the next rows."""
+        """Check the table again before the next rows: another table's DDL changed it."""
         with self._taking:
             self._end.forget_table()
 
@@ -198,7 +198,7 @@ class TableSink:
         try:
             self._end.load_once()
             if self.merges.own_faults >= _FAULTS:
-                self.merges.merge()  # raises what is wrong, if it still is
+                self.merges.merge()  # raises the fault, if it persists
             seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._end.shape, self._end.catch_up):
@@ -221,7 +221,7 @@ class TableSink:
     def _told(
         self, error: Exception, changes: Sequence[Change], places: Sequence[int], done: int
     ) -> Exception:
-        """The error with table and offset; `done`: where in `changes` the part begins that failed."""
+        """The error with table and offset. `done`: where in `changes` the failed part begins."""
         where = place_of(changes[done], self.name) if done < len(changes) else self.name
         if not isinstance(error, Rejected):
             told = self._work.explained(error, f"{where} on")
@@ -231,53 +231,53 @@ class TableSink:
         return Rejected(str(error), at=places[error.at])
 
     def _to_wait(self, error: LogFailure) -> TargetUnavailable:
-        """The batch has done nothing wrong: it waits, and no others do."""
+        """Let the batch wait, but no others: it is not at fault."""
         return TargetUnavailable(str(error), retry_after=self.merges.patience, others_go_on=True)
 
     def _follow(self, piece: AlonePiece, batch: Batch, marks: Marks) -> None:
-        """DDL and truncates: an entry of the log, which is followed in its order. What only Spark can judge:
-        when all before is merged, at once, and remembered by a segment without rows."""
+        """Put DDL or a truncate as an entry of the log, which is followed in its order. If only Spark can
+        judge it, merge everything before, follow it at once, and record it by a segment without rows."""
         change = piece.change
         if not self._work.following.concerns(change):
             return
-        if batch.replay_of is not None:  # what is done of it is noted by its own place, not its letter's
+        if batch.replay_of is not None:  # finished steps are recorded by its own place, not its letter's
             topic, partition, offset = batch.replay_of
             change = replace(change, topic=topic, partition=partition, offset=offset)
         names = marks.names(change)
         if batch.replay_of is None and self._end.put_statement(change, names, marks):
-            return  # a letter's is followed at once: it is told whether it failed again
+            return  # a letter is followed at once, to report if it failed again
         self._end.settle()
         before = self._end.shape
         key = None if before is None else before.key
         own = self._work.own_columns(before)
         self._end.forget_table()
         with self._work.ddl_lock.statement(self.name):
-            # What is done of it is noted by its place, and so was a statement of a former topic.
+            # Finished steps are recorded by the place. A statement of a former topic had the same.
             result = self._work.following.follow(change, key, names)
-        # Before the mark, with which the statement is done and does not come again.
+        # Before the mark, which finishes the statement, so that it is not repeated.
         for touched in result.touched:
             if tuple(touched) != (self.database, self.table):
                 self._forget(*touched)
         self._end.put_mark(self._work.shape(result.key or (), own), marks)
 
     def settle(self) -> None:
-        """Bring all that waits into the table, and leave a segment without rows.
+        """Merge everything that waits, and put a segment without rows.
 
-        When the table gets another name, or is dropped, its log stays: what is in it would be brought into
-        the next table of this name. That segment is put each time: when others have put rows that are not
-        known here, it meets SegmentTaken before anything is done to the table."""
+        When the table is renamed or dropped, its log stays. Whatever is in it would be merged into the next
+        table of this name. The segment is always put: if others have put unknown rows, this raises
+        SegmentTaken before the table is changed."""
         self._until_put(self._end.settle)
 
     # ---- merging
 
     def merge(self) -> None:
-        """Bring all that waits into the table. Raises what Spark raises, with the table's name."""
+        """Merge everything that waits. Raises what Spark raises, with the table's name."""
         try:
             if self._end.tail.has_pieces:
                 with self._taking, self.merges.failing():
                     self._end.bring_in()
             self.merges.merge()
-        finally:  # a statement may be followed, and what is behind it not be brought in
+        finally:  # a statement may be followed, and later rows not merged
             if self._log.is_behind:
                 with self._taking:
                     self._end.show_on()

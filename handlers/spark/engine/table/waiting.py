@@ -1,4 +1,4 @@
-"""What of a table is durable, but not in its Spark table yet."""
+"""What is durable in a table's log, but not in its Spark table yet."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Waiting(NamedTuple):
     rows: int
     bytes: int
     since: float | None
-    """When the oldest was put, seconds since 1970; None: nothing waits."""
+    """When the oldest was put, seconds since 1970. None if nothing waits."""
     is_urgent: bool = False
-    """Whether a statement waits to be followed: it counts as a row, and is not to wait for others."""
+    """Whether a statement waits. It counts as a row, and must not wait for others."""
 
 
 class _One(NamedTuple):
@@ -30,12 +30,12 @@ class _One(NamedTuple):
 
 
 class Unmerged:
-    """The segments of one log that its table does not hold yet, in their order. Any thread."""
+    """The segments of one log that its table does not contain yet, in order. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all below
         self._waiting: list[_One] = []
-        # When they were merged, or retired (monotonic); their last segment.
+        # When segments were merged or retired (monotonic), and the last of them.
         self._kept: list[tuple[float, int]] = []
         self._retired: list[tuple[float, int]] = []
         self._merged_source_ms: int | None = None
@@ -47,7 +47,7 @@ class Unmerged:
 
     @property
     def has_partial(self) -> bool:
-        """Whether rows wait that do not carry all their columns."""
+        """Whether rows that lack some columns wait."""
         return any(one.segment.partial for one in self._waiting)
 
     @property
@@ -60,7 +60,7 @@ class Unmerged:
             self._waiting.append(_One(segment, shape))
 
     def replace(self, found: Iterable[tuple[Segment, Shape]]) -> None:
-        """What was found in the log, instead of what was known."""
+        """Replace the known segments by those found in the log."""
         with self._lock:
             self._waiting = [_One(segment, shape) for segment, shape in found]
 
@@ -79,14 +79,14 @@ class Unmerged:
         return Waiting(len(segments), rows + statements, size, since, statements > 0)
 
     def segments(self) -> list[Segment]:
-        """All that wait, in order; also those without rows."""
+        """All waiting segments, in order, including those without rows."""
         with self._lock:
             return [one.segment for one in self._waiting]
 
     def groups(self, limit: Callable[[], int]) -> Iterator[tuple[Sequence[Segment], Shape]]:
-        """What may be merged in one commit, in order: one shape; what lacks columns, by itself; and up to
-        `limit` bytes, but one segment at least. A statement is a group of its own, with the shape of what is
-        behind it."""
+        """Yield the segments of each commit, in order: one shape, up to `limit` bytes, at least one segment.
+        Segments that lack columns are alone. A statement is a group of its own, with the shape of the rows
+        after it."""
         with self._lock:
             waiting = list(self._waiting)
         for (shape, partial, _), group in groupby(waiting, _together):
@@ -101,7 +101,7 @@ class Unmerged:
             yield taken, shape
 
     def merged(self, number: int) -> bool:
-        """The table holds all up to this segment; whether any of that waited."""
+        """Remove all segments up to this one, because the table contains them. Returns whether any waited."""
         with self._lock:
             done = [one.segment for one in self._waiting if one.segment.number <= number]
             self._waiting = self._waiting[len(done) :]
@@ -113,17 +113,17 @@ class Unmerged:
 
     @property
     def keeps(self) -> bool:
-        """Whether segments that were merged are to be retired, or removed, later."""
+        """Whether merged segments must be retired or removed later."""
         return bool(self._kept or self._retired)
 
     @property
     def retired(self) -> int:
-        """The last segment that `to_retire` told and `to_remove` did not yet; 0: none."""
+        """The last segment that `to_retire` returned and `to_remove` did not yet. 0 if none."""
         with self._lock:
             return self._retired[-1][1] if self._retired else 0
 
     def to_retire(self, now: float, keep: float) -> int | None:
-        """The last segment that was merged `keep` seconds ago (`now`: monotonic); told once."""
+        """Return, once, the last segment that was merged `keep` seconds ago. `now`: monotonic."""
         with self._lock:
             found = _taken(self._kept, now - keep)
             if found is not None:
@@ -131,18 +131,18 @@ class Unmerged:
         return found
 
     def to_remove(self, now: float, keep: float) -> int | None:
-        """The last segment that `to_retire` told `keep` seconds ago; told once."""
+        """Return, once, the last segment that `to_retire` returned `keep` seconds ago."""
         with self._lock:
             return _taken(self._retired, now - keep)
 
 
 def _together(one: _One) -> tuple[Shape, bool, int]:
-    """What is equal of segments that follow each other may be merged at once."""
+    """Successive segments may share a merge if this is equal for them."""
     return one.shape, one.segment.partial, one.segment.number if one.segment.statement is not None else 0
 
 
 def _taken(queue: list[tuple[float, int]], until: float) -> int | None:
-    """The last number with a time up to `until`; those before it leave the queue, too."""
+    """Return the last number with a time up to `until`. Removes it and those before it from the queue."""
     found = [number for moment, number in queue if moment <= until]
     del queue[: len(found)]
     return found[-1] if found else None

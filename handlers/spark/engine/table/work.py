@@ -1,4 +1,4 @@
-"""What is done to one Spark table: commits of segments, changes of its columns, DDL."""
+"""The operations on one Spark table: commits of segments, changes of columns, DDL."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from handlers.spark.table_ref import TableRef
 
 
 class TableWork:
-    """The Spark side of one table. The caller sees to it that one thing is done at a time."""
+    """The Spark side of one table. The caller ensures that one thing is done at a time."""
 
     def __init__(self, database: str, table: str, world: World) -> None:
-        """Raises Rejected for a table that would be among the logs."""
+        """Raises Rejected for a table whose place is among the logs."""
         self.database = database
         self.table = table
         self.ref: TableRef = world.locations.ref_to_write(database, table)
@@ -58,15 +58,15 @@ class TableWork:
         self.following = Following(database, table, self.ref, world)
         self._judging = Judging(f"{database}.{table}", self.ref, world)
         self._world = world
-        self._declared: Declared | None = None  # as it was last seen, by whichever thread
+        self._declared: Declared | None = None  # as last seen by any thread
 
     @property
     def merges(self) -> bool:
-        """Whether segments are brought into a table, and not the table themselves."""
+        """Whether segments are merged into a table. Otherwise they are the table."""
         return self._world.applier is not None
 
     def declared(self) -> Declared:
-        """What the table declares, as it was last seen. Raises what Spark and the file system raise."""
+        """What the table declares, as last seen. Raises what Spark and the store raise."""
         if self._declared is None:
             self._declared = self._look_for_declared()
         return self._declared
@@ -79,25 +79,29 @@ class TableWork:
                 return self._declared_by(None)
             if (found := metadata_in_files(self._world.files, self.ref.path)) is not None:
                 columns = StructType.fromJson(json.loads(found.schema_string))
-                return Declared.of(columns, found.partition_columns, found.configuration)
+                return Declared.of(columns, found.partition_columns, found.configuration, self._zone)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
     def _declared_by(self, table: TableState | None) -> Declared:
-        """None: the first rows make it."""
+        """`table`: None if the first rows will create it."""
         if table is None:
-            return Declared.of(StructType(), self.options.partition_by, {})
-        return Declared.of(table.columns, table.partitions, table.properties)
+            return Declared.of(StructType(), self.options.partition_by, {}, self._zone)
+        return Declared.of(table.columns, table.partitions, table.properties, self._zone)
+
+    @property
+    def _zone(self) -> str:
+        return str(self._world.spark.section.conf.get("spark.sql.session.timeZone", "UTC"))
 
     def forget_declared(self) -> None:
-        """Others may change the table: look again before the next rows."""
+        """Check the declarations again before the next rows: others may change the table."""
         self._declared = None
 
     def pieces(
         self, changes: Sequence[Change], known: Shape | None, catch_up: Callable[[], None]
     ) -> Iterator[Piece]:
-        """The changes cut and typed for the log, and judged by what the table declares. `catch_up` brings all
-        that is put into the table. Raises SegmentTaken where the table declares something else then."""
+        """Cut and type the changes for the log, and check them against the declarations. `catch_up` merges
+        what is put. Raises SegmentTaken if the declarations differ after that."""
         declared = self.declared()
         for piece in pieces(
             changes,
@@ -115,34 +119,34 @@ class TableWork:
             yield piece
 
     def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
-        """What statements lead to. `fixed`: see Foreseen."""
+        """Return the prediction of statements' results. `fixed`: see Foreseen."""
         options, own = self.options, TableName(self.database, self.table)
         return Foreseen(own, options.ddl, self._world.overrides, options.mode, options.prefix, fixed)
 
     def is_foreseen(self, segment: Segment, after: Shape) -> bool:
-        """Whether a statement leads to what whoever put it foresaw: its kind may be switched off by now."""
+        """Whether a statement still leads to the predicted shape: its kind may be switched off by now."""
         if segment.statement is None or segment.statement.op == REPLACE:
             return True
         before = self.shape_of_log(segment.schema, segment.statement.key_before)
         return self.foreseen().after(segment.statement.change, before) == after
 
     def no_rows(self, shape: Shape) -> pa.Table:
-        """A segment without rows."""
+        """Return a segment's table without rows."""
         return log_schema(shape, mode=self.options.mode, prefix=self.options.prefix).empty_table()
 
     def shape_of_log(self, found: pa.Schema, key: tuple[str, ...]) -> Shape:
-        """The shape of the rows in segments with these columns."""
+        """Return the shape of rows in segments with these columns."""
         return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
 
     def merge_size(self) -> MergeSize:
-        """How much of the log is merged at once."""
+        """Return the limit on the bytes of the log that are merged at once."""
         most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
         return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
 
     # ---- Spark
 
     def held(self) -> Held:
-        """What the table holds of its log. Raises UnknownSegments, and what Spark raises."""
+        """The segments of its log that the table contains. Raises UnknownSegments, and what Spark raises."""
         if self.ref.path is not None:
             found = held_in_files(self._world.files, self.ref.path, self.ref.app_id)
             if found is not None:
@@ -151,8 +155,8 @@ class TableWork:
             return held_by(session, self.ref, self._world.spark.is_classic)
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
-        """Bring the segments into the table in one commit. `after`: the segment up to which it is known to
-        hold its log. Raises what `fenced` and Spark raise."""
+        """Merge the segments in one commit. `after`: the last segment that the table is known to contain.
+        Raises what `fenced` and Spark raise."""
         applier = self._world.applier
         assert applier is not None  # see `merges`
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
@@ -162,14 +166,14 @@ class TableWork:
             self._counted(lambda: applier.apply(session, what))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
-        """Whether it made a commit (False alone says that it did not), which then counts as a merge."""
+        """Run a commit and count it as a merge. Returns False, counting nothing, only if `commit` does."""
         metrics = self._world.context.metrics
         began = time.monotonic()
         try:
             if commit() is False:
                 return False
         except MergeConflict:
-            raise  # looked at anew at once: neither the one nor the other
+            raise  # it is read again at once: neither success nor failure
         except Exception:
             metrics.count("binlane_spark_merges_total", result="failure")
             raise
@@ -178,16 +182,17 @@ class TableWork:
         return True
 
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
-        """See to it that the table, if there is one, holds rows of this shape; returns it as it is then.
-        `is_first`: nothing of this source table was ever put. Raises Rejected."""
+        """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
+        the table as it then is. `is_first`: nothing of this source table was ever put. Raises Rejected."""
         if self.ref.path is not None and not self._world.files.exists(f"{self.ref.path}/_delta_log"):
-            if is_first:  # later on they may be what a crash left of the first commit
+            if is_first:  # later, files may be left of a crash in the first commit
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
         with self._world.spark.slots, self._world.session() as session:
             try:
-                evolve(session, self.ref, self._columns(shape))
+                has_added = self.options.mode == "changelog"
+                evolve(session, self.ref, self.no_rows(shape).schema if has_added else shape.schema)
             except IncompatibleColumn as error:
                 raise Rejected(str(error)) from error
             table = look(session, self.ref)
@@ -198,7 +203,7 @@ class TableWork:
         return None if self.options.mode == "changelog" else self._seen(table, shape)
 
     def _unlike(self, table: TableState | None) -> str | None:
-        """Why a table that is there is no history; None: it is one, or need not be."""
+        """Return why an existing table is no history. None if it is one, or need not be."""
         if table is None or self.options.mode != "history":
             return None
         names = {name.lower() for name in table.columns.names}
@@ -212,12 +217,8 @@ class TableWork:
         of = self.options
         return SeenTable.of(table, shape, mode=of.mode, prefix=of.prefix, partition_by=of.partition_by)
 
-    def _columns(self, shape: Shape) -> pa.Schema:
-        """The table's columns that come from the log."""
-        return self.no_rows(shape).schema if self.options.mode == "changelog" else shape.schema
-
     def own_columns(self, shape: Shape | None) -> frozenset[str]:
-        """Columns of the table, in lower case, that rows of this shape do not have; none without a table."""
+        """Lower-case columns of the table that rows of this shape do not have. Empty without a table."""
         with self._world.session() as session:
             found = schema(session, self.ref)
         told = () if shape is None else shape.schema.names
@@ -226,8 +227,8 @@ class TableWork:
         )
 
     def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
-        """The shape of the table as it is now, without the columns that binlane adds, and its `own` (in lower
-        case), which the source does not have; none: no columns."""
+        """Return the table's present shape, without binlane's columns and those of its `own` (lower case),
+        which the source does not have. No columns if the table does not exist."""
         with self._world.session() as session:
             found = schema(session, self.ref)
         if found is None:
@@ -247,16 +248,16 @@ class TableWork:
         with self._world.spark.slots, self._world.session() as session:
             vacuum(session, self.ref, retention)
 
-    # ---- errors, and what is told
+    # ---- errors and reports
 
     def tell_passed_over(self, count: int, anew: Sequence[MadeAnew]) -> None:
-        """Of a batch that was taken: so many changes were applied before; these topics were made anew."""
+        """Report for a written batch: `count` changes were applied before, and recreated topics."""
         name = f"{self.database}.{self.table}"
         self._world.passing_over.made_anew(name, anew)
         self._world.passing_over.passed_over(name, count)
 
     def explained(self, error: Exception, where: str) -> Exception:
-        """The error for whoever handles the batch; `where`: its table and offsets."""
+        """Return the error for the code that handles the batch. `where`: its table and offsets."""
         return explained(error, where, self._world.spark)
 
     def _note(self, segments: Sequence[Segment]) -> CommitNote:

@@ -1,4 +1,4 @@
-"""What all tables of a handler share."""
+"""Objects that all tables of a handler share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from handlers.spark.runtime.session import SharedSpark
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Made once, when the handler is opened."""
+    """Created once, when the handler is opened."""
 
     options: SparkOptions
     context: HandlerContext
@@ -34,17 +34,17 @@ class World:
     files: Files
     packs: Packs
     applier: Applier | None
-    """None: segments are the table itself."""
+    """None if segments are the table itself."""
     without_spark: WithoutSpark
-    """Makes the commits that need no Spark, where that is wanted."""
+    """Makes commits without Spark, if configured."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
-    """See Surroundings.settle; for tables other than the statement's own."""
+    """See Surroundings.settle. For tables other than the statement's own."""
     leaving: Callable[[TableName], None]
     """See Surroundings.leaving."""
     databases_of: Callable[[str], Sequence[str]]
     own: threading.local
-    """The session of each thread that writes."""
+    """The Spark session of each thread that writes."""
     passing_over: PassingOver
     known_ids: KnownIds
 

@@ -1,1 +1,1 @@
-"""Packs: files that hold rows of many tables, so that a batch of few rows needs no file of its own."""
+"""Packs: files with rows of many tables, so that a small batch needs no file of its own."""

@@ -1,7 +1,7 @@
-"""One pack as a file: pieces, each the rows of one table as an Arrow stream, and behind them an index.
+"""One pack as a file: pieces, each with the rows of one table as an Arrow stream, then an index.
 
-A piece says which log it continues, behind which segment, and as the how many-th: so it is known to be out
-of date when the log has got its next segment, and known to be missed when a later one is there."""
+A piece contains its log, the segment that it follows, and its place after that segment. So a piece is
+obsolete when its log has a later segment, and a missing piece is noticed when a later one exists."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from handlers.spark.log.stores.interface import Files
 _VERSION = 1
 _MAGIC = b"binlane pack"
 _TAIL = struct.Struct("<QIB12s")
-"""The index's bytes, its checksum, the version, and what the file is."""
+"""The index's size in bytes, its checksum, the version, and the file's type."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of one batch, or a part of one, in a pack."""
+    """Rows of one batch, or of a part of one, in a pack."""
 
     log: str
-    """Of its table, below the folder of all logs."""
+    """Its table's log, as a path below the folder of all logs."""
     after: int
-    """The segment of that log that it is behind."""
+    """The segment of that log that it follows."""
     place: int
-    """From 1: its place among the pieces behind that segment."""
+    """Its place among the pieces after that segment, from 1."""
     begin: int
-    """Where it begins in the file."""
+    """Its offset in the file."""
     size: int
-    """Bytes."""
+    """In bytes."""
     checksum: int
     rows: int
     written_ms: int
     first_source_ms: int | None
     last_source_ms: int | None
     marks: str
-    """The table's, once this piece is applied, complete."""
+    """The table's complete marks after this piece is applied."""
 
 
 class Index(msgspec.Struct, frozen=True):
-    """What a pack holds."""
+    """The content of a pack."""
 
     stream: str
     number: int
     pieces: tuple[Piece, ...] = ()
     is_end: bool = False
-    """The stream ends here: nothing is ever put behind it."""
+    """Whether the stream ends here: nothing is ever put after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Found:
 
 
 def body_of(rows: pa.Table, schema: bytes) -> bytes:
-    """The rows as an Arrow stream. `schema`: theirs, as Arrow writes it (`rows.schema.serialize()`)."""
+    """Encode rows as an Arrow stream. `schema`: theirs, as Arrow writes it (`rows.schema.serialize()`)."""
     batches = rows.combine_chunks().to_batches()
     return b"".join([schema, *(memoryview(each.serialize()) for each in batches), _END_OF_STREAM])
 
@@ -74,14 +74,14 @@ def rows_of(body: bytes) -> pa.Table:
 
 
 def encoded(index: Index, bodies: Sequence[bytes]) -> bytes:
-    """The file; each piece of the index says where its body is."""
+    """Encode a file. Each piece of the index contains the place of its body."""
     told = msgspec.msgpack.encode(index)
     tail = _TAIL.pack(len(told), zlib.crc32(told), _VERSION, _MAGIC)
     return b"".join([*bodies, told, tail])
 
 
 def read_index(files: Files, path: str, stream: str, number: int) -> Index:
-    """Raises BrokenLog for a file that is no such pack, and what the store raises."""
+    """Read a pack's index. Raises BrokenLog for a file that is not this pack, and what the store raises."""
     with files.open(path) as file:
         size = file.size()
         found = _tail(path, _at(file, max(0, size - _TAIL.size), min(size, _TAIL.size)))
@@ -102,7 +102,7 @@ def read_index(files: Files, path: str, stream: str, number: int) -> Index:
 
 
 def read_piece(files: Files, path: str, begin: int, size: int, checksum: int) -> bytes:
-    """A piece's body. Raises BrokenLog, FileNotFoundError, and what the store raises."""
+    """Read a piece's body. Raises BrokenLog, FileNotFoundError, and what the store raises."""
     with files.open(path) as file:
         body = _at(file, begin, size)
     if len(body) != size or zlib.crc32(body) != checksum:

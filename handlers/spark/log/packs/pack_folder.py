@@ -1,12 +1,12 @@
 """The folder of one stream of packs: numbered files, which one worker puts until somebody ends the stream.
 
-00000000000000000007.pack       a pack; the last one says that the stream ends there, if it does
-_removed/00000000000000000005   an empty file: numbers up to this one may have been used and removed
+- `00000000000000000007.pack`: a pack. The last one says if the stream ends there.
+- `_removed/00000000000000000005`: an empty file. Numbers up to this one may have been used and removed.
 
-A number is put only if it is not there. So whoever puts an end at the number behind the last has stopped the
-worker that puts the packs, be it slow, frozen, or cut off: its next put finds the number taken. That holds
-only if the number was never used before, for packs are removed when nobody needs them any more; hence the
-names in `_removed`, written before a pack goes, which whoever puts looks at after its put."""
+A number can be put only if it is free. So an end, put at the number after the last, stops the stream's
+worker, even if that is slow, frozen or cut off. Its next put finds the number taken. This holds only if the
+number was never used before, but unneeded packs are removed. So a name in `_removed` is written before a pack
+is removed, and every put checks these names afterwards."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _STREAM = re.compile(r"[0-9a-f]{32}")
 
 
 class StreamEnded(Exception):
-    """The number was taken, or had been used: somebody has ended the stream."""
+    """The number was taken or used before: somebody has ended the stream."""
 
 
 def is_stream(name: str) -> bool:
-    """Whether a folder in SHARED is a stream's: a database may have that name, too."""
+    """Whether a folder in SHARED is a stream's. A database may be called SHARED, too."""
     return _STREAM.fullmatch(name) is not None
 
 
@@ -44,7 +44,7 @@ class PackFolder:
         return f"{self.path}/{number:020d}.pack"
 
     def put(self, number: int, data: bytes) -> None:
-        """When this returns, the pack is durable and in the stream. Raises StreamEnded."""
+        """Put a pack. It is durable and in the stream when this returns. Raises StreamEnded."""
         try:
             self._files.put(self.place(number), data)
         except AlreadyThere:
@@ -54,23 +54,23 @@ class PackFolder:
             raise StreamEnded(self.path)
 
     def found(self) -> dict[int, Entry]:
-        """The packs that are there."""
+        """The existing packs, by number."""
         entries = self._files.list(self.path)
         return {int(name[1]): each for each in entries if (name := _NAME.fullmatch(each.name)) is not None}
 
     def counting(self) -> dict[int, Entry]:
-        """The same, without the last one that was removed: if it is there again, a worker that was frozen has
-        put it, and takes it back."""
+        """The same without the last removed pack. If that exists again, a frozen worker has put it, and will
+        remove it."""
         found = self.found()
         found.pop(self.removed(), None)
         return found
 
     def removed(self) -> int:
-        """Numbers up to this one may have been used, and their packs removed."""
+        """The number up to which numbers may have been used, and their packs removed."""
         return self._used_up.last()
 
     def remove(self, numbers: Collection[int]) -> None:
-        """Nobody needs these packs any more. The last of a stream is removed only with its end."""
+        """Remove packs that nobody needs. The last one of a stream is removed only after its end."""
         if not numbers:
             return
         self._used_up.tell(max(numbers))

@@ -1,4 +1,4 @@
-"""Streams of packs that others have put: ended, read, and removed when nobody needs them any more."""
+"""Streams of packs that others have put: ends them, reads them, and removes them when nobody needs them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.stores.interface import Files
 
 _LOOKS = 20
-"""At a stream whose worker goes on putting meanwhile."""
+"""The most attempts to end a stream whose worker continues to put."""
 _ABANDONED_MS = 3_600_000
-"""A stream in which nothing was put for so long is looked through."""
+"""Age of a stream's last pack from which the stream is checked for removal."""
 _LOGS_AT_ONCE = 1_000
-"""So many logs are asked in one look whether they have gone on."""
+"""The most logs per check that are asked whether they have later segments."""
 
 Found = tuple[int, Piece]
 """The number of its pack, and the piece."""
 
 
 def read_stream(files: Files, logs: str, stream: str) -> dict[str, list[Found]]:
-    """What a stream holds of each log: the pieces behind the last segment that any of them is behind, in
-    order. A pack that is removed meanwhile holds nothing that anybody needs. Raises BrokenLog, and what the
-    store raises."""
+    """Read a stream's pieces of each log, in order: those after the last segment that any of them follows. A
+    pack that is removed meanwhile contains nothing that anybody needs. Raises BrokenLog, and what the store
+    raises."""
     folder = PackFolder(files, logs, stream)
     newest: dict[str, list[Found]] = {}
     for number in sorted(folder.counting()):
@@ -46,18 +46,18 @@ class Streams:
     """Any thread."""
 
     def __init__(self, files: Files, logs: str) -> None:
-        """`logs`: the folder of all logs. Nothing is read before it is asked for."""
+        """`logs`: the folder of all logs. Nothing is read until it is needed."""
         self._files = files
         self._logs = logs
-        self._lock = threading.Lock()  # guards the next; held while a stream is ended and read, once
+        self._lock = threading.Lock()  # guards the next; held once per stream, while it is ended and read
         self._ended: dict[str, dict[str, list[Found]]] = {}
-        # Of `look_through`: the logs of a stream that were seen to have a segment behind their pieces.
+        # Of `look_through`: a stream's logs that were seen to have a segment after their pieces.
         self._gone_on: dict[str, dict[str, int]] = {}
 
     def pieces_of(self, stream: str, log: str, after: int) -> Sequence[Found]:
-        """End the stream, if nobody has, and tell what it holds behind the last segment of a log.
+        """End the stream, if nobody has, and return its pieces after the last segment of a log.
 
-        Whoever puts this stream can put no more: what is told here stays all there is behind that segment.
+        The stream's worker can put no more. So the returned pieces stay the only ones after that segment.
         Raises BrokenLog, and what the store raises."""
         with self._lock:
             if stream not in self._ended:
@@ -79,19 +79,19 @@ class Streams:
         return pieces
 
     def forget(self, stream: str) -> None:
-        """Look anew when somebody asks: what was found of it was not there any more."""
+        """Read the stream again at the next call, because something found in it was missing."""
         with self._lock:
             self._ended.pop(stream, None)
 
     def newest_ms(self, stream: str) -> int:
-        """When its last pack was put, milliseconds since 1970 by the store's clock; 0: nobody knows, or there
-        is none. Raises what the store raises."""
+        """When its last pack was put, milliseconds since 1970 by the store's clock. 0 if unknown or without
+        packs. Raises what the store raises."""
         found = PackFolder(self._files, self._logs, stream).found()
         return found[max(found)].modified_ms if found else 0
 
     def through(self, stream: str, log: str) -> None:
-        """The log does not continue in this stream any more, and all that did is in its segments. The stream
-        is removed with the last one of them. Raises what the store raises."""
+        """The log no longer continues in this stream: its segments contain all its pieces. The stream is
+        removed with the last of its logs. Raises what the store raises."""
         with self._lock:
             logs = self._ended.get(stream)
             if logs is None or logs.pop(log, None) is None:
@@ -101,8 +101,8 @@ class Streams:
             self._remove(stream)
 
     def look_through(self, now_ms: int, *, own: str | None, has_gone_on: Callable[[str, int], bool]) -> None:
-        """Remove streams that nobody needs; one thread. `own`: the one that this worker puts; `has_gone_on`:
-        whether a log has a segment behind this one. Raises what the store raises."""
+        """Remove streams that nobody needs. One thread. `own`: this worker's stream. `has_gone_on`: whether a
+        log has a segment after this one. Raises what the store raises."""
         for entry in self._files.list(f"{self._logs}/{SHARED}"):
             stream = entry.name
             if not is_stream(stream) or stream == own:
@@ -125,10 +125,10 @@ class Streams:
             if seen.get(log) == after:
                 continue
             if not left or not has_gone_on(log, after):
-                return  # whoever serves it brings this on
+                return  # the log's worker will continue
             left -= 1
             seen[log] = after
-        # It may be of a worker that is idle: that one begins another.
+        # Its worker may be idle. Then that worker begins another stream.
         with self._lock:
             self._end(stream)
             logs = read_stream(self._files, self._logs, stream)
@@ -137,7 +137,7 @@ class Streams:
             self._forget_removed(stream)
 
     def _forget_removed(self, stream: str) -> None:
-        """Other workers have brought in what was known of it, too."""
+        """Other workers have written its known pieces into segments, too."""
         self.forget(stream)
         self._gone_on.pop(stream, None)
 

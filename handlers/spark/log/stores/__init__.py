@@ -1,2 +1,2 @@
-"""Where a log's files can be: this machine (`local`), Hadoop's stores (`hadoop`), object stores without
-Java (`object_stores`)."""
+"""Stores for a log's files: this machine (`local`), Hadoop's stores (`hadoop`), object stores without Java
+(`object_stores`)."""

@@ -1,4 +1,4 @@
-"""Whether a store keeps what was put first: some take a put's condition and pass over it."""
+"""Checks if a store keeps the first of two puts. Some accept a put's condition and ignore it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from handlers.spark.log.stores.interface import AlreadyThere, FilesError, temporary_name
 
 _NAMES = 3
-"""Tried before a store that says of each new one that it is there is refused."""
+"""Number of new names after which a store that reports each as existing is refused."""
 
 
 class StoreOverwrites(FilesError):
-    """Of two puts of one path on condition that nothing is there, the store took both."""
+    """The store accepted two puts of one path, although each had the condition that the path is free."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -26,8 +26,8 @@ class StoreOverwrites(FilesError):
 
 @dataclass(eq=False)
 class Proof:
-    """Of one store, before anything is put there; any thread. `put`, `read` and `delete` are those of its
-    `Files`, without a proof of their own."""
+    """Checks one store before anything is put there. Any thread. `put`, `read` and `delete` are those of its
+    `Files`, without a check of their own."""
 
     put: Callable[[str, bytes], None]
     read: Callable[[str], bytes]
@@ -36,10 +36,10 @@ class Proof:
     _is_proven: bool = field(default=False, init=False)
 
     def once(self, folder: str) -> None:
-        """Put a hidden file in the folder twice; nothing once that was refused.
+        """Put a hidden file into the folder twice. Does nothing after the second put was refused once.
 
-        Raises StoreOverwrites, FilesError for a store that takes no first put, and what the store raises:
-        then it is tried again the next time."""
+        Raises StoreOverwrites, FilesError for a store that refuses the first put, and what the store raises.
+        The next call then tries again."""
         if self._is_proven:
             return
         with self._lock:
@@ -48,8 +48,8 @@ class Proof:
                 self._is_proven = True
 
     def _put_first(self, folder: str) -> str:
-        """Under a name that nobody has. When the first answer is lost, the client asks again, and is told
-        that the file is there."""
+        """Put a file under a new name. If the first answer is lost, the client repeats the request, and the
+        store reports that the file exists."""
         for _ in range(_NAMES):
             path = f"{folder}/{temporary_name()}"
             try:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # https://hadoop.apache.org/docs/r3.5.0/api/org/apache/hadoop/fs/Options.CreateFileOptionKeys.html
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
 _ABORTABLE = "fs.capability.outputstream.abortable"
-# Stores in which a file appears, whole, when its stream is closed; a rename would copy it.
+# Stores in which a whole file appears when its stream is closed. A rename would copy it.
 _OBJECT_STORES = {"s3a", "s3", "s3n", "gs"}
-# Where a create that does not overwrite looks first and puts then.
+# Stores in which a create without overwriting first checks, then puts.
 _NEED_A_CONDITION = {"s3a", "s3", "s3n"}
 _TAKEN = {
     "org.apache.hadoop.fs.FileAlreadyExistsException",
@@ -33,30 +33,31 @@ _TAKEN = {
     "java.nio.file.FileAlreadyExistsException",
 }
 _MISSING = {"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}
-# What says that the store is away, full, or asks to wait, by Java's names.
+# Names and texts of Java errors for a store that is away, full, or asks to wait.
 _OUTAGE = re.compile(
     r"Connect|Timeout|TimedOut|NoRouteToHost|UnknownHost|SafeMode|Retriable|Throttl|AWSClientIO|SdkClient"
     r"|Quota|No space left"
 )
 _CHUNK = 4 << 20
-"""Bytes handed to Java at once: it holds them as text for a moment."""
+"""Bytes passed to Java at once, which keeps them as text for a moment."""
 
 
 class HadoopFiles:
-    """One file system of Hadoop's, as the session is configured for it; through py4j.
+    """One of Hadoop's file systems, with the session's configuration, through py4j.
 
-    Put-if-absent, by store: where the store can (S3A of Hadoop 3.4.2 and later tells so), a conditional
-    create; in Google Cloud Storage a create that does not overwrite, which is atomic there; anywhere else a
-    temporary file and a rename that does not overwrite, atomic in HDFS and Azure, as Delta's log stores do.
-    (Hadoop's own driver of `file:` looks first and renames then: `LocalFiles` is for that.)"""
+    How it puts a file only if absent depends on the store. If the store supports it (S3A of Hadoop 3.4.2 and
+    later reports so), it uses a conditional create. In Google Cloud Storage, it uses a create without
+    overwriting, which is atomic there. Anywhere else, it uses a temporary file and a rename without
+    overwriting, as Delta's log stores do. This is atomic in HDFS and Azure. (Hadoop's driver of `file:`
+    checks first, so `LocalFiles` replaces it.)"""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
-        """`uri`: any place in the file system. Raises FilesError when it cannot be reached."""
+        """`uri`: any place in the file system. Raises FilesError if it cannot be reached."""
         gateway: Any = session.sparkContext._gateway
         self._path: Any = java_class(session, "org.apache.hadoop.fs.Path")
         self._contexts: Any = java_class(session, "org.apache.hadoop.fs.FileContext")
         self._conf = hadoop_conf(session)
-        # FileSystem.rename of one file over another is left to each store; this one is told not to.
+        # FileSystem.rename of one file over another depends on the store. FileContext's never overwrites.
         self._no_options = gateway.new_array(java_class(session, "org.apache.hadoop.fs.Options$Rename"), 0)
         with _explained(uri, "reach"):
             place = self._path(uri)
@@ -123,7 +124,7 @@ class HadoopFiles:
             self._fs.delete(self._path(path), False)
 
     def retire(self, path: str) -> None:
-        """HDFS can; object stores do nothing."""
+        """Works in HDFS. Does nothing in object stores."""
         with suppress(FileNotFoundError), _explained(path, "change the time of"):
             self._fs.setTimes(self._path(path), 0, -1)
 
@@ -151,7 +152,7 @@ class HadoopFiles:
                 else:
                     self._put_by_rename(target, data)
         except AlreadyThere:
-            if not self.exists(path):  # it is the folder's place that is taken
+            if not self.exists(path):  # the folder's place is taken
                 raise FilesError(f"cannot write {path}: a file stands where its folder is needed") from None
             raise
 
@@ -179,16 +180,16 @@ class HadoopFiles:
             if stream.hasCapability("hsync"):
                 stream.hsync()
         except BaseException:
-            with suppress(Exception):  # what went wrong first is what is told
+            with suppress(Exception):  # the first error is raised
                 if stream.hasCapability(_ABORTABLE):
-                    stream.abort()  # closing would make the half of it a file
+                    stream.abort()  # closing would create a partial file
                 stream.close()
             raise
         stream.close()
 
 
 def hadoop_conf(session: SparkSession) -> Any:
-    """Hadoop's configuration as the session has it."""
+    """Hadoop's configuration with the session's settings."""
     return session._jsparkSession.sessionState().newHadoopConf()
 
 
@@ -200,7 +201,7 @@ def _entry(status: Any) -> Entry:
 
 @contextmanager
 def _explained(path: str, what: str) -> Iterator[None]:
-    """Java's errors as Python's; an error of the connection to Java stays what it is."""
+    """Raise Java's errors as Python's. A connection error to Java is not changed."""
     try:
         yield
     except Py4JJavaError as error:

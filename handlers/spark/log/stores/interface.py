@@ -1,4 +1,4 @@
-"""What the segment log asks of a store."""
+"""The interface of a store, as the segment log needs it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The leading dot hides it from Spark, as from `ls`.
+# The leading dot hides it from Spark and from `ls`.
 _TEMPORARY = re.compile(r"\.binlane-[0-9a-f]{32}\.tmp")
 
 
 class FilesError(OSError):
-    """A store refused; the message names the path, what happened and what to do."""
+    """A store refused an operation. The message contains the path, the problem and what to do."""
 
     is_outage = False
-    """Whether the store is full or out of order: it is not about this path, and passes."""
+    """Whether the store is full or out of order. This is temporary and does not depend on the path."""
 
 
 class AlreadyThere(FileExistsError):
-    """There is something at the target's place; nothing was changed."""
+    """The target's place is taken. Nothing was changed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is there already")
@@ -33,71 +33,71 @@ class AlreadyThere(FileExistsError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, or folder, in a folder."""
+    """A file or folder in a folder."""
 
     name: str
     size: int
-    """Bytes; 0 for a folder."""
+    """Bytes. 0 for a folder."""
     modified_ms: int
-    """Milliseconds since 1970 in UTC by the store's clock; 0 where it does not tell."""
+    """Milliseconds since 1970 in UTC by the store's clock. 0 if the store does not say."""
     is_folder: bool
 
 
 class Files(Protocol):
-    """A store. Paths are given whole, as Spark takes them: URIs, or plain paths.
+    """A store. Paths are complete, as Spark takes them: URIs, or plain paths.
 
-    Safe to use from several threads. Besides what is told below, each method raises FilesError when the store
-    refuses, and the store's own error when its connection is gone."""
+    Any thread may call any method. Each method also raises FilesError if the store refuses, and the store's
+    own error if its connection is gone."""
 
     def prove(self, folder: str) -> None:
-        """See to it, once, that the store refuses a put of what is there; else before the first put. Raises
-        FilesError (StoreOverwrites) when it does not."""
+        """Check once that the store refuses to put an existing file. If not called, the first put does it.
+        Raises FilesError (StoreOverwrites) if the store overwrites."""
 
     def list(self, folder: str) -> Sequence[Entry]:
-        """What is directly in a folder, in any order; nothing when there is no such folder."""
+        """List the entries directly in a folder, in any order. Empty if the folder does not exist."""
 
     def read(self, path: str) -> bytes:
-        """A whole file. Raises FileNotFoundError."""
+        """Read a whole file. Raises FileNotFoundError."""
 
     def open(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A file to read at any place, so that a Parquet footer costs one small read. Raises
+        """Open a file for reading at any place, so that a Parquet footer costs one small read. Raises
         FileNotFoundError."""
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        """Make a file, and its folder when there is none.
+        """Create a file, and its folder if it does not exist.
 
-        Nobody ever sees it half written, and when this returns, it outlives a loss of power. Of several that
-        put the same path at once, one does; for the others, and when it was there before, this raises
+        Nobody ever sees a partial file, and when this returns, it survives a power loss. If several put the
+        same path at once, one succeeds. For the others, and if it existed before, this raises
         AlreadyThere."""
 
     def delete(self, path: str) -> None:
-        """Remove a file; one that is not there is no fault."""
+        """Remove a file. A missing one is no error."""
 
     def retire(self, path: str) -> None:
-        """Give a file the time stamp 1970-01-01, where the store can: readers then pass over it, while those
-        that were about to read it still find it. One that is not there is no fault."""
+        """Set a file's time stamp to 1970-01-01, if the store supports it. Readers then skip it, and those
+        that are about to read it still find it. A missing file is no error."""
 
     def delete_tree(self, folder: str) -> None:
-        """Remove a folder with all in it; one that is not there is no fault."""
+        """Remove a folder with its content. A missing one is no error."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a folder another place. Raises AlreadyThere, and FileNotFoundError without the source."""
+        """Move a folder. Raises AlreadyThere, and FileNotFoundError without the source."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether a file or folder exists."""
 
 
 def scheme_of(uri: str) -> str:
-    """`s3a` of s3a://bucket/lake; empty for a plain path."""
+    """`s3a` of s3a://bucket/lake. Empty for a plain path."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.\-]*):", uri)
     return found[1].lower() if found else ""
 
 
 def temporary_name() -> str:
-    """A name that Spark does not read and nobody else has."""
+    """A unique name that Spark does not read."""
     return f".binlane-{uuid.uuid4().hex}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is what a writer was about to put: left over, when it is old."""
+    """Whether a writer was about to put this file. If it is old, it is left over."""
     return _TEMPORARY.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""Segments in the worker's own file system, or one that is mounted there."""
+"""Segments in the worker's own file system, or in a mounted one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError,
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
-# What file systems without hard links (CIFS, FUSE, exFAT) answer to link(2).
+# Errors of link(2) in file systems without hard links (CIFS, FUSE, exFAT).
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _WHAT_TO_DO = {
     errno.ENOSPC: "free space there, or give the table another place",
@@ -35,17 +35,17 @@ _WHAT_TO_DO = {
 class LocalFiles:
     """Paths are plain, or URIs of scheme `file`.
 
-    A put writes a temporary file beside the target, makes it durable and links it to its name: link(2) fails
-    when the name is taken, atomically, on NFS too."""
+    A put writes a temporary file beside the target, makes it durable and links it to its name. Linking fails
+    atomically if the name is taken, on NFS too."""
 
     def prove(self, folder: str) -> None:
-        """link(2) refuses a name that is taken, or is not there at all."""
+        """Does nothing: link(2) refuses a taken name, or does not exist."""
 
     def list(self, folder: str) -> Sequence[Entry]:
         entries: list[Entry] = []
         with _explained(folder, "list"), suppress(FileNotFoundError), os.scandir(plain_path(folder)) as found:
             for one in found:
-                with suppress(FileNotFoundError):  # gone since
+                with suppress(FileNotFoundError):  # removed since
                     stat = one.stat()
                     is_folder = one.is_dir()
                     size = 0 if is_folder else stat.st_size
@@ -110,7 +110,7 @@ class LocalFiles:
 
 
 def plain_path(path: str) -> Path:
-    """Of a file URI, what follows its scheme: as Hadoop, which decodes no percent signs in it."""
+    """The path of a file URI. Like Hadoop, this decodes no percent signs."""
     found = re.match(r"file:(?://(?P<host>[^/]*))?(?P<path>/.*)", path)
     if found is None:
         return Path(path)
@@ -148,14 +148,14 @@ def _rename_folder(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
-        # NFS cannot: look first. One worker at a time follows a table's DDL.
+        # NFS cannot, so check first. One worker at a time follows a table's DDL.
         if target.exists():
             raise FileExistsError from None
         source.rename(target)
 
 
 def _rename_exclusively(source: Path, target: Path) -> None:
-    """renameat2(2): raises FileExistsError when the target is there, be it an empty folder."""
+    """Call renameat2(2). Raises FileExistsError if the target exists, even an empty folder."""
     libc = ctypes.CDLL(None, use_errno=True)
     old, new = os.fsencode(source), os.fsencode(target)
     if not hasattr(libc, "renameat2"):
@@ -166,7 +166,7 @@ def _rename_exclusively(source: Path, target: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """With its parents, each durable: a file in a folder that a loss of power takes away is lost, too."""
+    """Create a folder and its parents durably: a file is lost if a power loss removes its folder."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for one in reversed(missing):

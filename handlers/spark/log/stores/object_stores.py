@@ -18,12 +18,12 @@ from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
 from handlers.spark.log.stores.random_access import RandomAccess
 
 _SCHEMES = {"s3n": "s3a", "gcs": "gs"}
-"""Other names that Spark takes."""
+"""Other names that Spark accepts."""
 _COPIES_AT_ONCE = 16
 _CONFLICTS = 5
 _TRIES_SECONDS = 20
-"""A store that does not answer is tried for so long; then its table waits, and says so."""
-# What says that the store is away, or asks to wait: no answer at all, or one of these.
+"""Seconds for which a store that does not answer is retried. Then its table waits, and reports it."""
+# Texts for a store that is away, or asks to wait: no answer at all, or one of these.
 _OUTAGE = re.compile(
     r"error sending request|status code: (408|429|5\d\d)|timed out|connect error|dns error"
     r"|connection (closed|reset)",
@@ -31,8 +31,8 @@ _OUTAGE = re.compile(
 )
 
 
-# The environment's secrets are not the configuration's, which are taken out of every log: signatures in URLs
-# of Azure and S3, and a password in an endpoint's.
+# Secrets of the environment: signatures in URLs of Azure and S3, and a password in an endpoint's URL. Those
+# of the configuration are removed from every log.
 _SECRET = re.compile(
     r"((?:\bsig|X-Amz-(?:Signature|Credential|Security-Token))=)[^&\s)\"']+|(://[^/\s:@]*:)[^/\s@]+(?=@)",
     re.IGNORECASE,
@@ -40,21 +40,22 @@ _SECRET = re.compile(
 
 
 class ObjectFiles:
-    """One bucket of S3 (`s3a:`, `s3:`) or Google Cloud Storage (`gs:`), or one container of Azure (`abfss:`),
-    with credentials, region and endpoint from the worker's environment: `AWS_ACCESS_KEY_ID`,
+    """One bucket of S3 (`s3a:`, `s3:`) or Google Cloud Storage (`gs:`), or one container of Azure (`abfss:`).
+    Credentials, region and endpoint come from the worker's environment: `AWS_ACCESS_KEY_ID`,
     `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` ...
     (https://developmentseed.org/obstore/latest/authentication/).
 
-    A put is one request on condition that nothing is there: the store lets one of several win, and a file
-    appears whole. There are no folders, only names that begin alike: one that holds nothing is not there."""
+    A put is one request on condition that the name is free. Of several, the store lets one win, and the file
+    appears whole. Folders do not exist, only names with a common prefix. So an empty folder does not
+    exist."""
 
     def __init__(self, uri: str) -> None:
-        """`uri`: any place in the store. Raises FilesError for one that is unknown or incomplete."""
+        """`uri`: any place in the store. Raises FilesError for an unknown or incomplete one."""
         scheme, _, rest = uri.partition("://")
         bucket = rest.partition("/")[0]
         self._prefix = f"{scheme}://{bucket}"
         try:
-            # Of the bucket alone: percent signs in paths stay what they are, as they do for Spark.
+            # Only the bucket: percent signs in paths are not decoded, as in Spark.
             self._store: ObjectStore = from_url(
                 f"{_SCHEMES.get(scheme, scheme)}://{bucket}",
                 client_options={"allow_http": True, "connect_timeout": "10s", "timeout": "5min"},
@@ -88,7 +89,7 @@ class ObjectFiles:
                 False,
             )
             for one in found["objects"]
-            if one["path"] != key  # what Hadoop puts to mark an empty folder
+            if one["path"] != key  # Hadoop's mark of an empty folder
         ]
         return folders + files
 
@@ -118,7 +119,7 @@ class ObjectFiles:
             obstore.delete(self._store, self._key(path))
 
     def retire(self, path: str) -> None:
-        """Object stores have no time stamps to set."""
+        """Does nothing: object stores have no time stamps to set."""
 
     def delete_tree(self, folder: str) -> None:
         with _explained(folder, "remove"), suppress(FileNotFoundError):
@@ -126,8 +127,8 @@ class ObjectFiles:
                 obstore.delete(self._store, [*keys])
 
     def rename(self, source: str, target: str) -> None:
-        """All files are copied, then the old ones removed: after a crash in between, both places hold some,
-        and the target has to be removed by hand before it can be tried again."""
+        """Copies all files, then removes the old ones. After a crash in between, both places contain files.
+        Then remove the target by hand before you try again."""
         if not self.exists(source):
             raise FileNotFoundError(f"there is no {source}")
         if self.exists(target):
@@ -159,7 +160,7 @@ class ObjectFiles:
                 except AlreadyExistsError:
                     if self.exists(path):
                         raise AlreadyThere(path) from None
-                    # S3 answers 409 where a put meets another one, or a removal, and may have kept neither.
+                    # S3 answers 409 if a put meets another put or a removal, and may have kept neither.
                     continue
             return
         error = FilesError(
@@ -196,5 +197,5 @@ def _explained(path: str, what: str) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Without the client's own stack below it, the server's page, and what a URL tells of credentials."""
+    """Return the first line, without the client's stack, the server's page and secrets in URLs."""
     return _SECRET.sub(r"\1\2***", str(error).partition("\n")[0].partition(": <")[0])

@@ -1,4 +1,4 @@
-"""A file elsewhere as Python's, to be read at any place."""
+"""A remote file as a Python file, for reading at any place."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class RandomAccess(io.RawIOBase):
-    """Reads what is asked for, and no more: for `pyarrow.PythonFile`."""
+    """Reads only the requested bytes. For `pyarrow.PythonFile`."""
 
     def __init__(self, size: int, read_at: Callable[[int, int], bytes]) -> None:
-        """`size`: of the file, bytes; `read_at`: gives the bytes from an offset on, of a length that is not 0
-        and does not reach beyond the end."""
+        """`size`: of the file, in bytes. `read_at`: returns the bytes from an offset on. Their number is
+        never 0, and they never go beyond the end."""
         super().__init__()
         self._size = size
         self._read_at = read_at
