@@ -10,7 +10,7 @@ from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import HandlerTypeError, OptionsError
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, ConfigurationError, load
 from worker.configuration.changes import compare, merge
 from worker.configuration.checks.agreement import disagreements
