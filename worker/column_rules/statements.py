@@ -19,9 +19,8 @@ from handlers import Change
 from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.reach import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
-from worker.column_rules.shared_names import refuse_shared
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """Clauses in the order in which they are applied."""
