@@ -9,8 +9,15 @@ import msgspec
 
 from handlers.mysql.types import INTEGERS, SYNONYMS
 from worker.formats.debezium.column_values import reader_of
-from worker.formats.debezium.connect.meanings import DECIMAL, SOURCE, types_of
-from worker.formats.debezium.connect.schema import Field, Head, columns_of, unquoted_list
+from worker.formats.debezium.connect.schema import (
+    DECIMAL,
+    SOURCE,
+    Field,
+    Head,
+    columns_of,
+    types_of,
+    unquoted_list,
+)
 from worker.formats.debezium.connect.times import as_lost, as_told
 from worker.formats.debezium.connect.values import Forms, Reader, bits_of
 from worker.formats.debezium.postgres.native import source_type, with_native

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
-from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.numbers import digits_of, unscaled
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.schema import DECIMAL, Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
 from worker.formats.debezium.connect.times import as_none, in_utc
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of

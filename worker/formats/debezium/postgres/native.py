@@ -5,8 +5,7 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 from __future__ import annotations
 
 from handlers.native_types import NativeType
-from worker.formats.debezium.connect.meanings import SOURCE, types_of
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.schema import SOURCE, Field, types_of
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
 _OWN = frozenset(

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from worker.formats.debezium.connect.meanings import DECIMAL
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.schema import DECIMAL, Field
 
 
 class PostgresType(NamedTuple):

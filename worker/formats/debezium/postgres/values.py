@@ -5,9 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.numbers import digits_of
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.schema import DECIMAL, Field
 from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text, decimal_from_text
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, array_of, connect_reader
 from worker.formats.debezium.postgres.types import postgres_type
