@@ -20,9 +20,8 @@ from worker.formats.debezium.connect.schema import (
 )
 from worker.formats.debezium.connect.times import as_lost, as_told
 from worker.formats.debezium.connect.values import Forms, Reader, bits_of
-from worker.formats.debezium.postgres.native import source_type, with_native
+from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
-from worker.formats.debezium.postgres.values import postgres_reader
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
