@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from handlers.options.matching import topic_matcher, topics_matcher
 from worker.configuration.faults import KeyPath
-from worker.formats.choice import entry_for
+from worker.formats.registry import entry_for
 
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
