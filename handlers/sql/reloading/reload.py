@@ -25,8 +25,7 @@ from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact_table
 from handlers.sql.options import SqlOptions
 from handlers.sql.reloading.alone import Busy, Still, alone
-from handlers.sql.reloading.building import Building, remove_left
-from handlers.sql.reloading.table_marks import Mark, TableMarks, places
+from handlers.sql.reloading.building import Building, Mark, TableMarks, places, remove_left
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import KnownTable
