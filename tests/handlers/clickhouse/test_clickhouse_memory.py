@@ -13,7 +13,7 @@ from servers.clickhouse_server import ClickHouseServer
 from handlers import Batch
 from handlers.clickhouse.tables import Tables
 from handlers.testing import make_batch
-from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.held_rows import RowMoved
 from handlers.versioned.memory import Unfit
 
 

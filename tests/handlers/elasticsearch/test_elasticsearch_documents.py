@@ -19,7 +19,7 @@ from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
-from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.held_rows import RowMoved
 from handlers.versioned.memory import Unfit
 
 LONG = "12345678901234567890.0123456789"

@@ -12,7 +12,7 @@ from servers.search_node import SearchNode
 from handlers import Batch
 from handlers.elasticsearch.mapping import ORIGIN_FIELD
 from handlers.testing import make_batch
-from handlers.versioned.late_rows import RowMoved
+from handlers.versioned.held_rows import RowMoved
 from handlers.versioned.memory import Unfit
 
 
