@@ -11,8 +11,7 @@ from handlers.api import Batch, Change, HandlerContext, Rejected, Row
 from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
-from handlers.mysql.emptying import WholeTables
-from handlers.mysql.statement_of_change import operations_of
+from handlers.mysql.statement_of_change import WholeTables, operations_of
 from handlers.options.templates import place_of
 from handlers.progress.marks import PassingOver
 from handlers.versioned.held_rows import Held, RowMoved, check_late
