@@ -15,8 +15,7 @@ import pytest
 from servers.hook_server import Answer, HookServer
 
 from handlers import TargetUnavailable
-from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.client import Item, SearchClient, write
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http import client
 from handlers.http.client import AnswerTooLarge, HttpClient

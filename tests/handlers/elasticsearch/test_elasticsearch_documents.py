@@ -13,7 +13,7 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch, Rejected
-from handlers.elasticsearch.bulk import Item, write
+from handlers.elasticsearch.client import Item, write
 from handlers.elasticsearch.documents import document_id
 from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
