@@ -17,9 +17,8 @@ from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.clickhouse.types import column_type
 from handlers.clickhouse.writing import key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.held_rows import Held
-from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
+from handlers.versioned.row_states import Held, State, new_columns
 from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")

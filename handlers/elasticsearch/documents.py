@@ -12,7 +12,7 @@ from handlers.api import Row
 from handlers.elasticsearch.index import Index
 from handlers.elasticsearch.mapping import ORIGIN, json_document
 from handlers.options.templates import Template
-from handlers.versioned.last_states import State
+from handlers.versioned.row_states import State
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,9 +20,8 @@ from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_o
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.held_rows import Held, with_held_rows
-from handlers.versioned.last_states import State, new_columns
 from handlers.versioned.memory import RENAMED, Memory, Unfit
+from handlers.versioned.row_states import Held, State, new_columns, with_held_rows
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"

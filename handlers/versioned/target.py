@@ -14,10 +14,9 @@ from handlers.mysql import ddl
 from handlers.mysql.statement_of_change import WholeTables, operations_of
 from handlers.options.templates import place_of
 from handlers.progress.marks import PassingOver
-from handlers.versioned.held_rows import Held, RowMoved, check_late
-from handlers.versioned.last_states import State, last_states, partition_of
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
+from handlers.versioned.row_states import Held, RowMoved, State, check_late, last_states, partition_of
 from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
 
 log = get_logger("handlers.versioned")
