@@ -9,7 +9,7 @@ import pytest
 from configuration.shorthand import ANY_TABLE
 
 from worker.configuration import Configuration
-from worker.configuration.checks.agreement import disagreements
+from worker.configuration.agreement import disagreements
 from worker.running.reloading import LIVE, FileWatch, compare, merge
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}

@@ -9,7 +9,7 @@ import yaml
 from configuration.shorthand import Faults
 
 from worker.configuration import Configuration, load
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 from worker.configuration.shown import shown_settings
 from worker.running.reloading import compare
 

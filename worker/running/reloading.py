@@ -15,7 +15,7 @@ from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, ConfigurationError, load
-from worker.configuration.checks.agreement import disagreements
+from worker.configuration.agreement import disagreements
 from worker.configuration.faults import key_path
 from worker.observing import logs
 from worker.running.components import Components
