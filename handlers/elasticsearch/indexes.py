@@ -14,8 +14,17 @@ import msgspec
 from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.client import Item, SearchClient, check_cluster, error_type, told, write
-from handlers.elasticsearch.documents import Document, Documents, document_id, document_of
-from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
+from handlers.elasticsearch.index import (
+    MEMORY,
+    Document,
+    Documents,
+    Index,
+    check_names,
+    document_id,
+    document_of,
+    index_name,
+    index_of,
+)
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused

@@ -14,7 +14,7 @@ from servers.search_node import SearchNode
 
 from handlers import Batch, Rejected
 from handlers.elasticsearch.client import Item, write
-from handlers.elasticsearch.documents import document_id
+from handlers.elasticsearch.index import document_id
 from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
 from handlers.progress.topic_ids import FormerTopic
