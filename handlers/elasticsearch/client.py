@@ -1,4 +1,4 @@
-"""A cluster's HTTP interface: requests, and errors sorted by how to react to them."""
+"""A cluster's HTTP interface: requests, bulk writes, and errors sorted by how to react to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column rules compiled for rows with certain columns."""
+"""Column rules compiled for rows with certain columns, and refusal of columns that would share a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redact secrets: values from variables and files, and values of secret keys."""
+"""Redact secrets: values from variables and files, values of secret keys, and those in URLs."""
 
 from __future__ import annotations
 

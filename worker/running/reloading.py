@@ -1,4 +1,4 @@
-"""Applying a changed configuration to a running worker, and reporting changes that need a restart."""
+"""Comparing configurations, applying the new one to a running worker, and reporting what needs a restart."""
 
 from __future__ import annotations
 

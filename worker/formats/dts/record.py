@@ -1,4 +1,4 @@
-"""A whole DTS record: its rows as typed values, or its statement.
+"""A DTS record: its header, which routes it, and its rows as typed values, or its statement.
 
 Every record contains its columns' names and types, nearly always those of the table's record before. Then
 their bytes are only compared, not read again."""

@@ -1,4 +1,5 @@
-"""Places from which the `json` format reads: a path into the record's value, or another source.
+"""Places from which the `json` format reads: a path into the record's value, or another source. The
+route to a record's table has a decoder that reads nothing else.
 
 op              the member of the value with this name
 source.table    a member of a member; a backslash before a dot makes it part of the name
