@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from handlers.spark.locations import LOGS
 from handlers.spark.log.packs.pack_file import Piece, read_piece, rows_of
-from handlers.spark.log.packs.pack_folder import PackFolder
-from handlers.spark.log.packs.streams import Found, read_stream
+from handlers.spark.log.packs.streams import Found, PackFolder, read_stream
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
 
