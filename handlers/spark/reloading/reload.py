@@ -33,9 +33,15 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.options import SparkOptions
-from handlers.spark.reloading.alike import check_alike
-from handlers.spark.reloading.entry import NewRows, number_of
-from handlers.spark.reloading.places import LONGEST_MS, check_place, folder_of, remove_left
+from handlers.spark.reloading.new_rows import (
+    LONGEST_MS,
+    NewRows,
+    check_alike,
+    check_place,
+    folder_of,
+    number_of,
+    remove_left,
+)
 from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef
