@@ -30,8 +30,7 @@ from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from handlers.spark.delta.commits.held_segments import (
 from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef
 

@@ -21,7 +21,7 @@ from handlers.spark.delta.new_table import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import quoted

@@ -20,7 +20,7 @@ from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 
 BY_RS = MergeOptions(without_spark=True)
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())

@@ -33,10 +33,9 @@ from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
 from handlers.spark.log.statement import REPLACE
-from handlers.spark.rows.added import HISTORY, log_schema, shape_of_log
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef
 
 
