@@ -15,7 +15,7 @@ from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
-from handlers.spark.runtime.java_classes import java_class
+from handlers.spark.runtime.java_process import java_class
 from handlers.spark.table_ref import TableRef
 
 _LOOK_BACK = 100
