@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within, without
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made, make_table
 from handlers.spark.delta.plain_table import has_former_dates, is_small, plain_table

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits.commit_notes import read_note
+from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.log_files import LogState, has_commits, state_in_files
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks

@@ -20,9 +20,9 @@ import msgspec
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.progress.marks import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import UnknownSegments
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.state import look
 from handlers.spark.engine.lake import Lake
 from handlers.spark.engine.table.failures import SparkFailure, explained
