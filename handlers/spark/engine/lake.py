@@ -12,9 +12,8 @@ from pyspark.errors import PySparkException
 
 from handlers.api import Batch, HandlerContext, StopWorker, TargetUnavailable
 from handlers.logs import get_logger
-from handlers.spark.engine.found_logs import FoundLogs
 from handlers.spark.engine.keeper import Keeper
-from handlers.spark.engine.leftovers import Search
+from handlers.spark.engine.leftovers import FoundLogs, Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
