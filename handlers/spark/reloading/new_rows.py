@@ -19,11 +19,11 @@ from handlers.spark.locations import PENDING
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.statement import REPLACE, Statement, columns_of
+from handlers.spark.log.store_choice import UnsafeForSeveral, check_store
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema
 from handlers.spark.runtime.session import SharedSpark
-from handlers.spark.several_writers import UnsafeForSeveral, check_store
 from handlers.spark.table_ref import TableRef
 
 _TOO_FAST = (
