@@ -1,4 +1,5 @@
-"""Finds what earlier runs left: logs of tables that may get no more batches, and tables that are gone."""
+"""Finds what earlier runs left: logs of tables that may get no more batches, and tables that are gone.
+Decides which of the logs this handler serves."""
 
 from __future__ import annotations
 

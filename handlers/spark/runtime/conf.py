@@ -1,4 +1,5 @@
-"""Spark's properties: for a Spark of our own, and for a session at a Connect server."""
+"""Spark's properties: for a Spark of our own, and for a session at a Connect server. Whose
+paths without a scheme are: Hadoop's `fs.defaultFS`, if somebody has set it."""
 
 from __future__ import annotations
 
