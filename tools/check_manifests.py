@@ -18,7 +18,7 @@ from checking import configuration_faults, image_user, longest_stop, read, tool
 from custom_resources import custom_faults, is_custom
 
 from worker.configuration import Configuration
-from worker.configuration.checks.doubts import single_worker
+from worker.configuration.doubts import single_worker
 from worker.running.handler_set import OPENING_SECONDS
 
 __all__ = ["EXAMPLE", "check_manifests", "folders", "render"]

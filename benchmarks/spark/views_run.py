@@ -22,8 +22,7 @@ from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.inspection import columns_of
 from handlers.spark.read.view import view_sql
-from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, quoted

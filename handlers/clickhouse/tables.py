@@ -13,13 +13,11 @@ from handlers.api import HandlerContext, Row
 from handlers.clickhouse.client import ClickHouseClient, check_server, identifier, literal
 from handlers.clickhouse.codecs import codec_of
 from handlers.clickhouse.options import ClickHouseOptions
-from handlers.clickhouse.table import OWN_COLUMNS, Table
-from handlers.clickhouse.types import column_type
+from handlers.clickhouse.table import OWN_COLUMNS, Table, column_type
 from handlers.clickhouse.writing import key_text, last_versions, write
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.last_states import State, new_columns
-from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import RENAMED, Memory, Unfit, recalled
+from handlers.versioned.row_states import Held, State, new_columns
 from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")

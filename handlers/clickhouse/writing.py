@@ -13,10 +13,8 @@ from handlers.clickhouse.table import OWN_COLUMNS, Table
 from handlers.decimals import BeyondBounds
 from handlers.http.parts import RowRefused, in_parts
 from handlers.options.templates import MissingValue
-from handlers.versioned.held_rows import with_held_rows
-from handlers.versioned.last_states import State
-from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import UnfitColumn
+from handlers.versioned.row_states import Held, State, with_held_rows
 
 _UNENCODABLE = (Unencodable, TypeError, BeyondBounds, UnicodeEncodeError)
 _READ_AT_ONCE = 1_000

@@ -1,7 +1,8 @@
-"""The description of an index, and checks of the names of indexes and fields."""
+"""The description of an index, the documents of its rows, and checks of the names of indexes and fields."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,9 +10,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD
+from handlers.api import Row
+from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, json_document
 from handlers.options.templates import Template
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, recalled
+from handlers.versioned.row_states import State
 
 MEMORY = "memory_"
 """Prefix of fields in `ORIGIN` that contain a revision of the memory."""
@@ -23,6 +26,11 @@ _METADATA = frozenset(
         *("_field_names", "_ignored", "_nested_path", "_doc_count", "_tier", "_data_stream_timestamp"),
     )
 )
+_encode = msgspec.json.Encoder().encode
+
+_ID = Template("{key}")
+_ID_BYTES = 512  # https://www.elastic.co/docs/reference/elasticsearch/mapping-reference/mapping-id-field
+_HASHED = "sha256-"
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -127,3 +135,43 @@ def _check_origin(index: str, found: Mapping[str, Any]) -> None:
             f"cluster made this index by itself, for a write that came just after it was deleted, or a "
             f"template is in the way. Delete the index, and have the table's rows sent again"
         )
+
+
+def document_id(row: Row, key_columns: tuple[str, ...] | None) -> str:
+    """Return {key} as in redis, or its hash if it is too long or empty. Raises MissingValue, TypeError.
+
+    >>> document_id({"a": 1, "b": "x:y"}, ("a", "b"))
+    '1:x%3Ay'
+    """
+    text = _ID.key("", "", row, key_columns)
+    data = text.encode("utf-8", "surrogatepass")
+    if 0 < len(data) <= _ID_BYTES and not text.startswith(_HASHED):
+        return text
+    return _HASHED + hashlib.sha256(data).hexdigest()
+
+
+class Document(msgspec.Struct):
+    """One document in an answer of `_mget`."""
+
+    id: str = msgspec.field(name="_id")
+    found: bool = False
+    version: int = msgspec.field(name="_version", default=0)
+    source: dict[str, msgspec.Raw] | None = msgspec.field(name="_source", default=None)
+    """The values with their spelling: 9061.00 stays 9061.00."""
+    error: Any = None
+
+
+class Documents(msgspec.Struct):
+    docs: list[Document]
+
+
+def document_of(state: State, held: Mapping[str, Mapping[str, Any]], place: Index) -> bytes | None:
+    """Return the document as JSON; None for a deleted row. `held`: id -> current document, for rows that lack
+    columns. Raises TypeError, BeyondBounds, UnicodeEncodeError if a value has no JSON form."""
+    if state.row is None:
+        return None
+    row = json_document(state.row, state.types)
+    if place.is_strict:
+        row = {name: value for name, value in row.items() if value is not None or name in place.columns}
+    origin = {"version": state.version, "partition": state.partition, "time": state.time}
+    return _encode({**({} if state.whole else held.get(state.text, {})), **row, ORIGIN: origin})

@@ -13,18 +13,24 @@ import msgspec
 
 from handlers.api import HandlerContext, Row, TargetUnavailable
 from handlers.decimals import BeyondBounds
-from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import SearchClient, check_cluster, error_type, told
-from handlers.elasticsearch.documents import Document, Documents, document_id, document_of
-from handlers.elasticsearch.index import MEMORY, Index, check_names, index_name, index_of
+from handlers.elasticsearch.client import Item, SearchClient, check_cluster, error_type, told, write
+from handlers.elasticsearch.index import (
+    MEMORY,
+    Document,
+    Documents,
+    Index,
+    check_names,
+    document_id,
+    document_of,
+    index_name,
+    index_of,
+)
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
-from handlers.versioned.held_rows import with_held_rows
-from handlers.versioned.last_states import State, new_columns
-from handlers.versioned.late_rows import Held
 from handlers.versioned.memory import RENAMED, Memory, Unfit
+from handlers.versioned.row_states import Held, State, new_columns, with_held_rows
 
 _FOUND = "?filter_path=*.mappings,*.aliases,*.data_stream,*.settings.index.mapping.source"
 _MAKING = "binlane_makes_it"

@@ -17,8 +17,8 @@ from handlers.progress.marks import WHOLE, Partition, PassingOver, Place, beyond
 from handlers.progress.topic_ids import KnownIds, of_former
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
-from handlers.spark.rows.added import shape_of_log
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
+from handlers.spark.rows.shape import shape_of_log
 
 log = get_logger("handlers.files")
 

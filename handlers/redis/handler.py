@@ -12,7 +12,7 @@ from structlog.stdlib import BoundLogger
 from handlers.api import Batch, Handler, HandlerContext, Rejected
 from handlers.logs import get_logger
 from handlers.mysql.ddl import TableName
-from handlers.mysql.emptying import WholeTables
+from handlers.mysql.statement_of_change import WholeTables
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.redis.rows import KeyState, hash_commands, json_commands, last_states, to_complete

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator,
 
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
-from handlers.spark.rows.spark_type_texts import read_spark_type
+from handlers.spark.rows.spark_types import read_spark_type
 
 _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""

@@ -11,14 +11,12 @@ from handlers.api import Batch, Change, HandlerContext, Rejected, Row
 from handlers.http.parts import RowRefused
 from handlers.logs import get_logger
 from handlers.mysql import ddl
-from handlers.mysql.emptying import WholeTables
-from handlers.mysql.statement_of_change import operations_of
+from handlers.mysql.statement_of_change import WholeTables, operations_of
 from handlers.options.templates import place_of
 from handlers.progress.marks import PassingOver
-from handlers.versioned.last_states import State, last_states, partition_of
-from handlers.versioned.late_rows import Held, RowMoved, check_late
 from handlers.versioned.memory import Memory, Unfit, UnfitColumn, remembering
 from handlers.versioned.options import VersionedOptions
+from handlers.versioned.row_states import Held, RowMoved, State, check_late, last_states, partition_of
 from handlers.versioned.versions import EPOCH_BITS, BeyondVersions, Topic, Versions, versions_of
 
 log = get_logger("handlers.versioned")

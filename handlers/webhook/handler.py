@@ -9,21 +9,28 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from urllib.parse import unquote
 
 import httpx
 import msgspec
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.change_json import line
 from handlers.failures import UnfitPlace, behind
-from handlers.http.client import HttpClient, is_denied, is_passing, trusted
+from handlers.http.client import HttpClient, is_denied, is_passing, segment, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
+from handlers.options.http_values import TlsOptions
 from handlers.options.templates import Template, place_of
+from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.rows import borders
-from handlers.webhook.options import WebhookOptions, address, literal_start
 
+_URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
+# https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_OWNED = frozenset(("content-length", "host", "transfer-encoding", "connection", "idempotency-key"))
 _encode = msgspec.json.Encoder().encode
 
 _SECRET_CHARACTERS = 7  # shorter ones occur in too many harmless words
@@ -31,6 +38,82 @@ _SEPARATORS = re.compile(r"[/?&=]")
 _CONTENT_TYPES = {"json": "application/json", "ndjson": "application/x-ndjson"}
 _WRONG_ADDRESS = frozenset((402, 404, 405, 410, 411, 414, 415, 421, 426, 428, 431, 451))
 """Statuses that refuse every request: the URL, the method or a header is wrong, or payment is required."""
+
+
+class SignatureOptions(BaseModel):
+    """Options `signature:`, with which the receiver verifies that a request is from binlane."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    secret: str = Field(min_length=1, description="The secret that both sides know.")
+    header: str = Field(default="X-Binlane-Signature", description="The header with the signature.")
+    timestamp_header: str = Field(
+        default="X-Binlane-Timestamp", description="The header with the time, which is signed with the body."
+    )
+
+    @field_validator("header", "timestamp_header")
+    @classmethod
+    def _are_names(cls, name: str) -> str:
+        return _header_name(name)
+
+
+class WebhookOptions(BaseModel):
+    """The keys of a `type: webhook` entry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(description="The receiver's URL; {database} and {table} are replaced.")
+    method: Literal["POST", "PUT", "PATCH"] = Field(default="POST", description="The HTTP method.")
+    headers: dict[str, str] = Field(default={}, description="Additional headers, such as Authorization.")
+    format: Literal["json", "ndjson"] = Field(
+        default="json", description="json: an object with a list of changes. ndjson: one change per line."
+    )
+    max_changes: int = Field(default=500, ge=1, le=100_000, description="The most changes in one request.")
+    timeout: PositiveDuration = duration(
+        "30s", "The timeout for a connection, and for each part of an answer."
+    )
+    signature: SignatureOptions | None = Field(default=None, description="Sign each request (HMAC-SHA256).")
+    tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
+
+    @field_validator("url")
+    @classmethod
+    def _url_is_usable(cls, url: str) -> str:
+        try:
+            template = Template(url, row=False)
+            whole, start = httpx.URL(_address(template, "d", "t")), httpx.URL(_literal_start(template))
+        except httpx.InvalidURL:
+            raise not_allowed(_URLS) from None
+        # The name of a table must not choose the host.
+        if whole.scheme not in ("http", "https") or not whole.host or start.netloc != whole.netloc:
+            raise not_allowed(_URLS)
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_are_usable(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if _header_name(name).lower() in _OWNED:
+                raise ValueError(f"the handler sets {name} itself: remove it")
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"the value of {name} cannot stand in a header (ASCII, no line breaks)")
+        return headers
+
+
+def _literal_start(template: Template) -> str:
+    """Return the part before the first placeholder."""
+    first = template.parts[0] if template.parts else ""
+    return first if isinstance(first, str) else ""
+
+
+def _address(template: Template, database: str, table: str) -> str:
+    """Return the URL for a table, with its names percent-encoded."""
+    return template.of_table(database, table, encode=segment)
+
+
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a header")
+    return name
 
 
 class WebhookHandler(Handler):
@@ -75,14 +158,14 @@ class WebhookHandler(Handler):
         """Send OPTIONS, which changes nothing, and accept any response but 502, 503 and 504. Raises
         TargetUnavailable. Raises OSError if a certificate cannot be read."""
         client = self._new_client(context)
-        url, headers = literal_start(self._url), self._options.headers
+        url, headers = _literal_start(self._url), self._options.headers
         with closing(client):
             answer = client.request("OPTIONS", url, headers=headers, only_status=True)
         if answer.status in (502, 503, 504):
             raise client.unavailable(answer)
 
     def _new_client(self, context: HandlerContext) -> HttpClient:
-        url = address(self._url, "d", "t")
+        url = _address(self._url, "d", "t")
         return HttpClient(
             url,
             trusted(url, self._options.tls, context.folder),
@@ -115,7 +198,7 @@ class WebhookHandler(Handler):
         assert self._client is not None, "handle comes after open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
-        url = address(self._url, batch.database, batch.name)
+        url = _address(self._url, batch.database, batch.name)
         try:
             answer = self._client.request(
                 self._options.method, url, content=body, headers=headers, only_status=True

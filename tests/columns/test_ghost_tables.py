@@ -19,7 +19,7 @@ from handlers.testing import opened
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 from worker.formats.interface import Apart, Record, Skip
 from worker.formats.registry import get
 from worker.running.open_handlers import handles

@@ -9,9 +9,8 @@ import pytest
 from configuration.shorthand import ANY_TABLE
 
 from worker.configuration import Configuration
-from worker.configuration.changes import LIVE, compare, merge
-from worker.configuration.checks.agreement import disagreements
-from worker.running.reloading import FileWatch
+from worker.configuration.agreement import disagreements
+from worker.running.reloading import LIVE, FileWatch, compare, merge
 
 KAFKA = {"bootstrap_servers": "localhost:9092", "group_id": "shop", "topics": ["cdc.shop"]}
 

@@ -9,9 +9,9 @@ import yaml
 from configuration.shorthand import Faults
 
 from worker.configuration import Configuration, load
-from worker.configuration.changes import compare
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 from worker.configuration.shown import shown_settings
+from worker.running.reloading import compare
 
 SECRET = "correct horse battery"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handlers.options.matching import covers, table_matcher
 from worker.configuration import Configuration
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 
 SPARK = {"type": "spark", "mode": "replica"}
 KEEPS = [{"match": "shop.*", "handlers": [SPARK]}]

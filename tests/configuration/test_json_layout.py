@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from handlers import Change
 from worker.configuration import Configuration, load
-from worker.formats.choice import FormatChoice
 from worker.formats.own_json.format import Json
+from worker.formats.registry import FormatChoice
 
 FORMATS = (Path(__file__).parents[2] / "docs/formats.md").read_text()
 NAMES = "database: =shop, table: t"

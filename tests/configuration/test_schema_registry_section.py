@@ -8,7 +8,7 @@ import pytest
 from servers.schema_registry import schema_registry
 
 from worker.configuration import ConfigurationError
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 from worker.configuration.loading import load
 from worker.kafka.connection import reach_registry
 

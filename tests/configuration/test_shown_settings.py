@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from worker.configuration import Configuration, load
-from worker.configuration.changes import merge
 from worker.configuration.secrets import MASK
 from worker.configuration.shown import shown_settings
+from worker.running.reloading import merge
 
 _FILE = """
 kafka:

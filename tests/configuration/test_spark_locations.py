@@ -11,7 +11,7 @@ from handlers import Rejected
 from handlers.spark.locations import Locations
 from handlers.spark.options import SparkOptions
 from handlers.spark.section import SparkSection
-from worker.configuration.checks.spark_locations import doubtful_locations
+from worker.configuration.agreement import doubtful_locations
 
 REPLICA = "{type: spark, name: replica, mode: replica%s}"
 CHANGES = "{type: spark, name: changes, mode: changelog%s}"

@@ -12,7 +12,7 @@ from confluent_kafka import Message
 from handlers import Batch, Handler
 from offsets.restore import Start
 from offsets.types import OffsetRange, TopicPartition
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
 from worker.configuration import Configuration
 from worker.formats.interface import Record

@@ -9,7 +9,7 @@ from building import Scripted, assignment, configuration, record, unit
 from confluent_kafka import Message
 
 from handlers import Handler
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics

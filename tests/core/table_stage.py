@@ -6,7 +6,7 @@ from building import Clock, Scripted, assignment, configuration, record
 from lane_building import lanes_of
 from row_stepping import never
 
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.fetching.routing import Router
 from worker.formats.interface import Record
 from worker.lanes.snapshot import snapshot

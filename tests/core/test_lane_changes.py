@@ -10,7 +10,7 @@ from lane_building import Source, lanes_of, offsets, taken
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from handlers import Batch, Handler
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun, rebound
 from worker.configuration import LanesRule, TableRule
 from worker.lanes.lanes import Lanes

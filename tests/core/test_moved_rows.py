@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from handlers import Batch, PartialFailure, Rejected
 from handlers.rows import is_move
-from worker.attempts.set_aside import SetAside
-from worker.attempts.steps import Step
+from worker.attempts.steps import SetAside, Step
 from worker.formats.interface import Record
 from worker.units.work import Work
 

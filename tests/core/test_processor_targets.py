@@ -15,8 +15,7 @@ from handlers import Batch, TargetUnavailable
 from handlers.sharding import SHARDS
 from offsets.types import Checkpoint
 from worker.attempts import retry_and_split
-from worker.attempts.bound_handler import BoundHandler
-from worker.attempts.circuit import Circuit
+from worker.attempts.circuit import BoundHandler, Circuit
 from worker.units.unit import Unit, UnitState
 
 QUICK = {"initial_delay": 0.01, "max_delay": 0.01, "jitter": 0.0, "max_attempts": 1}

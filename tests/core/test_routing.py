@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from offsets.types import Checkpoint, OffsetRange
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from handlers import Change
 from offsets.types import Checkpoint
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.routing import Router, UndecodableHalt

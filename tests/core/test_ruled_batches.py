@@ -22,7 +22,7 @@ from building import (
 from processing import Stage
 
 from handlers import Change
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.formats.interface import Record, UndecodableRecord
 from worker.lanes.batch_cutting import rebind
 from worker.units.sharding import spread

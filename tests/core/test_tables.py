@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 from building import Scripted, configuration
 
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
-from worker.formats.choice import FormatChoice, NoFormatError
+from worker.formats.registry import FormatChoice, NoFormatError
 from worker.units.home_lane import home_lane
 from worker.units.table_book import TableBook
 

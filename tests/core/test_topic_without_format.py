@@ -8,7 +8,7 @@ import confluent_kafka
 from building import configuration
 from structlog.testing import capture_logs
 
-from worker.formats.choice import NO_FORMAT
+from worker.formats.registry import NO_FORMAT
 from worker.running.worker import Worker
 
 

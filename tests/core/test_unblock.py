@@ -17,8 +17,7 @@ from unblock_stage import Hasty, Letters, Unblocked
 
 from handlers import Batch, PartialFailure, Rejected, TargetUnavailable
 from offsets.types import Checkpoint
-from worker.attempts.set_aside import SetAside
-from worker.attempts.steps import MustHalt, MustWait
+from worker.attempts.steps import MustHalt, MustWait, SetAside
 from worker.lanes.record_location import set_aside
 from worker.units.unit import Unit, UnitState
 

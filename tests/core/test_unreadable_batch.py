@@ -15,8 +15,7 @@ from test_receiving_held import Reading
 
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
-from worker.fetching.lasting_error import LastingError
-from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
+from worker.fetching.unreadable_batch import EndUnknown, LastingError, end_of_batch
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.running.components import Components
 from worker.units.assigned_partition import Assignment

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from handlers.testing import make_batch
 from offsets.types import Checkpoint, OffsetRange
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.table import Table
 from worker.units.unit import Unit

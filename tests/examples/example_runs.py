@@ -16,8 +16,8 @@ from integration.process import WorkerProcess, eventually
 
 from handlers import Change
 from worker.configuration import load
-from worker.formats.choice import FormatChoice
 from worker.formats.interface import SeparateDDL, Skip
+from worker.formats.registry import FormatChoice
 from worker.formats.sample import SampleRecord, read_samples
 
 __all__ = [

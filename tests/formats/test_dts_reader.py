@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from handlers import Change
 from worker.formats.dts.format import DTS
-from worker.formats.dts.header import read_header, routing_key
-from worker.formats.dts.record import RecordReader
+from worker.formats.dts.record import RecordReader, read_header, routing_key
 from worker.formats.interface import Skip, UndecodableRecord
 
 

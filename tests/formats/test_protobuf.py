@@ -28,8 +28,12 @@ from worker.formats.decoding import explained
 from worker.formats.interface import UndecodableRecord
 from worker.formats.schema_registry.avro.schema import SchemaError
 from worker.formats.schema_registry.format import DebeziumWithRegistry, schemas_of
-from worker.formats.schema_registry.protobuf.descriptors import file_of, indexes_at, message_of
-from worker.formats.schema_registry.protobuf.values import ProtobufSchema
+from worker.formats.schema_registry.protobuf.descriptors import (
+    ProtobufSchema,
+    file_of,
+    indexes_at,
+    message_of,
+)
 
 CONNECT = "org.apache.kafka.connect.data."
 FIELD = descriptor_pb2.FieldDescriptorProto

@@ -15,14 +15,12 @@ import pytest
 from servers.hook_server import Answer, HookServer
 
 from handlers import TargetUnavailable
-from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.client import SearchClient
+from handlers.elasticsearch.client import Item, SearchClient, write
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http import client
 from handlers.http.client import AnswerTooLarge, HttpClient
 from handlers.testing import make_batch
-from handlers.versioned.held_rows import with_held_rows
-from handlers.versioned.last_states import State, last_states
+from handlers.versioned.row_states import State, last_states, with_held_rows
 from worker.local.broker_settings import HOST
 
 

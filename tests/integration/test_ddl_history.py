@@ -20,7 +20,7 @@ from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
 from worker.fetching import ddl_history
 from worker.fetching.ddl_history import DDLHistory
-from worker.formats.choice import FormatChoice
+from worker.formats.registry import FormatChoice
 from worker.local.broker import Broker
 from worker.running.worker import Worker
 

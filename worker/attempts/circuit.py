@@ -1,4 +1,4 @@
-"""The circuit of a target: while it is down, one batch at a time tests whether it is back.
+"""A configured handler, and the circuit of its target: while it is down, one batch at a time tests it.
 
 After M. Nygard, Release It!, chapter "Circuit Breaker". Opened by a handler's report, never by guessing.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from handlers import Handler
 
 _ASK_AGAIN = 1.0
 """Seconds until a batch that met a running probe asks again. The probe's success wakes it earlier."""
@@ -154,3 +157,16 @@ class Circuit:
             if self._passing is not None:
                 return None
             return Down(self._reason, self._clock() - self._since)
+
+
+@dataclass(slots=True, eq=False)
+class BoundHandler:
+    """A configured handler with its object, or with one object per lane (more, if lanes were added)."""
+
+    name: str
+    objects: tuple[Handler, ...]
+    circuit: Circuit = field(default_factory=Circuit)
+    """The target's circuit, shared by all tables of the handler."""
+
+    def of(self, lane: int) -> Handler:
+        return self.objects[lane if len(self.objects) > 1 else 0]

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar
 from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
-from worker.attempts.bound_handler import BoundHandler
-from worker.attempts.circuit import Circuit
+from worker.attempts.circuit import BoundHandler, Circuit
 from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)

@@ -1,16 +1,17 @@
-"""Casts of values from one type to another."""
+"""Casts of values from one type to another, and their canonical form for hashes and texts."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from math import isfinite
 from typing import Any, NamedTuple
 
+from handlers.beyond_calendar import BeyondCalendar
 from handlers.decimals import bounded
-from worker.column_rules.canonical import canonical
 
 CAST_NAMES = ("text", "integer", "decimal(12,2)", "double", "boolean", "date", "datetime", "timestamp")
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s?(\d{1,2})\)", re.ASCII)
@@ -120,4 +121,51 @@ _CASTS = {
     "date": Cast("date", lambda value: _datetime(value).date(), False),
     "datetime": Cast("datetime(6)", _datetime, False),
     "timestamp": Cast("timestamp(6)", _timestamp, False),
+}
+
+
+def canonical(value: Any) -> bytes:
+    """Return the bytes to hash. Equal values have the same bytes in every column, table, source and release.
+    docs/columns.md guarantees this.
+
+    >>> canonical("a@x.example"), canonical(7), canonical(Decimal("7.50")), canonical(date(2026, 11, 1))
+    (b'a@x.example', b'7', b'7.5', b'2026-11-01')
+    """
+    write = _WRITERS.get(type(value))
+    if write is not None:
+        return write(value)
+    return json.dumps(
+        value, default=_in_json, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode("utf-8", "surrogatepass")
+
+
+def _digits_of(value: Decimal) -> bytes:
+    if not value.is_finite():
+        return str(value).encode()
+    if not value:
+        return b"0"
+    text = format(value, "f")
+    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
+
+
+def _time(value: datetime) -> bytes:
+    utc = value if value.tzinfo is None else value.astimezone(UTC)
+    return utc.isoformat(sep=" ", timespec="microseconds").encode()
+
+
+def _in_json(value: Any) -> str:
+    return canonical(value).decode("utf-8", "backslashreplace") if type(value) in _WRITERS else str(value)
+
+
+_WRITERS: dict[type, Callable[[Any], bytes]] = {
+    str: lambda value: value.encode("utf-8", "surrogatepass"),
+    bytes: bytes,
+    int: lambda value: b"%d" % value,
+    bool: lambda value: b"%d" % value,
+    float: lambda value: b"%d" % value if value.is_integer() and abs(value) < 1e15 else repr(value).encode(),
+    Decimal: _digits_of,
+    datetime: _time,
+    date: lambda value: value.isoformat().encode(),
+    timedelta: lambda value: b"%d" % (value // timedelta(microseconds=1)),
+    BeyondCalendar: lambda value: str(value).encode(),
 }

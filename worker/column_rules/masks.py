@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from worker.column_rules.canonical import canonical
+from worker.column_rules.casts import canonical
 
 if TYPE_CHECKING:
     from worker.column_rules.settings import MaskRule

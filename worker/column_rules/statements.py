@@ -17,11 +17,10 @@ import msgspec
 
 from handlers import Change
 from handlers.mysql.ddl import operations as ddl
-from handlers.mysql.ddl.reach import names_of
+from handlers.mysql.ddl.rules import names_of
 from handlers.mysql.online_changes import is_left_over
-from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment
+from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared
 from worker.column_rules.row_rules import DELETED_TYPE, RowRules
-from worker.column_rules.shared_names import refuse_shared
 
 _CLAUSES = (ddl.LoseRows, ddl.DropColumn, ddl.RenameColumn, ddl.ModifyColumn, ddl.AddColumn, ddl.ChangeKey)
 """Clauses in the order in which they are applied."""
@@ -280,7 +279,7 @@ def _tells_hidden(default: ddl.Default, rules: RowRules) -> bool:
 def _default(form: Callable[[object], object], column: ddl.Column, time_ms: int) -> ddl.Default | None:
     """Return a default in the masked or cast form of the column's values; None if it has none."""
     from handlers.mysql.ddl.values import default_value  # noqa: PLC0415 - sqlglot is slow to import
-    from worker.column_rules.canonical import canonical  # noqa: PLC0415
+    from worker.column_rules.casts import canonical  # noqa: PLC0415
 
     value = default_value(column, time_ms)
     if value is None:

@@ -14,7 +14,7 @@ from handlers.options.values import format_duration, format_size
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.commands.sampling.sample import show_samples
 from worker.configuration import Configuration, TableRule
-from worker.configuration.checks.doubts import doubts
+from worker.configuration.doubts import doubts
 from worker.kafka.connection import reach_handlers, reach_kafka, reach_registry
 from worker.observing import logs
 from worker.partitions.own_store import reach_store

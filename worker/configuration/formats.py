@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from worker.formats.choice import FormatChoice
+from worker.formats.registry import FormatChoice
 
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration

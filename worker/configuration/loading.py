@@ -14,8 +14,7 @@ from handlers.api import Handler
 from handlers.loading.registry import HandlerTypeError, load_function, resolve, section_model
 from handlers.options.faults import Explanation, check_model, check_options, explain
 from worker.certificate import Certificate, CertificateError
-from worker.configuration.checks.agreement import disagreements
-from worker.configuration.checks.spark_locations import reserved_locations, shared_locations
+from worker.configuration.agreement import disagreements, reserved_locations, shared_locations
 from worker.configuration.faults import ConfigurationError, Fault, KeyPath, key_path, shown
 from worker.configuration.file.document import Document, parse, typed
 from worker.configuration.file.variables import Variables

@@ -8,8 +8,15 @@ from urllib.parse import unquote
 
 from worker.configuration.faults import KeyPath
 from worker.configuration.file.document import Document
-from worker.configuration.secrets import SHORTEST, is_secret_key, is_secret_place, names_columns, passwords_in
-from worker.configuration.url_secrets import basic_in_urls, secrets_beyond_origin
+from worker.configuration.secrets import (
+    SHORTEST,
+    basic_in_urls,
+    is_secret_key,
+    is_secret_place,
+    names_columns,
+    passwords_in,
+    secrets_beyond_origin,
+)
 
 _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
 """Headers whose values are common words. They are never shown as values, but stay in other texts."""

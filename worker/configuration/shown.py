@@ -14,9 +14,15 @@ from handlers.options.values import DURATION_PATTERN, SIZE_PATTERN, format_durat
 from worker.configuration.faults import KeyPath, key_path
 from worker.configuration.model import Configuration
 from worker.configuration.secret_values import is_webhook
-from worker.configuration.secrets import MASK, is_secret_key, is_secret_place, names_columns, passwords_in
+from worker.configuration.secrets import (
+    MASK,
+    is_secret_key,
+    is_secret_place,
+    names_columns,
+    origin_of,
+    passwords_in,
+)
 from worker.configuration.table_rules import HandlerEntry
-from worker.configuration.url_secrets import origin_of
 
 _MOST = 2_000
 """The most settings that are listed."""

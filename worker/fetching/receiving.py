@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, Message
 
 from worker.fetching.polling.backpressure import Backpressure
 from worker.fetching.routing import Router
-from worker.formats.choice import NO_FORMAT
 from worker.formats.interface import Record
+from worker.formats.registry import NO_FORMAT
 from worker.partitions.stage import Failure, Run, Stage
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.delivery import Delivery

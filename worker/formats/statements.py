@@ -64,7 +64,7 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
         return []
     # The parser, too, is imported with the first statement.
     from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
-    from handlers.mysql.ddl.reach import names_of  # noqa: PLC0415
+    from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 
     try:
         operations = parse(sql, database)

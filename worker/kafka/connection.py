@@ -19,7 +19,7 @@ from handlers.loading.registry import HandlerTypeError, OptionsError, create
 from handlers.options.matching import topic_matcher
 from worker.configuration import Configuration, HandlerEntry
 from worker.configuration.kafka_properties import admin_settings
-from worker.formats.choice import entry_for
+from worker.formats.registry import entry_for
 
 KAFKA_SECONDS = 10.0
 HANDLER_SECONDS = 60.0

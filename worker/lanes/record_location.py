@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from confluent_kafka import Message
 
-from worker.attempts.set_aside import SetAside
+from worker.attempts.steps import SetAside
 from worker.formats.interface import Record
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment

@@ -9,7 +9,7 @@ import confluent_kafka
 from confluent_kafka import Consumer
 
 from handlers.logs import get_logger
-from worker.formats.choice import NO_FORMAT
+from worker.formats.registry import NO_FORMAT
 from worker.partitions.stage import Stage
 from worker.units.assigned_partition import Assignment, Assignments
 

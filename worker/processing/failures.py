@@ -22,9 +22,9 @@ from worker.processing.slow_calls import RunningCalls, origin_of, record_of, rec
 from worker.units.table import routed
 
 if TYPE_CHECKING:
-    from worker.attempts.bound_handler import BoundHandler
+    from worker.attempts.circuit import BoundHandler
     from worker.attempts.retry_and_split import HandlerRun
-    from worker.attempts.set_aside import SetAside
+    from worker.attempts.steps import SetAside
     from worker.units.work import Work
 
 log = get_logger("processor")

@@ -19,9 +19,9 @@ from worker.column_rules.plan import RuleFault
 from worker.configuration import Configuration, TableRule
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings
-from worker.formats.choice import NoFormatError
 from worker.formats.decoding import explained
 from worker.formats.interface import Apart, Format, Record, Route, Skip, UndecodableRecord, remade
+from worker.formats.registry import NoFormatError
 from worker.formats.statements import tables_of
 from worker.kafka.connection import reach_kafka
 

@@ -32,7 +32,7 @@ from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill, known_end
-from worker.formats.choice import FormatChoice
+from worker.formats.registry import FormatChoice
 from worker.kafka.connection import Brokers
 from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.group import InstanceId, close_stays

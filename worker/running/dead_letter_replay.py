@@ -24,8 +24,8 @@ from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import consumer_settings
 from worker.dead_letters.record import DeadLetter
 from worker.fetching.ddl_history import DDLHistory
-from worker.formats.choice import NoFormatError
 from worker.formats.interface import Apart, Skip, UndecodableRecord
+from worker.formats.registry import NoFormatError
 from worker.running.open_handlers import handles
 from worker.units.table import routed
 

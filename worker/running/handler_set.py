@@ -14,8 +14,7 @@ from handlers.loading.registry import BUILT_IN, create
 from handlers.logs import get_logger
 from handlers.metrics import NO_METRICS, HandlerMetrics
 from worker.attempts.backoff import describe
-from worker.attempts.bound_handler import BoundHandler
-from worker.attempts.circuit import Circuit
+from worker.attempts.circuit import BoundHandler, Circuit
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.running.open_handlers import (
     LONGEST_CLOSE,

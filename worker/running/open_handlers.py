@@ -15,7 +15,7 @@ from handlers.hanging_calls import Bounded
 from handlers.loading.registry import create
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
 
 log = get_logger("handlers")

@@ -1,19 +1,21 @@
-"""Applying a changed configuration to a running worker, and reporting changes that need a restart."""
+"""Comparing configurations, applying the new one to a running worker, and reporting what needs a restart."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.loading.registry import HandlerTypeError, OptionsError
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, ConfigurationError, load
-from worker.configuration.changes import compare, merge
-from worker.configuration.checks.agreement import disagreements
+from worker.configuration.agreement import disagreements
 from worker.configuration.faults import key_path
 from worker.observing import logs
 from worker.running.components import Components
@@ -22,6 +24,25 @@ from worker.running.open_handlers import HandlerPlan
 from worker.units.home_lane import home_lane
 
 log = get_logger("reload")
+
+LIVE = (
+    "batch",
+    "checkpoint.interval",
+    "dead_letter.max_ratio",
+    "lanes.count",
+    "lanes.max_bytes",
+    "lanes.max_records",
+    "lanes.work_stealing",
+    "logging.level",
+    "masking",
+    "max_ahead",
+    "revoke_timeout",
+    "shutdown_timeout",
+    "start_timeout",
+    "stuck_after",
+    "tables",
+)
+"""Key paths that a running worker applies, with all keys below them. Other changes need a restart."""
 
 
 class FileWatch:
@@ -170,3 +191,60 @@ class Reloader:
         used = {bound for work in components.lanes.seen.running() for bound in work.table.handlers}
         busy = components.book.busy(components.backlog.parts, components.lanes.at_rest)
         return used | {bound for unit in busy for bound in unit.table.handlers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The key paths whose values differ, sorted."""
+
+    live: tuple[str, ...]
+    """Paths in LIVE, or below one."""
+    restart: tuple[str, ...]
+    """All other paths."""
+
+    def __bool__(self) -> bool:
+        return bool(self.live or self.restart)
+
+
+def compare(old: Configuration, new: Configuration) -> _Changes:
+    """Return the key paths whose values differ. The values themselves may be secret and are left out."""
+    paths = sorted(set(_differing(old, new, "")))
+    live = [path for path in paths if any(path == key or path.startswith(f"{key}.") for key in LIVE)]
+    return _Changes(tuple(live), tuple(path for path in paths if path not in live))
+
+
+def merge(old: Configuration, new: Configuration) -> Configuration:
+    """Return the configuration to continue with: LIVE keys from `new`, all others from `old`.
+
+    It keeps the `Secrets` object of `old`, which all parts share. The caller adds the secrets of `new` to it.
+    """
+    updates: dict[str, object] = {}
+    for path in LIVE:
+        section, _, key = path.partition(".")
+        wanted = getattr(new, section)
+        if not key:
+            updates[section] = wanted
+            continue
+        present = updates.get(section, getattr(old, section))
+        if isinstance(present, BaseModel) and isinstance(wanted, BaseModel):
+            updates[section] = present.model_copy(update={key: getattr(wanted, key)})
+    return old.model_copy(update=updates).read_from(new.path, old.secrets, old.hidden | new.hidden)
+
+
+def _differing(old: object, new: object, path: str) -> list[str]:
+    if isinstance(old, BaseModel) and isinstance(new, BaseModel) and type(old) is type(new):
+        return [
+            found
+            for name, field in type(old).model_fields.items()
+            for found in _differing(
+                getattr(old, name), getattr(new, name), f"{path}.{field.alias or name}".lstrip(".")
+            )
+        ]
+    return [] if _plain(old) == _plain(new) else [path]
+
+
+def _plain(value: object) -> object:
+    """Dump models to plain values: their private attributes always differ."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.model_dump() if isinstance(value, BaseModel) else value

@@ -31,14 +31,14 @@ from worker.running.components import Components
 from worker.running.draining import Draining, LateStop
 from worker.running.ending import LastResort, say, stop_seconds
 from worker.running.handler_set import OPENING_SECONDS, TargetOpenError
-from worker.running.overview import unhealthy, unready
+from worker.running.health import unhealthy, unready
 from worker.running.process import Garbage, take_signals
 from worker.running.reloading import Reloader
 from worker.running.status_report import StatusReport
 
 if TYPE_CHECKING:
     from worker.http.server import HttpServer
-    from worker.running.overview import Overview
+    from worker.running.health import Overview
 
 log = get_logger("worker")
 
@@ -205,7 +205,7 @@ class Worker:
         from worker.http.app import build_app  # noqa: PLC0415
         from worker.http.server import HttpServer  # noqa: PLC0415
         from worker.observing.unblock_messages import write_order_token  # noqa: PLC0415
-        from worker.running.overview import Overview  # noqa: PLC0415
+        from worker.running.health import Overview  # noqa: PLC0415
 
         orders = None if rule.token else secrets.token_urlsafe(32)
         access = Access(rule.token, rule.tls is not None, orders, (rule.host, *rule.allowed_hosts))

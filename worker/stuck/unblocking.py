@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
-from worker.attempts.set_aside import SetAside
+from worker.attempts.steps import SetAside
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, blocked_at, locate, numbers, set_aside
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass
 from difflib import SequenceMatcher
 
 from handlers.logs import get_logger
-from worker.attempts.bound_handler import BoundHandler
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, TableRule
 from worker.units.chunk import Chunk
 from worker.units.home_lane import home_lane

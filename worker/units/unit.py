@@ -14,7 +14,7 @@ from worker.units.chunk import Chunk
 from worker.units.finish_order import FinishOrder
 
 if TYPE_CHECKING:
-    from worker.attempts.set_aside import SetAside
+    from worker.attempts.steps import SetAside
     from worker.configuration import TableRule
     from worker.formats.interface import Record
     from worker.units.assigned_partition import Assignment

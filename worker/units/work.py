@@ -10,7 +10,7 @@ from handlers import Batch, Change
 from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
 from worker.attempts.retry_and_split import HandlerRun
-from worker.attempts.set_aside import SetAside
+from worker.attempts.steps import SetAside
 from worker.column_rules.applying import bring_under, fault_under, has_rules
 from worker.formats.decoding import LARGE, SMALL, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord

@@ -12,12 +12,12 @@ import typer
 from pyspark.sql import SparkSession
 
 from handlers.options.matching import PatternError, table_matcher
-from handlers.spark.default_files import plain_paths_are_local
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inventory import Found, found_tables
+from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration

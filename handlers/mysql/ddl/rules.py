@@ -1,12 +1,15 @@
-"""Options that choose which DDL statements of the source a handler applies to its target."""
+"""Which DDL statements of the source a handler applies to its target, and which tables they may change."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.mysql.ddl import operations as ddl
+from handlers.mysql.ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
 
 _SWITCHES: dict[type[ddl.Operation], str] = {
     ddl.CreateTable: "create_tables",
@@ -48,3 +51,42 @@ class DDLRules(BaseModel):
         """Return the switch that skips this operation; None if it is applied."""
         switch = _SWITCHES.get(type(operation))
         return switch if switch is not None and not getattr(self, switch) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The tables that one handler may change."""
+
+    handles: Callable[[str], bool]
+    """Whether the rule of this table ("database.table") sends its records to the handler."""
+    keeps: Callable[[TableName], bool]
+    """Whether the handler has written this table before."""
+    made: Callable[[TableName], bool]
+    """Whether binlane has created the table in the target."""
+
+    def refusal(self, operation: Operation, own: Collection[TableName], rules: DDLRules) -> str:
+        """Explain why the operation must not be applied; empty if it may.
+
+        `own`: the table of the statement's record, which the handler always keeps, and the new names of
+        tables that the statement has renamed."""
+        table = operation.table
+        for name in names_of(operation):
+            if name not in own and not self.handles(str(name)):
+                return f"no rule leads {name} to this handler"
+        # The copy of a table named by LIKE would show its columns and their defaults to others.
+        needed = operation.like if isinstance(operation, CreateTable) else table
+        if needed is not None and needed not in own and not self.keeps(needed):
+            return f"this handler has written nothing of {needed}"
+        if isinstance(operation, DropTable) and rules.drop_tables == "made" and not self.made(table):
+            return "binlane did not make this table; to have it dropped set ddl.drop_tables: true"
+        return ""
+
+
+def names_of(operation: Operation) -> tuple[TableName, ...]:
+    """Return each table that the operation names: its own first, then that of RENAME ... TO or LIKE."""
+    match operation:
+        case RenameTable(table=table, to=to):
+            return table, to
+        case CreateTable(table=table, like=TableName() as like):
+            return table, like
+    return (operation.table,)

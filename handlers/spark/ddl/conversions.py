@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from handlers.mysql.types import MySQLType, read_type
 from handlers.spark.ddl.filling import typed
-from handlers.spark.rows.widening import DECIMAL, INTEGERS
+from handlers.spark.rows.spark_types import DECIMAL, INTEGERS
 
 _KINDS = {
     **dict.fromkeys(INTEGERS, "integer"),

@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 from handlers.api import Change
 from handlers.logs import get_logger
 from handlers.mysql import ddl
-from handlers.mysql.ddl.reach import Reach
-from handlers.mysql.ddl.rules import DDLRules
+from handlers.mysql.ddl.rules import DDLRules, Reach
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps

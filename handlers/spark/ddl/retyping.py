@@ -13,7 +13,7 @@ from handlers.spark.ddl.conversions import converted
 from handlers.spark.ddl.replacing import write_anew
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.state import look
-from handlers.spark.rows.widening import can_widen
+from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")

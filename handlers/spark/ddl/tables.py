@@ -17,8 +17,8 @@ from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.statements import MADE, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import spark_name
+from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")

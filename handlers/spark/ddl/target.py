@@ -20,8 +20,8 @@ from handlers.spark.delta.evolving import has_property, properties
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.added import HISTORY
 from handlers.spark.rows.column_types import column_type
+from handlers.spark.rows.shape import HISTORY
 from handlers.spark.table_ref import TableRef, quoted
 
 DELTA_LOG = "_delta_log"

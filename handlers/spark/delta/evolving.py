@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from handlers.logs import get_logger
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
-from handlers.spark.rows.widening import can_widen, holds
+from handlers.spark.rows.spark_types import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
 

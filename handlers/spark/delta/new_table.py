@@ -15,9 +15,9 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.statements import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
-from handlers.spark.rows.added import Mode
 from handlers.spark.rows.column_types import USUAL
 from handlers.spark.rows.parquet_files import writing
+from handlers.spark.rows.shape import Mode
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:

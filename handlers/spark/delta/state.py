@@ -13,7 +13,7 @@ from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.evolving import schema
 from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.log.store_choice import AnySpark, files_for
-from handlers.spark.runtime.java_classes import java_class
+from handlers.spark.runtime.java_process import java_class
 from handlers.spark.table_ref import TableRef
 
 

@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within, without
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made, make_table
 from handlers.spark.delta.plain_table import has_former_dates, is_small, plain_table
@@ -30,8 +29,7 @@ from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:

@@ -12,21 +12,19 @@ from pyspark.errors import PySparkException
 
 from handlers.api import Batch, HandlerContext, StopWorker, TargetUnavailable
 from handlers.logs import get_logger
-from handlers.spark.engine.found_logs import FoundLogs
 from handlers.spark.engine.keeper import Keeper
-from handlers.spark.engine.leftovers import Search
+from handlers.spark.engine.leftovers import FoundLogs, Search
 from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner
-from handlers.spark.log.store_choice import default_scheme
+from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
-from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 
 _UPKEEP_SECONDS = 5.0  # merges have WORK_SECONDS
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from handlers.logs import get_logger
 from handlers.spark.engine.background import Background
 from handlers.spark.log.packs.pack_file import Index, Piece, encoded
-from handlers.spark.log.packs.pack_folder import PackFolder, StreamEnded
+from handlers.spark.log.packs.streams import PackFolder, StreamEnded
 from handlers.spark.log.stores.interface import Files
 
 _MOST_BYTES = 16 * 2**20

@@ -2,17 +2,88 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
 from handlers.api import Change
 from handlers.progress.marks import BEFORE_ALL, WHOLE, Known, Partition, Place, beyond, reached
 from handlers.progress.topic_ids import KnownIds, MadeAnew, TopicId, of_former
-from handlers.spark.log.letters import Letters, Run, letter_of, row_of, with_letter
 
+_LETTER = re.compile("(.*@)([0-9]+)", re.DOTALL)
+"""Names of Kafka's topics contain no @."""
+_RUNS = 1000
+"""The most runs per partition of the dead-letter topic, at some ten bytes each in every segment."""
 _VERSION = 1
+
+
+class Run(NamedTuple):
+    """Successive letters."""
+
+    first: int
+    last: int
+    row: int
+    """The last applied row of each letter's record."""
+
+
+Letters = tuple[Run, ...]
+"""The runs of one partition of the dead-letter topic, ascending."""
+
+
+def _letter_of(topic: str, partition: int, offset: int) -> Partition | None:
+    """Return the dead-letter topic (its name with an @) and partition of a replayed change, else None.
+
+    >>> letter_of("cdc.dead@17", 0, 17)
+    ('cdc.dead@', 0)
+    """
+    found = _LETTER.fullmatch(topic) if "@" in topic else None
+    return (found[1], partition) if found is not None and int(found[2]) == offset else None
+
+
+def row_of(letters: Letters, offset: int) -> int | None:
+    """Return the last applied row of a letter. None if no row was applied."""
+    place = bisect_right(letters, offset, key=lambda run: run.first) - 1
+    if place < 0 or letters[place].last < offset:
+        return None
+    return letters[place].row
+
+
+def with_letter(letters: Letters, offset: int, row: int) -> Letters:
+    """Return the runs with this letter applied up to a row. If there are too many, the lowest are dropped.
+
+    >>> with_letter((Run(3, 4, 0), Run(6, 9, 0)), 5, 0)
+    (Run(first=3, last=9, row=0),)
+
+    >>> with_letter((Run(3, 9, 0),), 5, 2)
+    (Run(first=3, last=4, row=0), Run(first=5, last=5, row=2), Run(first=6, last=9, row=0))
+    """
+    return _joined([*_without(letters, offset), Run(offset, offset, row)])[-_RUNS:]
+
+
+def _without(letters: Iterable[Run], offset: int) -> Iterable[Run]:
+    for run in letters:
+        if not run.first <= offset <= run.last:
+            yield run
+            continue
+        if run.first < offset:
+            yield Run(run.first, offset - 1, run.row)
+        if offset < run.last:
+            yield Run(offset + 1, run.last, run.row)
+
+
+def _joined(runs: Iterable[Run]) -> Letters:
+    joined: list[Run] = []
+    for run in sorted(runs):
+        before = joined[-1] if joined else None
+        if before is not None and (before.last + 1, before.row) == (run.first, run.row):
+            joined[-1] = Run(before.first, run.last, run.row)
+        else:
+            joined.append(run)
+    return tuple(joined)
 
 
 class UnreadableMarks(ValueError):
@@ -88,7 +159,7 @@ class Marks:
         """Return names of a change's topic: first a name that no earlier topic had. Then the plain name,
         which an earlier attempt without ids, or an earlier release, may have used. It is left out if a former
         topic could have had it."""
-        place = letter_of(change.topic, change.partition, change.offset) or (change.topic, change.partition)
+        place = _letter_of(change.topic, change.partition, change.offset) or (change.topic, change.partition)
         current, former = self.ids.get(place, TopicId())
         if current is None:
             return (change.topic,)
@@ -111,7 +182,7 @@ class Marks:
             return self
         known, letters = dict(self.known), dict(self.letters)
         for (topic, partition), place in moved.items():
-            letter = letter_of(topic, partition, place[0])
+            letter = _letter_of(topic, partition, place[0])
             if letter is None:
                 known[topic, partition] = {**known.get((topic, partition), {}), own: place}
             else:
@@ -123,7 +194,7 @@ class Marks:
         if not changes:
             return self.known
         first = changes[0]
-        letter = letter_of(first.topic, first.partition, first.offset)
+        letter = _letter_of(first.topic, first.partition, first.offset)
         if letter is None:
             return self.known
         row = row_of(self.letters.get(letter, ()), first.offset)
@@ -174,7 +245,7 @@ class Marks:
         }
         for topic, partitions in written.marks.items():
             for partition, marks in partitions.items():
-                letter = letter_of(topic, partition, marks[WHOLE][0]) if WHOLE in marks else None
+                letter = _letter_of(topic, partition, marks[WHOLE][0]) if WHOLE in marks else None
                 if letter is None:
                     known[topic, partition] = marks
                 else:  # an earlier release kept each letter as a topic
@@ -190,7 +261,7 @@ class Marks:
 
 def _topic_of(changes: Sequence[Change], topic: str, partition: int) -> Partition:
     """The topic and partition of an id. For a letter, those of the dead-letter topic."""
-    return letter_of(topic, partition, changes[0].offset) or (topic, partition)
+    return _letter_of(topic, partition, changes[0].offset) or (topic, partition)
 
 
 def _without_covered(known: Known) -> Known:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from handlers.api import Rejected
 from handlers.spark.locations import CATALOG, PENDING
-from handlers.spark.log.packs.pack_folder import SHARED, is_stream
+from handlers.spark.log.packs.streams import SHARED, is_stream
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
-from handlers.spark.delta.commits.commit_notes import read_note
+from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.log_files import LogState, has_commits, state_in_files
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.marks import Marks
@@ -20,9 +19,9 @@ from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
+from handlers.spark.read.current import Shared
 from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import Columns, folder_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef

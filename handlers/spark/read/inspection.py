@@ -20,8 +20,7 @@ from handlers.spark.log.segment_folder import BEHIND
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.view import Columns, NothingToSee, view_sql
-from handlers.spark.rows.added import Mode, shape_of_log
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape, shape_of_log
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, app_id
 

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from handlers.spark.delta.statements import equal, listed, literal
-from handlers.spark.rows.added import log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
 Columns = Mapping[str, Sequence[str]]

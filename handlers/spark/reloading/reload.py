@@ -20,9 +20,9 @@ import msgspec
 from handlers.api import Batch, HandlerContext, Rejected, StopWorker, TargetUnavailable
 from handlers.progress.marks import Partition, Place
 from handlers.reloading import CatchUp, Differs, Hindered, Refused, Taken
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import UnknownSegments
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.state import look
 from handlers.spark.engine.lake import Lake
 from handlers.spark.engine.table.failures import SparkFailure, explained
@@ -33,9 +33,15 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.options import SparkOptions
-from handlers.spark.reloading.alike import check_alike
-from handlers.spark.reloading.entry import NewRows, number_of
-from handlers.spark.reloading.places import LONGEST_MS, check_place, folder_of, remove_left
+from handlers.spark.reloading.new_rows import (
+    LONGEST_MS,
+    NewRows,
+    check_alike,
+    check_place,
+    folder_of,
+    number_of,
+    remove_left,
+)
 from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from handlers.mysql.types import BYTES, SHAPES, SYNONYMS, read_type
 from handlers.spark.rows.conversions import ColumnType, fitting, singles, time_text
-from handlers.spark.rows.spark_type_texts import MOST_DIGITS, read_spark_type
+from handlers.spark.rows.spark_types import MOST_DIGITS, read_spark_type
 
 STRING = fitting(pa.string())
 

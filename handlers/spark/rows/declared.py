@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import IntegralType, StringType, StructField, StructType
 
-from handlers.spark.rows.added import Mode
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape
 from handlers.spark.table_ref import quoted
 
 _NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")

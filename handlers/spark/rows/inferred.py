@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from handlers.spark.rows.conversions import UNFIT, ColumnType, array_of, fitting
-from handlers.spark.rows.spark_type_texts import MOST_DIGITS
+from handlers.spark.rows.spark_types import MOST_DIGITS
 
 _STRING = pa.string()
 _LABELS = pa.list_(pa.string())

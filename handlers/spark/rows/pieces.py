@@ -12,10 +12,9 @@ from itertools import groupby
 import pyarrow as pa
 
 from handlers.api import Change, Row
-from handlers.spark.rows.added import TIME, Mode, added_columns, log_schema, reserved_names
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.folding import fold, image_of, images_of, keys_of
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import TIME, Mode, Shape, added_columns, log_schema, reserved_names
 from handlers.spark.rows.source_columns import Columns, Run
 
 _ALONE = frozenset(("ddl", "truncate"))

@@ -20,8 +20,8 @@ from importlib import metadata
 from pathlib import Path
 
 from handlers.logs import get_logger
-from handlers.spark.default_files import environment_has_files
 from handlers.spark.room import cpus, free_memory
+from handlers.spark.runtime.conf import environment_has_files
 from handlers.spark.runtime.jars import JarsError, cache_folder, spark_jars_folder
 from handlers.spark.runtime.java import JavaError, find_java
 

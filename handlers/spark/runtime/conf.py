@@ -1,4 +1,5 @@
-"""Spark's properties: for a Spark of our own, and for a session at a Connect server."""
+"""Spark's properties: for a Spark of our own, and for a session at a Connect server. Whose
+paths without a scheme are: Hadoop's `fs.defaultFS`, if somebody has set it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from handlers.spark.runtime.jars import delta_jars, resolve
@@ -42,6 +44,17 @@ _UI = {
     # If 4040 is taken, use the next free port: several workers may share a machine.
     "spark.port.maxRetries": "64",
 }
+_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DIST_CLASSPATH")
+"""Environment variables that point to files in which it may be set."""
+_OPTIONS = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "PYSPARK_SUBMIT_ARGS",
+)
+_NAMES = ("fs.default", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst")
+"""Texts to look for in keys and in Java's own options."""
 
 
 def spark_conf(section: SparkSection, folder: Path, name: str) -> dict[str, str]:
@@ -127,3 +140,21 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a host name may lead anywhere
         return False
+
+
+def plain_paths_are_local(section: SparkSection) -> bool:
+    """Whether nothing is found that points them elsewhere. Check True again when Spark has started."""
+    if environment_has_files():
+        return False
+    texts = [os.environ.get(name, "") for name in _OPTIONS]
+    for key, value in section.conf.items():
+        texts += [key, str(value)] if key.endswith("JavaOptions") else [key]
+    return not any(name in text for text in texts for name in _NAMES)
+
+
+def environment_has_files() -> bool:
+    """Whether the environment, or a folder beside pyspark, points Spark to files of settings or classes."""
+    if any(os.environ.get(name) for name in _FOLDERS):
+        return True
+    found = find_spec("pyspark")
+    return found is not None and found.origin is not None and Path(found.origin).with_name("conf").exists()

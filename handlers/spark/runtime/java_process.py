@@ -13,8 +13,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaClass, JVMView
+from py4j.protocol import DEFAULT_JVM_ID, DEFAULT_JVM_NAME
 from pyspark import SparkConf, java_gateway
 from pyspark.errors import PySparkRuntimeError
 
@@ -22,15 +24,17 @@ from handlers.logs import get_logger
 from handlers.process_end import at_process_end
 from handlers.spark.close_times import JAVA_SECONDS, KILLED_SECONDS, OUTPUT_SECONDS
 from handlers.spark.runtime.java import find_java
-from handlers.spark.runtime.java_classes import remember_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = get_logger("spark")
 
 _DYING_SECONDS = 5.0
 _DUMP_SECONDS = 300.0
 _STACK_LINE = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _OUT_OF_MEMORY = 52
 """org.apache.spark.util.SparkExitCode.OOM. If driver and executor are one process, it ends the process."""
-
-_log = get_logger("spark")
 
 
 class JavaProcess:
@@ -77,7 +81,7 @@ class JavaProcess:
                     )
             finally:
                 os.close(put)
-            remember_classes(self.gateway)
+            _remember_classes(self.gateway)
         except PySparkRuntimeError as error:
             self._reader.join()
             raise RuntimeError(f"Spark's Java process did not start: {self.said()}") from error
@@ -204,3 +208,24 @@ def _ending(code: int) -> str:
     if code == _OUT_OF_MEMORY:
         return f"exit code {code}: out of memory; raise spark.driver_memory"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def java_class(session: SparkSession, name: str) -> Any:
+    """Return the class of this full name. Its static members are attributes. Raises Py4JError."""
+    jvm: Any = session._jvm
+    return getattr(jvm, name)
+
+
+class _RememberingView(JVMView):  # type: ignore[misc]
+    """Remembers the classes that it returned."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaClass):  # a package may get a class of its name later
+            setattr(self, name, found)
+        return found
+
+
+def _remember_classes(gateway: Any) -> None:
+    """Cache classes of this gateway's `jvm` from now on, also for pyspark's own code."""
+    gateway.jvm = _RememberingView(gateway._gateway_client, jvm_name=DEFAULT_JVM_NAME, id=DEFAULT_JVM_ID)

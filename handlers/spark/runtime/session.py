@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from handlers.spark.default_files import plain_paths_are_local
+from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch

@@ -13,10 +13,15 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
 from handlers.mysql.types import read_type
-from handlers.sql.ddl.conversions import in_duckdb, in_postgresql, in_sqlite
-from handlers.sql.ddl.kept_defaults import modify_in_mysql, retype_in_postgresql
-from handlers.sql.ddl.keys import change_key, number_rows
 from handlers.sql.ddl.rebuilding import declared_types, rebuild
+from handlers.sql.ddl.retyping import (
+    in_duckdb,
+    in_postgresql,
+    in_sqlite,
+    modify_in_mysql,
+    retype_in_postgresql,
+)
+from handlers.sql.ddl.tables import change_key, number_rows
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
 from handlers.sql.target.known_tables import row_id

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
 from handlers.mysql import ddl
-from handlers.mysql.ddl.reach import Reach, names_of
-from handlers.mysql.ddl.rules import DDLRules
+from handlers.mysql.ddl.rules import DDLRules, Reach, names_of
 from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.sql.ddl.columns import add_column, drop_column, modify_column, rename_column
-from handlers.sql.ddl.keys import change_key
-from handlers.sql.ddl.tables import create_table, drop_table, rename_table, truncate_table
+from handlers.sql.ddl.tables import change_key, create_table, drop_table, rename_table, truncate_table
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.kept_tables import Kept, Statement
 from handlers.sql.naming import Naming

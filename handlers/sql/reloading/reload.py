@@ -24,9 +24,16 @@ from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact_table
 from handlers.sql.options import SqlOptions
-from handlers.sql.reloading.alone import Busy, Still, alone
-from handlers.sql.reloading.building import Building, remove_left
-from handlers.sql.reloading.table_marks import Mark, TableMarks, places
+from handlers.sql.reloading.building import (
+    Building,
+    Busy,
+    Mark,
+    Still,
+    TableMarks,
+    alone,
+    places,
+    remove_left,
+)
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import KnownTable

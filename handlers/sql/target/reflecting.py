@@ -23,10 +23,9 @@ from handlers.sql.target.catalogs import (
     unsafe,
 )
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
-from handlers.sql.types.intervals import interval_text
 from handlers.sql.types.losses import losses_of
 from handlers.sql.types.mysql_values import as_kept
-from handlers.sql.types.postgresql_types import bit_text, hstore_text, other_text, point_text
+from handlers.sql.types.postgresql_types import bit_text, hstore_text, interval_text, other_text, point_text
 from handlers.sql.types.values import Kind, kind_of
 
 log = get_logger("handlers.sql")

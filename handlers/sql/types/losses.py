@@ -16,8 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.driver_values import UnfitValue, text_of
-from handlers.sql.types.intervals import refuse_below
-from handlers.sql.types.postgresql_types import ShortText
+from handlers.sql.types.postgresql_types import ShortText, refuse_below
 from handlers.sql.types.values import Kind, kind_of
 
 

@@ -1,10 +1,11 @@
-"""PostgreSQL's own column types and their values, if source and target are both PostgreSQL."""
+"""PostgreSQL's column types and values, if source and target are both PostgreSQL, and intervals as text."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -23,6 +24,12 @@ _FIELDS = re.compile(r"interval ([a-z ]+)")
 _SHORT = {"name": 63, '"char"': 1}
 _SRID = 4
 _POINT = struct.Struct("<BIdd")
+_UNITS = ("year", "month", "day", "hour", "minute", "second")
+_ISO = re.compile(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")
+_POSTGRESQL = re.compile(
+    r"(?:(-?\d+) years? ?)?(?:(-?\d+) mons? ?)?(?:(-?\d+) days? ?)?(?:(-?\d+):(\d+):([\d.]+))?"
+)
+_SECONDS = {"hour": 3600, "minute": 60}
 
 
 class _Named(UserDefinedType[Any]):
@@ -211,3 +218,34 @@ def _sized_type(own: TypeEngine[Any], text: str) -> TypeEngine[Any]:
         return type(own)(precision=size, timezone=text.endswith("with time zone"))
     given = {"precision": size} if isinstance(own, postgresql.INTERVAL) else {"length": size}
     return own.adapt(type(own), **given) if isinstance(own, sa.String | postgresql.INTERVAL) else own
+
+
+def refuse_below(values: Sequence[Any], *, lowest: str, others: Callable[[Sequence[Any]], None]) -> None:
+    """Call `others`, then raise UnfitValue for parts that an `interval` down to `lowest` would cut."""
+    others(values)
+    if lowest == "second":
+        return
+    for value in values:
+        if isinstance(value, timedelta):
+            step = timedelta(seconds=_SECONDS.get(lowest, 0))
+            is_cut = bool(value % step if step else value)
+        else:
+            text = str(value or "")
+            found = _ISO.fullmatch(text) or _POSTGRESQL.fullmatch(text)
+            below = (None,) if found is None else found.groups()[_UNITS.index(lowest) + 1 :]
+            is_cut = found is None or any((part or "").strip("-0.") for part in below)
+        if is_cut:
+            raise UnfitValue(f"{value} may have parts below the {lowest}, which the column would lose")
+
+
+def interval_text(value: Any) -> Any:
+    """Convert an interval in ISO 8601 to DuckDB's syntax. Return any other value unchanged.
+
+    >>> interval_text("P1Y2M3DT0H0M-1.5S")
+    '1 years 2 months 3 days 0 hours 0 minutes -1.5 seconds'
+    """
+    found = _ISO.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    parts = [f"{count} {unit}s" for count, unit in zip(found.groups(), _UNITS, strict=True) if count]
+    return " ".join(parts) or "0 seconds"

@@ -16,8 +16,8 @@ from handlers.clickhouse.tables import Tables
 from handlers.failures import UnfitPlace
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
-from handlers.versioned.late_rows import RowMoved
 from handlers.versioned.memory import Unfit, UnfitColumn
+from handlers.versioned.row_states import RowMoved
 from handlers.versioned.target import ColumnsChanged
 
 

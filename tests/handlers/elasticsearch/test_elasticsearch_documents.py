@@ -13,14 +13,14 @@ from elasticsearch_lab import handler
 from servers.search_node import SearchNode
 
 from handlers import Batch, Rejected
-from handlers.elasticsearch.bulk import Item, write
-from handlers.elasticsearch.documents import document_id
+from handlers.elasticsearch.client import Item, write
+from handlers.elasticsearch.index import document_id
 from handlers.elasticsearch.indexes import Index, Indexes
 from handlers.http.client import HttpClient
 from handlers.progress.topic_ids import FormerTopic
 from handlers.testing import make_batch
-from handlers.versioned.late_rows import RowMoved
 from handlers.versioned.memory import Unfit
+from handlers.versioned.row_states import RowMoved
 
 LONG = "12345678901234567890.0123456789"
 TYPES = {"id": "bigint", "name": "varchar(40)", "total": "decimal(10,2)"}

@@ -20,8 +20,7 @@ from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.added import Mode, log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape, log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["MakeTable", "Table", "at", "shape"]

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from delta_lab import MakeTable, Table, shape
 
 from handlers.files.parquet_chain import Chain, encoded
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 
 _ROWS = list(enumerate([float("nan"), -0.0, 0.0, 1.0], start=1))
 _QUESTIONS = {

@@ -9,7 +9,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import functions
 from spark_sessions import SparkKeeper
 
-from handlers.spark.runtime.java_classes import java_class
+from handlers.spark.runtime.java_process import java_class
 
 
 @pytest.fixture

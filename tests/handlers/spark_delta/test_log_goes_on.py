@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from delta_model import REF
 
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import check_goes_on
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import BrokenLog
 

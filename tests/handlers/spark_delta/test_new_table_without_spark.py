@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, shape
 
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.new_table import can_be_made
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import quoted

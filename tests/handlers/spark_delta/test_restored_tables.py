@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, shape
 
+from handlers.spark.delta.commits.commit_notes import LostCommit, Restore, check_restores, restore
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.commits.restored import LostCommit, Restore, check_restores, restore
 from handlers.spark.log.last_seen_table import Held
 
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import last_note
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 
 BY_RS = MergeOptions(without_spark=True)
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())

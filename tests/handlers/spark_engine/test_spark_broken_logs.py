@@ -11,8 +11,8 @@ import pytest
 from spark_lake import MakeLake, change
 
 from handlers import Change, TargetUnavailable
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.held_segments import UnknownSegments
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.engine.table.failures import LogFailure, explained
 from handlers.spark.log.segment_file import BrokenLog
 

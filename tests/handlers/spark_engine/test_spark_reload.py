@@ -21,8 +21,7 @@ from handlers.reloading import Behind, Differs, Hindered, Refused
 from handlers.spark.engine.table.failures import SparkFailure
 from handlers.spark.log.segment_folder import SegmentFolder
 from handlers.spark.log.stores.interface import AlreadyThere, FilesError
-from handlers.spark.reloading.entry import NewRows
-from handlers.spark.reloading.places import FOLDER
+from handlers.spark.reloading.new_rows import FOLDER, NewRows
 from handlers.spark.reloading.reload import SparkReload
 
 PLACE = ("cdc", 0)

@@ -186,7 +186,9 @@ class Worker:
         context = HandlerContext(worker="test", handler="spark", folder=Path("/"))
         locations = Locations(options, section, Path("/"))
         files: Any = self.files
-        nobody: Any = SimpleNamespace(stop_worker_if_gone=lambda error: None)
+        nobody: Any = SimpleNamespace(
+            stop_worker_if_gone=lambda error: None, section=SimpleNamespace(conf={})
+        )
         self.packs = Packs(files, locations.logs, every=1.0 if shares else 0.0)
         self.world = World(
             options=options,

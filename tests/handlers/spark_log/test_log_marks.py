@@ -14,8 +14,7 @@ from handlers import Change
 from handlers.progress.marks import WHOLE
 from handlers.progress.topic_ids import FormerTopic, KnownIds, TopicId
 from handlers.sharding import shard_of
-from handlers.spark.log.letters import Letters, Run, row_of, with_letter
-from handlers.spark.log.marks import Marks, UnreadableMarks
+from handlers.spark.log.marks import Letters, Marks, Run, UnreadableMarks, row_of, with_letter
 
 PLACES = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 9))
 PARTITIONS = st.tuples(st.sampled_from(["cdc", "订单"]), st.integers(0, 3))

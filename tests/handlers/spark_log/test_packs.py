@@ -10,7 +10,7 @@ from pack_lab import Killed, Lake, Worker, row
 
 from handlers import TargetUnavailable
 from handlers.spark.log.packs.pack_file import Index, encoded, read_index
-from handlers.spark.log.packs.pack_folder import PackFolder, StreamEnded
+from handlers.spark.log.packs.streams import PackFolder, StreamEnded
 from handlers.spark.log.segment_file import BrokenLog
 
 STREAM = "0" * 32

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from spark_sessions import SparkKeeper
 
+from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.section import SparkSection
-from handlers.spark.several_writers import UnsafeForSeveral, check_several_writers
 
 
 @pytest.fixture(scope="module")

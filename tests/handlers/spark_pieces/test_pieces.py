@@ -10,8 +10,8 @@ import pytest
 from piece_lab import MOMENT, Row, change, cut, one_piece, rows_of, types_of
 
 from handlers import Rejected
-from handlers.spark.rows.added import log_schema, shape_of_log
 from handlers.spark.rows.pieces import AlonePiece, RowPiece
+from handlers.spark.rows.shape import log_schema, shape_of_log
 
 TYPES = {"id": "int", "name": "varchar(20)", "size": "bigint"}
 MODES = ("replica", "history", "changelog")

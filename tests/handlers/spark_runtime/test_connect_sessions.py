@@ -24,11 +24,11 @@ from spark_sessions import SparkKeeper
 from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
 from handlers.spark.engine.table.judging import first_refused
+from handlers.spark.log.store_choice import UnsafeForSeveral
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.runtime import errors
 from handlers.spark.section import SparkSection
-from handlers.spark.several_writers import UnsafeForSeveral
 from handlers.testing import make_batch, opened
 from worker.configuration import load
 from worker.kafka.connection import reach_handlers

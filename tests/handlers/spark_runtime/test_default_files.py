@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from handlers.spark import default_files
-from handlers.spark.default_files import plain_paths_are_local
+from handlers.spark.runtime import conf as default_files
+from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.section import SparkSection
 
 

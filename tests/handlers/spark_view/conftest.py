@@ -12,7 +12,7 @@ from spark_sessions import SparkKeeper
 from verify_lab import Stage
 from view_lab import HandMade
 
-from handlers.spark.rows.added import Mode
+from handlers.spark.rows.shape import Mode
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from handlers.spark.delta.commits.exactly_once import fenced
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.read import facts
-from handlers.spark.rows.added import log_schema
+from handlers.spark.rows.shape import log_schema
 from handlers.spark.runtime.java import JavaError
 from worker.verifying import spark_lakes
 

@@ -14,8 +14,7 @@ from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.inspection import columns_of
 from handlers.spark.read.view import view_sql
-from handlers.spark.rows.added import Mode, added_columns, log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
 __all__ = ["COLUMNS", "ORDERS", "HandMade", "row", "shape"]

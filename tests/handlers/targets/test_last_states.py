@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from handlers.testing import make_batch
-from handlers.versioned.last_states import last_states
+from handlers.versioned.row_states import last_states
 
 
 def test_nothing_is_left_of_a_deleted_row_whatever_the_delete_tells() -> None:

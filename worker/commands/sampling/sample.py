@@ -23,9 +23,9 @@ from worker.commands.sampling.review import Review, Untold
 from worker.configuration import Configuration, ConfigurationError, Fault, TableRule
 from worker.configuration.formats import formats_of
 from worker.formats import registry
-from worker.formats.choice import NoFormatError
 from worker.formats.decoding import decoded
 from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, UndecodableRecord
+from worker.formats.registry import NoFormatError
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
 from worker.units.home_lane import home_lane

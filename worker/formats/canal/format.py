@@ -2,7 +2,7 @@
 
 Alibaba Canal writes flat messages (its class `FlatMessage`) with `canal.mq.flatMessage = true`:
 https://github.com/alibaba/canal/wiki/Canal-Kafka-RocketMQ-QuickStart
-Otherwise it writes protobuf: see `worker.formats.canal.packets`. The first byte distinguishes the two."""
+Otherwise it writes protobuf: see `worker.formats.canal.packet_entries`. The first byte distinguishes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
 
 if TYPE_CHECKING:
-    from worker.formats.canal.packets.rows import Packets
+    from worker.formats.canal.packet_rows import Packets
 
 _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONBEGIN": "transaction",
@@ -84,7 +84,7 @@ class Canal:
 
     @cached_property
     def _packets(self) -> Packets:
-        from worker.formats.canal.packets.rows import Packets  # noqa: PLC0415 - JSON needs no protobuf
+        from worker.formats.canal.packet_rows import Packets  # noqa: PLC0415 - JSON needs no protobuf
 
         return Packets()
 

@@ -14,7 +14,7 @@ from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.images import image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.keys import Keys
-from worker.formats.debezium.postgres.unchanged_toast import lacks_values
+from worker.formats.debezium.postgres.types import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
 from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement

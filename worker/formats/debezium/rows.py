@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from handlers.native_types import NativeTypes, SchemaTypes
-from worker.formats.debezium.columns.readers import fields_of, readers_of
+from worker.formats.debezium.column_types import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS
-from worker.formats.debezium.postgres.unchanged_toast import is_unavailable, lacks_values
+from worker.formats.debezium.postgres.types import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking

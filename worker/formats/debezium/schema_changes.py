@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from handlers import Change
-from worker.formats.debezium.columns.types import Column, type_of_column
+from worker.formats.debezium.column_types import Column, type_of_column
 from worker.formats.debezium.source import Payload, Source, SourceLogPosition, log_position
 from worker.formats.images import statement_from
 from worker.formats.interface import Record

@@ -12,8 +12,7 @@ import msgspec
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.dts.header import Header, names_of, read_header, routing_key
-from worker.formats.dts.record import DTSRecord, RecordReader
+from worker.formats.dts.record import DTSRecord, Header, RecordReader, names_of, read_header, routing_key
 from worker.formats.dts.shape import Row
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord

@@ -1,4 +1,4 @@
-"""A whole DTS record: its rows as typed values, or its statement.
+"""A DTS record: its header, which routes it, and its rows as typed values, or its statement.
 
 Every record contains its columns' names and types, nearly always those of the table's record before. Then
 their bytes are only compared, not read again."""
@@ -9,8 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from worker.formats.dts.header import Header, read_header
-from worker.formats.dts.schema import FIELDS, TAGS, part
+from worker.formats.dts.schema import FIELDS, LEADING, TAGS, part
 from worker.formats.dts.shape import Columns, Row, Shape
 from worker.formats.dts.values import ABSENT
 from worker.formats.row_struct import Shapes
@@ -20,9 +19,10 @@ from worker.formats.schema_registry.avro.values import read_string, reader_of, v
 _KEY_TAG, _GTID_TAG = "pk_uk_info", "GTID"
 _NO_TRANSACTION = ("", "0")
 
-
 _Encoded = tuple[bytes, Any]
 """A value's bytes and the value."""
+_DOT = "\\u002E"
+"""DTS's escape for a dot inside a name."""
 
 
 class DTSRecord(NamedTuple):
@@ -161,3 +161,53 @@ def _append_values(
             found, at = of_class[value[at]](value, at + 1)
             into.append((b"", found))
     return at
+
+
+class Header(NamedTuple):
+    """The leading fields of a record."""
+
+    source_time: int
+    """Seconds since 1970."""
+    transaction: str
+    source_type: str
+    operation: str
+    object_name: str | None
+    end: int
+    """The position of the next field."""
+
+
+def _routing_key() -> Callable[[bytes], Any]:
+    code = Code("b, p=0")
+    code.fields(part(LEADING[:-2]), {})
+    code.line("begin = p")
+    code.fields(part(LEADING[-2:]), {})
+    code.line("return b[begin:p]")
+    return code.made()
+
+
+def _read_header() -> Callable[[bytes], Any]:
+    code = Code("b, p=0")
+    read = ("sourceTimestamp", "sourceTxid", "sourceType", "operation", "objectName")
+    code.fields(part(LEADING), dict(zip(read, read, strict=True)))
+    code.line("if p > len(b): raise IndexError")
+    code.line(f"return {code.bind(Header)}({', '.join(read)}, p)")
+    return code.made()
+
+
+routing_key: Callable[[bytes], bytes] = _routing_key()
+"""The bytes of `operation` and `objectName`, which decide a record's route.
+
+Raises one of READ_ERRORS, but does not find all errors, as `read_header` does."""
+read_header: Callable[[bytes], Header] = _read_header()
+"""Read and check the leading fields. Raises one of READ_ERRORS."""
+
+
+def names_of(object_name: str) -> tuple[str, str]:
+    """(database, table) of an `objectName` `db.table`. For `db.schema.table` they are schema and table, and
+    for `db` the database and an empty table.
+
+    Raises ValueError for other forms."""
+    names = [name.replace(_DOT, ".") for name in object_name.split(".")]
+    if len(names) > 3 or not all(names):
+        raise ValueError(f"`objectName` is {object_name!r}: neither db, db.table nor db.schema.table")
+    return (names[0], "") if len(names) == 1 else (names[-2], names[-1])

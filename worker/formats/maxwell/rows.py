@@ -7,14 +7,16 @@ that fails too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from handlers.mysql.types import BYTES, SHAPES, MySQLType, read_type
+from handlers.mysql.values import converter_of
 from worker.formats.interface import wrong_value
-from worker.formats.json_values import READ_ERRORS, number
-from worker.formats.maxwell.values import UNTYPED, Column, column_of
+from worker.formats.json_values import READ_ERRORS, compact, number, plain, text_of
+from worker.formats.maxwell.wkt import geometry_bytes
 from worker.formats.row_struct import Practice, Row, RowStruct, StructColumn, spelled
 from worker.formats.table_history import TableDefinition
 from worker.formats.times import Milliseconds, Seconds
@@ -22,6 +24,90 @@ from worker.formats.times import Milliseconds, Seconds
 Data = TypeVar("Data")
 
 _NULL = msgspec.Raw(b"null")
+
+
+class _Column(NamedTuple):
+    """The conversion of one column's JSON values to Python values."""
+
+    json_type: Any
+    """The type that a JSON decoder reads. It may refuse values that `read` accepts."""
+    read: Callable[[msgspec.Raw], Any]
+    """The whole conversion from JSON. Raises one of READ_ERRORS for a value that does not fit the type."""
+    finish: Callable[[Any], Any] | None = None
+    """The conversion of the decoder's value, unless that is None. Raises the same errors as `read`."""
+    is_finished: Callable[[Any], bool] | None = None
+    """Whether the decoder's value needs no conversion. None: it always needs one."""
+
+
+def column_of(type_text: str) -> _Column:
+    """The conversion for a column of this type (`decimal(10,2)`, `set('a','b')`)."""
+    mysql_type = read_type(type_text)
+    name = mysql_type.name
+    if name == "json":
+        return _JSON
+    if name == "set":
+        return _set_of(mysql_type.labels)
+    if name in ("geomcollection", *SHAPES):
+        return _GEOMETRY
+    if name in BYTES:
+        return _bytes_of(mysql_type)
+    # Maxwell writes an enum's label, not its index.
+    converter = None if name == "enum" else converter_of(type_text)
+    if converter is None:
+        return _TEXT
+    read_text = converter.read
+    return _Column(
+        converter.json_type,
+        _unless_null(lambda raw: read_text(text_of(raw))),
+        converter.finish,
+        converter.is_finished,
+    )
+
+
+def _unless_null(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any]:
+    return lambda raw: None if raw == _NULL else read(raw)
+
+
+def _decoded(json_type: Any, finish: Callable[[Any], Any] | None = None) -> _Column:
+    decode = msgspec.json.Decoder(json_type).decode
+    if finish is None:
+        return _Column(json_type, _unless_null(decode))
+    return _Column(json_type, _unless_null(lambda raw: finish(decode(raw))), finish)
+
+
+def _json(raw: msgspec.Raw) -> str | None:
+    """A JSON document as text. Maxwell writes NULL and JSON's null in the same way: both are None."""
+    return None if raw == _NULL else compact(bytes(raw))
+
+
+def _bytes_of(mysql_type: MySQLType) -> _Column:
+    length = mysql_type.padded_to
+    if not length:
+        return _BASE64
+    # BINARY(n) always has n bytes, but Maxwell's stream drops the trailing zeros.
+    padded = _decoded(bytes, lambda value: value.ljust(length, b"\0"))
+    return padded._replace(is_finished=lambda value: len(value) == length)
+
+
+def _set_of(labels: Sequence[str]) -> _Column:
+    places = {label: place for place, label in enumerate(labels)}
+
+    def in_order(chosen: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(chosen, key=places.__getitem__))
+        except KeyError:
+            raise ValueError(f"no label of its {len(labels)}") from None
+
+    column = _decoded(tuple[str, ...], in_order if labels else None)
+    return column._replace(is_finished=lambda chosen: len(chosen) < 2 and places.keys() >= set(chosen))
+
+
+_TEXT = _decoded(str)
+_BASE64 = _decoded(bytes)
+_GEOMETRY = _decoded(str, geometry_bytes)
+_JSON = _Column(msgspec.Raw, _json, _json)
+_UNTYPED = _Column(msgspec.Raw, plain, plain)
+"""The conversion for a column of unknown type."""
 
 
 class Header(msgspec.Struct, gc=False):
@@ -50,7 +136,7 @@ class Message(Header, Generic[Data], gc=False, kw_only=True):
 
 _NESTED = frozenset((dict, list))
 # For a column without a type that contained no object and no array so far.
-_SCALAR = Column(Any, UNTYPED.read)
+_SCALAR = _Column(Any, _UNTYPED.read)
 _read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
 _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(
     dict[str, msgspec.Raw] | None
@@ -62,7 +148,7 @@ class RowDecoder:
 
     __slots__ = ("_holds_any", "_read", "decode")
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    def __init__(self, columns: Mapping[str, _Column]) -> None:
         struct = RowStruct(
             StructColumn(name, column.json_type, column.finish, column.is_finished)
             for name, column in columns.items()
@@ -93,7 +179,7 @@ class RowShape:
         self.definition = definition
         self.types = None if definition is None else definition.types
         self.key_columns = spelled(key, columns) or None
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, _Column] = {}
         self._nested: frozenset[str] = frozenset()
         """Columns without a type that contained an object or an array."""
         self.practice = Practice(self._decoder)
@@ -133,12 +219,12 @@ class RowShape:
                 raise wrong_value(name, (self.types or {}).get(name), held, error) from None
         return row
 
-    def _column_of(self, name: str) -> Column:
+    def _column_of(self, name: str) -> _Column:
         type_text = (self.types or {}).get(name)
-        return UNTYPED if type_text is None else column_of(type_text)
+        return _UNTYPED if type_text is None else column_of(type_text)
 
     def _decoder(self, columns: tuple[tuple[str, bool], ...]) -> RowDecoder:
         """`columns`: (name, whether it has no type and contained objects or arrays)."""
         if self.types is None:
-            return RowDecoder({name: UNTYPED if is_nested else _SCALAR for name, is_nested in columns})
+            return RowDecoder({name: _UNTYPED if is_nested else _SCALAR for name, is_nested in columns})
         return RowDecoder({name: self._column_of(name) for name, _ in columns})

@@ -1,7 +1,4 @@
-"""Convert JSON values to values of a configured column type.
-
-Text is read as in the other formats, and a number by its digits. Bytes are base64, sets are arrays, and
-geometry is WKT."""
+"""Convert JSON values to values of a configured column type, and times to milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -9,13 +6,15 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from handlers.decimals import bounded
 from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from worker.formats.maxwell.wkt import geometry_bytes
+from worker.formats.times import has_calendar
 
 Convert = Callable[[Any], Any]
 """Converts a value other than None, from a JSON decoder with `json_values.number`, to the column's value.
@@ -28,6 +27,10 @@ _ZONED = re.compile(r":\d\d(?:\.\d{1,6}0*)?(?:Z|[+-]\d\d(?::?\d\d)?)\Z", re.ASCI
 _read_timestamp = cast(Converter, converter_of("timestamp")).read
 TYPE_NAMES = ("boolean", "json", *_INTEGERS, *_OTHERS, *sorted((*_TEXTS, *BYTES, *SHAPES)))
 """The allowed column types, without size and attributes."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NANOSECONDS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_MILLISECOND = 1_000_000
+_LIMIT = 10**23  # nanoseconds: far beyond the year 9999
 
 
 def converter(type_text: str) -> Convert | None:
@@ -121,3 +124,45 @@ _SPECIAL: Mapping[str, Callable[[MySQLType], Convert]] = {
     **dict.fromkeys(BYTES, _bytes_of),
     **dict.fromkeys(SHAPES, _always(lambda value: geometry_bytes(_own_text(value)))),
 }
+
+
+def reader_of(unit: str) -> Callable[[Any], int]:
+    """Make a reader of times in s, ms, us, ns or iso8601. An ISO 8601 time without a zone is in UTC.
+
+    The reader raises ValueError for other values."""
+    if unit == "iso8601":
+        return _iso8601
+    unit_ns = _NANOSECONDS[unit]
+
+    def read(value: Any) -> int:
+        count = _exact(value)
+        if count is None or abs(count) > _LIMIT or abs(count) * unit_ns > _LIMIT:
+            raise ValueError(f"no time in {unit}")
+        return _checked(int(count * unit_ns // _MILLISECOND))
+
+    return read
+
+
+def _exact(value: Any) -> Decimal | None:
+    """A number, also if it is written as text. None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        return None
+    try:
+        count = bounded(Decimal(repr(value) if isinstance(value, float) else value))
+    except ArithmeticError:
+        return None
+    return count if count.is_finite() else None
+
+
+def _iso8601(value: Any) -> int:
+    try:
+        time = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError("no ISO 8601 time") from None
+    return _checked((time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _checked(time_ms: int) -> int:
+    if not has_calendar(time_ms):
+        raise ValueError("outside of the years 1 to 9999; is json.time_unit another one?")
+    return time_ms

@@ -11,9 +11,8 @@ from handlers.api import Operation
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS, read_json
-from worker.formats.own_json.columns import said
-from worker.formats.own_json.paths import ABSENT, InValue, Source, found_in, member, read_source
-from worker.formats.own_json.routes import route_of
+from worker.formats.own_json.columns import reader_of, said
+from worker.formats.own_json.paths import ABSENT, InValue, Source, found_in, member, read_source, route_of
 from worker.formats.own_json.rows import (
     Row,
     RowRule,
@@ -23,7 +22,6 @@ from worker.formats.own_json.rows import (
     raw_row,
     with_key,
 )
-from worker.formats.own_json.times import reader_of
 from worker.formats.strangers import stranger
 from worker.formats.times import kafka_time
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
-from worker.formats.debezium.postgres.unchanged_toast import AVRO_MARK, lacks_values
+from worker.formats.debezium.postgres.types import AVRO_MARK, lacks_values
 from worker.formats.debezium.rows import RowShape
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord

@@ -47,7 +47,7 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
         return RegisteredSchema(number, head, split, weight=_weight(registered, head))
     if registered.kind == "PROTOBUF":
         # Imported here, because Avro needs no Protobuf.
-        from worker.formats.schema_registry.protobuf.values import ProtobufSchema  # noqa: PLC0415
+        from worker.formats.schema_registry.protobuf.descriptors import ProtobufSchema  # noqa: PLC0415
 
         references = list(zip(registered.names, registered.references, strict=True))
         schema = ProtobufSchema(registered.text, references, prefix, number)

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from handlers.spark.delta.commits.commit_notes import brought, read_note
-from handlers.spark.delta.commits.restored import Restore, check_restores, restore
+from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
 from handlers.spark.delta.log_files import Unknown
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.stores.interface import Files

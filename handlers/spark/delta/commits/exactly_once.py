@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by, held_in_snapshot, is_committed
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.segments import SegmentLog

@@ -9,13 +9,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import brought, read_note
-from handlers.spark.delta.commits.restored import Restore, check_restores, restore
+from handlers.spark.delta.commits.commit_notes import Restore, brought, check_restores, read_note, restore
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.last_seen_table import FOLDER, Held, ToldHeld
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.runtime.errors import says_no_table
-from handlers.spark.runtime.java_classes import java_class
+from handlers.spark.runtime.java_process import java_class
 from handlers.spark.table_ref import TableRef
 
 _LOOK_BACK = 100

@@ -11,8 +11,7 @@ from pyspark.sql.functions import left, lit
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.log.segment_file import Segment
-from handlers.spark.rows.added import Mode, log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import Mode, Shape, log_schema
 from handlers.spark.table_ref import TableRef
 
 NUMBER = "_binlane_segment"

@@ -6,8 +6,8 @@ import re
 
 from handlers.api import Rejected, StopWorker, TargetUnavailable
 from handlers.progress.topic_ids import FormerTopic
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.held_segments import UnknownSegments
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import FilesError

@@ -15,10 +15,9 @@ from handlers.mysql.types import read_type
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.delta.state import TableState
 from handlers.spark.log.statement import Statement, columns_of
-from handlers.spark.rows.added import Mode, log_schema, reserved_names
 from handlers.spark.rows.column_types import column_type, spark_name
-from handlers.spark.rows.shape import Shape
-from handlers.spark.rows.widening import can_widen
+from handlers.spark.rows.shape import Mode, Shape, log_schema, reserved_names
+from handlers.spark.rows.spark_types import can_widen
 
 _SPELLED = ("time", "set", "binary")
 """Types whose values may change although Spark's type does not."""

@@ -21,7 +21,7 @@ from handlers.spark.engine.table.world import World
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import Shape
-from handlers.spark.rows.widening import holds
+from handlers.spark.rows.spark_types import holds
 from handlers.spark.table_ref import TableRef, quoted
 
 

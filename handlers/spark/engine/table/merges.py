@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from handlers.api import Rejected, TargetUnavailable
+from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.commits.restored import LostCommit
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure
 from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.waiting import Unmerged

@@ -13,8 +13,7 @@ from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece, body_of, read_piece, rows_of
-from handlers.spark.log.packs.pack_folder import PackFolder
-from handlers.spark.log.packs.streams import Found
+from handlers.spark.log.packs.streams import Found, PackFolder
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, source_times
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.rows.shape import Shape

@@ -23,21 +23,19 @@ from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.upkeep import UpkeepTimes, optimize, vacuum
-from handlers.spark.engine.table.ddl_lock import DDLLock, ddl_lock_of
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
 from handlers.spark.engine.table.judging import Judging
-from handlers.spark.engine.table.merge_size import MergeSize
+from handlers.spark.engine.table.merge_limits import DDLLock, MergeSize, ddl_lock_of
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.segment_file import BrokenLog, Segment, missing, read_head
 from handlers.spark.log.segments import SegmentTaken
 from handlers.spark.log.statement import REPLACE
-from handlers.spark.rows.added import HISTORY, log_schema, shape_of_log
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef
 
 

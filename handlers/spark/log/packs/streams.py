@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from handlers.spark.log.packs.pack_file import Index, Piece, encoded, read_index
-from handlers.spark.log.packs.pack_folder import SHARED, PackFolder, StreamEnded, is_stream
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.segment_folder import UsedUp
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, Files
 
 _LOOKS = 20
 """The most attempts to end a stream whose worker continues to put."""
@@ -20,6 +21,10 @@ _LOGS_AT_ONCE = 1_000
 
 Found = tuple[int, Piece]
 """The number of its pack, and the piece."""
+SHARED = "_shared"
+"""The folder of all streams, in the folder of all logs."""
+_NAME = re.compile(r"(\d{20})\.pack")
+_STREAM = re.compile(r"[0-9a-f]{32}")
 
 
 def read_stream(files: Files, logs: str, stream: str) -> dict[str, list[Found]]:
@@ -160,3 +165,59 @@ class Streams:
     def _remove(self, stream: str) -> None:
         folder = PackFolder(self._files, self._logs, stream)
         folder.remove(folder.found())
+
+
+class StreamEnded(Exception):
+    """The number was taken or used before: somebody has ended the stream."""
+
+
+def is_stream(name: str) -> bool:
+    """Whether a folder in SHARED is a stream's. A database may be called SHARED, too."""
+    return _STREAM.fullmatch(name) is not None
+
+
+class PackFolder:
+    """Any thread. Each method raises what the store raises."""
+
+    def __init__(self, files: Files, logs: str, stream: str) -> None:
+        """`logs`: the folder of all logs."""
+        self.path = f"{logs}/{SHARED}/{stream}"
+        self._files = files
+        self._used_up = UsedUp(files, self.path)
+
+    def place(self, number: int) -> str:
+        return f"{self.path}/{number:020d}.pack"
+
+    def put(self, number: int, data: bytes) -> None:
+        """Put a pack. It is durable and in the stream when this returns. Raises StreamEnded."""
+        try:
+            self._files.put(self.place(number), data)
+        except AlreadyThere:
+            raise StreamEnded(self.path) from None
+        if number <= self.removed():
+            self._files.delete(self.place(number))
+            raise StreamEnded(self.path)
+
+    def found(self) -> dict[int, Entry]:
+        """The existing packs, by number."""
+        entries = self._files.list(self.path)
+        return {int(name[1]): each for each in entries if (name := _NAME.fullmatch(each.name)) is not None}
+
+    def counting(self) -> dict[int, Entry]:
+        """The same without the last removed pack. If that exists again, a frozen worker has put it, and will
+        remove it."""
+        found = self.found()
+        found.pop(self.removed(), None)
+        return found
+
+    def removed(self) -> int:
+        """The number up to which numbers may have been used, and their packs removed."""
+        return self._used_up.last()
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove packs that nobody needs. The last one of a stream is removed only after its end."""
+        if not numbers:
+            return
+        self._used_up.tell(max(numbers))
+        for number in sorted(numbers):
+            self._files.delete(self.place(number))

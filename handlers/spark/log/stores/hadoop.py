@@ -13,9 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from handlers.spark.log.stores.conditional_put_check import Proof
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, temporary_name
-from handlers.spark.log.stores.random_access import RandomAccess
-from handlers.spark.runtime.java_classes import java_class
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, RandomAccess, temporary_name
+from handlers.spark.runtime.java_process import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

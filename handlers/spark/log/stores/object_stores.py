@@ -14,8 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
 from handlers.spark.log.stores.conditional_put_check import Proof
-from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError
-from handlers.spark.log.stores.random_access import RandomAccess
+from handlers.spark.log.stores.interface import AlreadyThere, Entry, FilesError, RandomAccess
 
 _SCHEMES = {"s3n": "s3a", "gcs": "gs"}
 """Other names that Spark accepts."""

@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from handlers.mysql.values import Converter, compact_json, converter_of, single
-from worker.formats.debezium.connect.meanings import DECIMAL
 from worker.formats.debezium.connect.numbers import EXACT, digits_of, scaled, unscaled
-from worker.formats.debezium.connect.schema import Field, unquoted_list
+from worker.formats.debezium.connect.schema import DECIMAL, Field, unquoted_list
 from worker.formats.debezium.connect.times import (
     Beyond,
     as_told,

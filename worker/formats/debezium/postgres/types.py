@@ -1,15 +1,31 @@
-"""PostgreSQL's column types: their form with Debezium's default settings, and their type texts.
+"""PostgreSQL's column types: their form with Debezium's default settings, their texts, and missing values.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from worker.formats.debezium.connect.meanings import DECIMAL
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.connect.schema import DECIMAL, Field
+from worker.formats.debezium.source import Payload
+
+_MARK = "__debezium_unavailable_value"
+_BASE64 = base64.b64encode(_MARK.encode()).decode()
+_HEX = _MARK.encode().hex()
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""The result of java.util.UUID.nameUUIDFromBytes for the text."""
+_NUMBERS = list(_MARK.encode())
+AVRO_MARK = b"".join(bytes((2 * code & 0x7F | 0x80, code >> 6)) for code in _NUMBERS[:10])
+"""The first bytes of the numbers in Avro, in which each number takes two bytes."""
+_MARKS = ("debezium_unavailable", _BASE64, _HEX, _UUID, "95,95,100,101,98,101,122,105,117,109")
+_MARK_BYTES = tuple(mark.encode() for mark in _MARKS)
+_TEXTS = frozenset((_MARK, _BASE64, _HEX, f'{{"{_MARK}":"{_MARK}"}}'))
+"""Placeholders of text, json, xml and numbers as text, of bytes, and of hstore as text."""
+_VALUES: tuple[Any, ...] = ([_MARK], [_BASE64], [_HEX], [_UUID], _NUMBERS, {_MARK: _MARK})
+"""Placeholders of arrays, and of hstore as a map."""
 
 
 class PostgresType(NamedTuple):
@@ -153,3 +169,14 @@ def _item(field: Field) -> Field:
     if field.name == "io.debezium.time.Timestamp":
         return Field("int64", name="io.debezium.time.MicroTimestamp")
     return field
+
+
+def lacks_values(payload: Payload) -> bool:
+    """Whether a row may contain a placeholder."""
+    text = bytes(payload)
+    return any(mark in text for mark in _MARK_BYTES)
+
+
+def is_unavailable(value: Any) -> bool:
+    """Whether a plain JSON value is a placeholder."""
+    return value in _TEXTS if isinstance(value, str) else value in _VALUES

@@ -1,4 +1,4 @@
-"""What a running worker reports: the data of the status page, and the answers to probes."""
+"""A worker's health: the answers to probes, and the data of the status page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from handlers.logs import get_logger
 from worker.configuration.shown import shown_settings
-from worker.formats.choice import NO_FORMAT
+from worker.formats.registry import NO_FORMAT
 from worker.http.watch import Sources
 from worker.observing import logs
 from worker.observing.overview.history import History

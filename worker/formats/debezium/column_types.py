@@ -1,16 +1,33 @@
-"""MySQL's column types in Debezium's schema-change records and in the schemas of rows."""
+"""The columns of Debezium's rows: MySQL's types in schema-change records and schemas, and their readers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from handlers.mysql.types import INTEGERS, SYNONYMS
-from worker.formats.debezium.connect.meanings import DECIMAL, SOURCE, types_of
-from worker.formats.debezium.connect.schema import Field, unquoted_list
-from worker.formats.debezium.connect.values import bits_of
-from worker.formats.debezium.postgres.types import sized_decimal
+from worker.formats.debezium.column_values import reader_of
+from worker.formats.debezium.connect.schema import (
+    DECIMAL,
+    SOURCE,
+    Field,
+    Head,
+    columns_of,
+    types_of,
+    unquoted_list,
+)
+from worker.formats.debezium.connect.times import as_lost, as_told
+from worker.formats.debezium.connect.values import Forms, Reader, bits_of
+from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
+from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
+from worker.formats.interface import UndecodableRecord
+from worker.formats.json_values import DECODE_ERRORS
+from worker.formats.table_history import TableDefinition
+
+if TYPE_CHECKING:
+    from worker.formats.debezium.settings import DebeziumSettings
 
 # Words after the size: INT(10) UNSIGNED.
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")
@@ -120,3 +137,56 @@ def _labels(field: Field) -> list[str] | None:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
+
+
+def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
+    """The columns in the schema. `hidden`: prefix of a flattened record's fields that are not columns.
+    Raises UndecodableRecord if the schema is invalid."""
+    try:
+        fields = {} if head is None else columns_of(head.schema)
+    except DECODE_ERRORS as error:
+        raise UndecodableRecord(f"no Connect schema: {error}") from None
+    if hidden is None:
+        return fields
+    return {name: field for name, field in fields.items() if not name.startswith((hidden, "__"))}
+
+
+def readers_of(
+    fields: Mapping[str, Field],
+    definition: TableDefinition | None,
+    told: Mapping[str, str],
+    settings: DebeziumSettings,
+    *,
+    is_mysql: bool,
+    lost: bool,
+) -> tuple[Mapping[str, str] | None, dict[str, Reader]]:
+    """(type texts, readers) of all columns in the schema, the definition or the configuration.
+
+    `lost`: whether a time that the connector has lost becomes LOST instead of an error."""
+    known = {**told, **definition.types} if definition is not None else dict(told)
+    types: dict[str, str | None] = {
+        name: text if is_mysql else _spelled(text) for name, text in known.items()
+    }
+    for column, field in fields.items():
+        if column in known:
+            continue
+        types[column] = type_of_field(field, is_mysql=is_mysql)
+        own = None if is_mysql else source_type(field)
+        if own is not None:
+            known[column], types[column] = own, _spelled(own)
+        if is_mysql and field.parameter("__debezium.source.column.type") is not None:
+            known[column] = types[column] or ""
+    if not is_mysql:
+        types = {name: with_native(text, fields.get(name), known.get(name)) for name, text in types.items()}
+    read = reader_of if is_mysql else postgres_reader
+    forms = Forms(settings.binary, settings.decimals, as_lost if lost else as_told)
+    readers = {
+        column: read(fields.get(column), known.get(column), forms)
+        for column in (*fields, *(name for name in known if name not in fields))
+    }
+    return {name: text for name, text in types.items() if text is not None} or None, readers
+
+
+def _spelled(text: str) -> str | None:
+    found = postgres_type(text)
+    return None if found is None else found.type_text

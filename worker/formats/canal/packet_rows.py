@@ -10,7 +10,7 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.canal.packets.entries import (
+from worker.formats.canal.packet_entries import (
     ROW_EVENTS,
     explain,
     place_of,

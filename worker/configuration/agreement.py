@@ -1,4 +1,4 @@
-"""Find Spark handlers that would share a location, as far as the configuration alone shows."""
+"""Keys of the configuration that must agree with each other, and Spark handlers that share a location."""
 
 from __future__ import annotations
 
@@ -7,15 +7,110 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from handlers.options.matching import topic_matcher, topics_matcher
 from worker.configuration.faults import KeyPath
+from worker.formats.registry import entry_for
 
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration
 
+_LAST_COMMIT_SECONDS = 5.0
+_POLL_INTERVAL, _POLL_INTERVAL_MS = "max.poll.interval.ms", 300_000  # librdkafka's default
+_NO_TOPIC = "it needs dead_letter.topic, which is not set"
 _LOGS = "_binlane"
 """A copy of the name in handlers.spark.locations, because importing that module is slow."""
 
 _WILDCARDS = re.compile(r"[*?\[]")
+
+
+def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each key that conflicts with others: (its path, the conflict)."""
+    yield from _waiting(configuration)
+    yield from _without_format(configuration)
+    yield from _unread(configuration)
+    yield from _with_shared_marks(configuration)
+    rule = configuration.dead_letter
+    if rule is None:
+        for number, table in enumerate(configuration.tables):
+            if table.on_failure == "dead_letter":
+                yield ("tables", number, "on_failure"), _NO_TOPIC
+        if configuration.on_undecodable == "dead_letter":
+            yield ("on_undecodable",), _NO_TOPIC
+        return
+    for key, patterns in (
+        ("topics", configuration.kafka.topics),
+        ("ddl_topics", configuration.kafka.ddl_topics),
+    ):
+        for number, pattern in enumerate(patterns):
+            if topic_matcher(pattern)(rule.topic):
+                yield (
+                    ("dead_letter", "topic"),
+                    f"kafka.{key}[{number}] matches it, and the worker would read its own dead letters; "
+                    f"choose another name, or end the expression so that it does not match",
+                )
+                return
+
+
+def _with_shared_marks(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Find handlers that would take the marks of another one of their rule for their own."""
+    for number, rule in enumerate(configuration.tables):
+        seen: dict[tuple[str, ...], int] = {}
+        for place, entry in enumerate(rule.handlers):
+            where = entry.options.get("url"), entry.options.get("marks_table") or "binlane_marks"
+            first = seen.setdefault((entry.type, entry.name, *map(str, where)), place)
+            if entry.type == "sql" and first != place:
+                yield (
+                    ("tables", number, "handlers", place),
+                    f"handlers[{first}] has its name ({entry.name}), its database and its table of marks, so "
+                    "each row would be written by only one of the two: give each a name of its own",
+                )
+
+
+def _unread(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    initial = configuration.checkpoint.initial
+    read = topics_matcher([*configuration.kafka.topics, *configuration.kafka.ddl_topics])
+    for topic in initial if isinstance(initial, dict) else ():
+        if not read(topic):
+            yield (
+                ("checkpoint", "initial", topic),
+                "no entry of kafka.topics or kafka.ddl_topics matches this topic: it is not read, and the "
+                "one that was meant would be read from its beginning",
+            )
+
+
+def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Check `revoke_timeout` against `max.poll.interval.ms`: a rebalance blocks the polling thread."""
+    properties, revoke_timeout = configuration.kafka.properties, configuration.revoke_timeout
+    try:
+        interval = int(properties.get(_POLL_INTERVAL, _POLL_INTERVAL_MS))
+    except (TypeError, ValueError):  # reported as a fault of the properties
+        return
+    least = revoke_timeout + _LAST_COMMIT_SECONDS
+    if least * 1000 < interval:
+        return
+    own = _POLL_INTERVAL in properties
+    path: KeyPath = ("kafka", "properties", _POLL_INTERVAL) if own else ("revoke_timeout",)
+    yield (
+        path,
+        f"revoke_timeout ({revoke_timeout:g} s) and {_LAST_COMMIT_SECONDS:g} s for the last commit must be "
+        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s), else the group gives the partitions to another "
+        f"worker while a batch of them still runs here; lower revoke_timeout, or set "
+        f"kafka.properties.{_POLL_INTERVAL} to more than {least * 1000:.0f}",
+    )
+
+
+def _without_format(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Find named topics that no entry of `format` matches. The topics of expressions are not known here."""
+    formats, kafka = configuration.format, configuration.kafka
+    if isinstance(formats, str):
+        return
+    for key, patterns in (("topics", kafka.topics), ("ddl_topics", kafka.ddl_topics)):
+        for number, pattern in enumerate(patterns):
+            if not pattern.startswith("^") and entry_for(pattern, formats) is None:
+                yield (
+                    ("kafka", key, number),
+                    f"no entry of format: matches it ({', '.join(formats)}); add one for it",
+                )
 
 
 def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -1,12 +1,15 @@
-"""Types that only PostgreSQL has, from a column's schema or the configuration.
-
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-data-types"""
+"""PostgreSQL's columns: the types that only it has, and readers of their values."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 from handlers.native_types import NativeType
-from worker.formats.debezium.connect.meanings import SOURCE, types_of
-from worker.formats.debezium.connect.schema import Field
+from worker.formats.debezium.column_values import any_decimal, bytes_from_text, decimal_from_text
+from worker.formats.debezium.connect.numbers import digits_of
+from worker.formats.debezium.connect.schema import DECIMAL, SOURCE, Field, types_of
+from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, array_of, connect_reader
 from worker.formats.debezium.postgres.types import postgres_type, spelled
 
 _OWN = frozenset(
@@ -23,6 +26,8 @@ _MOST_SIZED = 1000
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
 """The length that the connector sends for a type without one."""
+_MONEY = 19  # digits
+_DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 
 
 def source_type(field: Field) -> str | None:
@@ -104,3 +109,59 @@ def _plain(item: str) -> str:
 
 def _sized(name: str, length: int | None) -> str:
     return f"{name}({length})" if name in _SIZED and length and length < _LONGEST else name
+
+
+def postgres_reader(field: Field | None, type_text: str | None, forms: Forms) -> Reader:
+    """The reader of a column. `field`: its schema, if the record has one. `type_text`: its type, if it is
+    known."""
+    told = None if type_text is None else postgres_type(type_text)
+    if told is None:
+        return AS_IT_IS if field is None else connect_reader(field, forms.beyond)
+    if told.is_bit:
+        return Reader(bool, int)
+    return _reader(field, told.field, forms)
+
+
+def _reader(field: Field | None, told: Field, forms: Forms) -> Reader:
+    if told.items is not None:
+        items = None if field is None else field.items
+        return array_of(_reader(items, told.items, forms))
+    if told.name in _DECIMALS:
+        return _decimal(field, told, forms.decimals)
+    if told == _BYTES and (field is None or field.type == "string"):
+        return Reader(str, bytes_from_text(forms.binary))
+    if field is None or (field.type == "string" and field.name is None):
+        reader = connect_reader(told, forms.beyond)
+        return reader._replace(other=_interval_text) if told.name == _INTERVAL else reader
+    return connect_reader(field, forms.beyond)
+
+
+def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
+    kind = None if field is None else field.type
+    if kind in ("bytes", "struct"):
+        assert field is not None
+        return connect_reader(field)
+    if kind == "string" or (kind is None and decimals == "string"):
+        return Reader(str, decimal_from_text)
+    if kind in ("double", "float") or (kind is None and decimals == "double"):
+        return Reader(Any, _from_json)
+    precision, scale = told.parameter("connect.decimal.precision"), int(told.parameter("scale") or "0")
+    if told.name != _DECIMALS[0] or scale:  # text has a point, base64 has none
+        return connect_reader(told)._replace(other=_from_json)
+    return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
+
+
+def _interval_text(value: Any) -> str:
+    """An interval as text (`interval.handling.mode=string`), unchanged: `P1Y2M3DT4H5M6.5S`."""
+    if isinstance(value, str) and value.startswith("P"):
+        return value
+    raise ValueError("no interval")
+
+
+def _from_json(value: Any) -> Decimal:
+    """Make a decimal from a number, or from digits as text."""
+    return decimal_from_text(value if isinstance(value, str) else digits_of(value))
+
+
+_INTERVAL = "io.debezium.time.MicroDuration"
+_BYTES = Field("bytes")

@@ -6,18 +6,19 @@ settings. For decimals and for bytes as text, the configuration or the value dec
 
 from __future__ import annotations
 
+import binascii
+import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
+from handlers.decimals import bounded
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
-from worker.formats.debezium.connect.meanings import DECIMAL
-from worker.formats.debezium.connect.numbers import digits_of, unscaled
-from worker.formats.debezium.connect.schema import Field
-from worker.formats.debezium.connect.text_forms import any_decimal, bytes_from_text
+from worker.formats.debezium.connect.numbers import digits_of, scaled, unscaled
+from worker.formats.debezium.connect.schema import DECIMAL, Field
 from worker.formats.debezium.connect.times import as_none, in_utc
 from worker.formats.debezium.connect.values import AS_IT_IS, Forms, Reader, connect_reader, enum_of, set_of
 
@@ -28,6 +29,9 @@ _TEXT = Field("string")
 _ZONED_TIMESTAMP = "io.debezium.time.ZonedTimestamp"
 _read_integer = cast(Converter, converter_of("bigint")).read
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+_HEX = re.compile(r"(?:[0-9a-f]{2})*")
+_URL_SAFE = str.maketrans("-_", "+/")
+_SPECIAL = {"POSITIVE_INFINITY": Decimal("Infinity"), "NEGATIVE_INFINITY": Decimal("-Infinity")}
 
 
 def reader_of(  # noqa: PLR0911 - one return a kind of type
@@ -151,3 +155,74 @@ def _decimal(field: Field | None, type_text: str, mysql_type: MySQLType, decimal
     if field.type == "string":
         return Reader(str, from_text)
     return Reader(float, lambda value: from_text(repr(value)))
+
+
+def bytes_from_text(
+    binary: str | None, size: int | None = None, *, is_padded: bool = False
+) -> Callable[[str], bytes]:
+    """Make a reader for `binary.handling.mode`: bytes, base64 (the same), base64-url-safe or hex. If it is
+    None, the value decides. `size`: most bytes of a value; also its least if `is_padded`.
+    The reader raises ValueError."""
+    if binary == "hex":
+        return bytes.fromhex
+    if binary is not None:
+        return _base64
+
+    def fits(length: int) -> bool:
+        return size is None or (length == size if is_padded else length <= size)
+
+    def from_text(value: str) -> bytes:
+        if not _HEX.fullmatch(value) or not fits(len(value) // 2):
+            return _base64(value)
+        # Base64 has four characters for three bytes, and pads the last four.
+        if value and len(value) % 4 == 0 and fits(len(value) // 4 * 3):
+            raise ValueError(
+                "it may be hexadecimal or base64: set debezium.binary to the connector's binary.handling.mode"
+            )
+        return bytes.fromhex(value)
+
+    return from_text
+
+
+def _base64(value: str) -> bytes:
+    return binascii.a2b_base64(value.translate(_URL_SAFE), strict_mode=True)
+
+
+def any_decimal(
+    decimals: str | None, precision: int, scale: int, from_text: Callable[[str], Decimal]
+) -> Reader:
+    """The reader of a decimal(precision, scale) for a `decimal.handling.mode`. None: the value decides.
+
+    JSON numbers are valid in every mode (`decimal.format=NUMERIC`). `from_text` reads digits."""
+    from_bytes = scaled(scale)
+
+    def from_json(value: Any) -> Decimal:
+        if not isinstance(value, str):
+            return from_text(digits_of(value))
+        if decimals == "precise":
+            return from_base64(value)
+        # "." and "-" do not occur in base64.
+        if decimals == "string" or "." in value or "-" in value:
+            return from_text(value)
+        if scale or not value.isdecimal() or len(value) > precision:
+            return from_base64(value)
+        if len(value) % 4 == 0 and from_base64(value).adjusted() < precision:
+            raise ValueError(
+                "it may be digits or base64: set debezium.decimals to the connector's decimal.handling.mode"
+            )
+        return from_text(value)
+
+    def from_base64(value: str) -> Decimal:
+        return from_bytes(binascii.a2b_base64(value, strict_mode=True))
+
+    return Reader(Any, from_json)
+
+
+def decimal_from_text(value: str) -> Decimal:
+    """Read a decimal of `decimal.handling.mode` string, including PostgreSQL's NaN and infinities. Raises
+    ValueError for other texts, and for a number that is too long for any source."""
+    try:
+        number = _SPECIAL.get(value) or Decimal(value)
+    except ArithmeticError:
+        raise ValueError("no number") from None
+    return bounded(number) if number.is_finite() else number

@@ -1,4 +1,4 @@
-"""The log entry that gives a table the rows of a table that was rebuilt beside it."""
+"""The rows of a rebuilt table: where they are built, and the log entry that gives them to the table."""
 
 from __future__ import annotations
 
@@ -7,21 +7,36 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from handlers.progress.marks import WHOLE, Partition
-from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, is_behind
+from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, is_behind, told_apart
 from handlers.spark.delta.arrow_rows import newest_of
+from handlers.spark.delta.state import TableState, look
 from handlers.spark.engine.table.log_end import Entry
 from handlers.spark.engine.table.sink import TableSink
+from handlers.spark.locations import PENDING
 from handlers.spark.log.marks import Marks
+from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.statement import REPLACE, Statement, columns_of
+from handlers.spark.log.store_choice import UnsafeForSeveral, check_store
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.added import Mode, added_columns, log_schema
-from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.declared import Declared
+from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema
+from handlers.spark.runtime.session import SharedSpark
+from handlers.spark.table_ref import TableRef
 
 _TOO_FAST = (
     "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
 )
+FOLDER = "_binlane_reload"
+"""The folder of new tables, in the folder of all tables. Spark and Delta ignore names that begin with an
+underscore."""
+
+_HOUR_MS = 3_600_000
+LONGEST_MS = 12 * _HOUR_MS
+"""An older new table is no longer put. The next reload treats it as left over much later."""
+_LEFT_MS = 24 * _HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +137,55 @@ def number_of(there: TableSink, name: str) -> int:
     there.load()
     entries = ((each.number, each.statement) for each in there.segments)
     return next((number for number, one in entries if one is not None and one.topic == name), 0)
+
+
+def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> None:
+    """Raise Differs or Refused if the table would refuse rows of the new one, because a merge could never
+    succeed."""
+    table, built = look(session, there), look(session, new)
+    if table is None:
+        raise Differs(f"there is no table {there}; the next change that a worker applies makes it")
+    if built is None:
+        raise Differs(f"by what the topic holds there would be no table {there}")
+    declared = Declared.of(table.columns, table.partitions, table.properties, "UTC")
+    if declared.is_append_only:
+        raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
+    told = told_apart(_columns(table), _columns(built))
+    if told:
+        raise Differs(f"{there} has other columns than the topic tells: {told}")
+    for text in declared.all_conditions(table.columns):
+        if not session.table(new.sql).where(f"NOT coalesce({text}, false)").isEmpty():
+            raise Refused(f"the topic has rows that {there} does not take: {text}")
+
+
+def _columns(table: TableState) -> dict[str, str]:
+    return {field.name.casefold(): field.dataType.simpleString() for field in table.columns.fields}
+
+
+def folder_of(logs: str, log_folder: str) -> str:
+    """Return the folder of one log's reloads, below the folder of all tables. Each reload has a folder in it,
+    whose name begins with milliseconds since 1970. `logs`: the folder of all logs. (The source table's name
+    would not do, because another handler may keep the same table.)"""
+    return f"{FOLDER}{log_folder.removeprefix(logs).removesuffix(f'/{PENDING}')}"
+
+
+def check_place(root: str, spark: SharedSpark) -> None:
+    """Raise Refused if several writers are not safe in Delta here, because this Spark is not the worker's."""
+    try:
+        check_store(root, spark)
+    except UnsafeForSeveral:
+        raise Refused(
+            f"{root} is safe for one writer alone, which is the worker: stop it, and say that none runs with "
+            f"--alone"
+        ) from None
+
+
+def remove_left(files: Files, root: str, folder: str, log: SegmentLog, now_ms: int) -> None:
+    """Remove what killed reloads left, if it is so old that none of them continues and no entry of the log
+    waits for it. Raises what the store raises, and BrokenLog."""
+    waiting = [each.statement.sql or "" for each in log.segments if each.statement is not None]
+    for entry in files.list(f"{root}/{folder}"):
+        began, _, _ = entry.name.partition("-")
+        is_old = began.isdecimal() and int(began) + _LEFT_MS < now_ms
+        if is_old and not any(each.startswith(f"{folder}/{entry.name}/") for each in waiting):
+            files.delete_tree(f"{root}/{folder}/{entry.name}")

@@ -1,6 +1,4 @@
-"""Parses Spark's type texts, as in the option `columns`.
-
-Importing this module is cheap: a configuration is checked without Spark and Arrow."""
+"""Spark's types: reads their texts (option `columns`), and says which hold the values of which others."""
 
 from __future__ import annotations
 
@@ -9,6 +7,10 @@ from typing import NamedTuple
 
 MOST_DIGITS = 38
 """Of a decimal."""
+INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""Integer type -> its greatest number of digits."""
+DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_OTHERS = {("date", "timestamp_ntz"), *((each, "double") for each in ("float", "tinyint", "smallint", "int"))}
 
 
 class SparkType(NamedTuple):
@@ -54,3 +56,29 @@ def read_spark_type(text: str) -> SparkType:
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         raise ValueError(f"{text!r}: a decimal has 1 to {MOST_DIGITS} digits, and no more after the point")
     return SparkType("decimal", (precision, scale))
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether every value of `narrow` is one of `wide`."""
+    few, many = _digits(narrow), _digits(wide)
+    if few is None or many is None:
+        return (narrow, wide) in _OTHERS
+    return few[0] <= many[0] and few[1] <= many[1]
+
+
+def can_widen(old: str, new: str) -> bool:
+    """Whether Delta can change a column from one Spark type to the other without a rewrite.
+
+    https://docs.delta.io/delta-type-widening/#supported-type-changes"""
+    many = _digits(new)
+    if many is not None and (old in INTEGERS) != (new in INTEGERS):
+        return old in INTEGERS and many[0] >= (20 if old == "bigint" else 10)
+    return old != new and holds(new, old)
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """Digits of an exact number before and after the point."""
+    if type_ in INTEGERS:
+        return INTEGERS[type_], 0
+    found = DECIMAL.fullmatch(type_)
+    return None if found is None else (int(found[1]) - int(found[2]), int(found[2]))

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from handlers.mysql.online_changes import ghosts_of
 from handlers.options.matching import covers
 from handlers.options.values import format_size
-from worker.configuration.checks.spark_locations import doubtful_locations
+from worker.configuration.agreement import doubtful_locations
 
 if TYPE_CHECKING:
     from worker.configuration.model import Configuration

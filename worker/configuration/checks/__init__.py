@@ -1,1 +1,0 @@
-"""Checks of the whole configuration: conflicting keys, shared table locations, and probable mistakes."""
