@@ -10,7 +10,7 @@ from lane_building import lanes_of, taken
 from row_building import row_unit, rows
 from row_stepping import handled
 
-from worker.fetching.backlog import Backlog
+from worker.fetching.backpressure import Backlog
 from worker.units.chunk import RECORD_OVERHEAD
 from worker.units.unit import Unit
 

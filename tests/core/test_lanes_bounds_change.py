@@ -12,7 +12,7 @@ from row_stepping import decoded, dispatched, done, offered
 from stepping import SteppedProcessor
 
 from worker.configuration import LanesRule
-from worker.fetching.backlog import Backlog
+from worker.fetching.backpressure import Backlog
 from worker.lanes.lanes import Lanes
 from worker.units.chunk import RECORD_OVERHEAD
 from worker.units.table import Table

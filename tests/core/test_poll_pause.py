@@ -8,7 +8,7 @@ import pytest
 from building import Clock, unit
 from lane_building import Source, lanes_of, taken
 
-from worker.fetching.polling.poll_pause import PollPause
+from worker.fetching.backpressure import PollPause
 
 LANES = 2
 

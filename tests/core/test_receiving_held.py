@@ -13,8 +13,7 @@ from confluent_kafka import Message
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
 from worker.fetching.held_records import HeldRecords
-from worker.fetching.polling.arrivals import Arrivals
-from worker.fetching.receiving import Receiver
+from worker.fetching.receiving import Arrivals, Receiver
 from worker.fetching.source_order import SourceOrder
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import LogPosition, Record

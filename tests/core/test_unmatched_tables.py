@@ -10,7 +10,7 @@ from building import Clock, assignment, chunk, configuration, delivery, record
 from lane_building import taken
 
 from worker.configuration import Configuration, LanesRule
-from worker.fetching.backlog import Backlog
+from worker.fetching.backpressure import Backlog
 from worker.lanes.lanes import Lanes
 from worker.lanes.schedule import Schedule
 from worker.running.handler_set import HandlerSet

@@ -21,13 +21,12 @@ from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DeadLetters
+from worker.fetching.backpressure import Backpressure
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Beat, Fetcher
 from worker.fetching.held_records import HeldRecords
 from worker.fetching.max_ahead import MaxAhead
-from worker.fetching.polling.arrivals import Arrivals, KafkaAnswers
-from worker.fetching.polling.backpressure import Backpressure
-from worker.fetching.receiving import Receiver
+from worker.fetching.receiving import Arrivals, KafkaAnswers, Receiver
 from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder

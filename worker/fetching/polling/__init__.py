@@ -1,1 +1,0 @@
-"""When the consumer is polled, for how many records, and what it returned."""
