@@ -18,11 +18,21 @@ from handlers.rows import ValueUntold, check_all_told
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.fitting import Fitting, Unfit
-from handlers.sql.folding import Block, Folded, KeyMissing, blocks, fold, pieces
+from handlers.sql.folding import (
+    Block,
+    ChangeFailed,
+    Folded,
+    KeyMissing,
+    Run,
+    blocks,
+    fold,
+    has_ddl,
+    pieces,
+    runs,
+)
 from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.runs import ChangeFailed, Run, has_ddl, runs
 from handlers.sql.target.catalogs import definition, unsafe
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
 from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn
