@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from worker.formats.dts.types import UNKNOWN_TYPE, column_types
+from worker.formats.dts.schema import UNKNOWN_TYPE, column_types
 from worker.formats.dts.values import Reader, readers
 
 Row = dict[str, Any]

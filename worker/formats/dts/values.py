@@ -21,8 +21,7 @@ from worker.formats.dts.dates import (
     time_of_parts,
     zoned_of_parts,
 )
-from worker.formats.dts.schema import CLASSES, VALUES
-from worker.formats.dts.types import Kind
+from worker.formats.dts.schema import CLASSES, VALUES, Kind
 from worker.formats.schema_registry.avro.code import Code
 from worker.formats.schema_registry.avro.schema import AvroSchema
 
