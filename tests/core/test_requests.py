@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from worker.fetching.requests import Requests
+from worker.fetching.fetcher import Requests
 
 
 def test_what_nobody_waits_for_any_more_is_never_done() -> None:

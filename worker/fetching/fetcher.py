@@ -1,9 +1,11 @@
-"""The fetcher: the one thread that polls Kafka. It routes records and gives them to the lanes."""
+"""The fetcher: the one thread that polls Kafka, routes records, and makes calls that others request."""
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
@@ -11,6 +13,7 @@ from worker.fetching.polling.polls import MOST_RECORDS, POLL_SECONDS
 from worker.fetching.receiving import Receiver
 from worker.kafka.errors import Stopping
 from worker.kafka.group import leave
+from worker.partitions.stage import Stage
 
 _MOMENT = 0.004
 """Seconds between checks whether the processors still have enough work."""
@@ -137,3 +140,46 @@ class Beat:
         now = self.now()
         self.at = now + allowance
         return now
+
+
+@dataclass(slots=True)
+class _Request:
+    do: Callable[[], None]
+    claimed: threading.Lock = field(default_factory=threading.Lock)
+    """Taken once: by the thread that runs it, or by the one that no longer wants it."""
+    done: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+
+class Requests(Stage):
+    """One thread serves, any thread asks."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+
+    def ask(self, do: Callable[[], None], *, give_up: Callable[[], bool]) -> bool:
+        """Have `do` called, and wait for that. Raises what it raises. Returns False if `give_up` returned
+        True before it was started: it is then never called."""
+        request = _Request(do)
+        self._waiting.put(request)
+        while not request.done.wait(0.1):
+            if give_up() and request.claimed.acquire(blocking=False):
+                return False
+        if request.error is not None:
+            raise request.error
+        return True
+
+    def between_polls(self, now: float) -> None:
+        """Run the requested calls."""
+        while True:
+            try:
+                request = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            if not request.claimed.acquire(blocking=False):
+                continue
+            try:
+                request.do()
+            except BaseException as error:
+                request.error = error
+            request.done.set()

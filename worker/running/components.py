@@ -23,11 +23,10 @@ from worker.configuration.kafka_properties import admin_settings, consumer_setti
 from worker.dead_letters.writing import DeadLetters
 from worker.fetching.backpressure import Backpressure
 from worker.fetching.ddl_history import DDLHistory
-from worker.fetching.fetcher import Beat, Fetcher
+from worker.fetching.fetcher import Beat, Fetcher, Requests
 from worker.fetching.held_records import HeldRecords
 from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.receiving import Arrivals, KafkaAnswers, Receiver
-from worker.fetching.requests import Requests
 from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
 from worker.fetching.standstill import Standstill, known_end

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from handlers.logs import get_logger
-from worker.fetching.requests import Requests
+from worker.fetching.fetcher import Requests
 from worker.fetching.standstill import Standstill
 from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest

@@ -26,7 +26,7 @@ from offsets.journal import files as journal_files
 from offsets.run import Run
 from offsets.stores import file as file_store
 from offsets.tracker import OffsetTracker
-from worker.fetching import requests
+from worker.fetching import fetcher
 from worker.running import components, process, reloading
 
 from . import threads
@@ -115,12 +115,12 @@ _FACTORIES: dict[Any, Any] = {
 _DEFAULTS: dict[Any, Any] = {time.monotonic: _monotonic, time.time: _wall, time.sleep: _sleep}
 
 
-class _Request(requests._Request):
+class _Request(fetcher._Request):
     """What it is waited for by was chosen when its class was made: before anything is replaced."""
 
     def __init__(self, do: Callable[[], None]) -> None:
         super().__init__(do)
-        for each in dataclasses.fields(requests._Request):
+        for each in dataclasses.fields(fetcher._Request):
             if each.default_factory in _FACTORIES:
                 setattr(self, each.name, _FACTORIES[each.default_factory]())
 
@@ -160,7 +160,7 @@ def patched(world: Any) -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if name.startswith(_PACKAGES) and module is not None:
                 _patch_module(module, put, replaced)
-        put(requests, "_Request", _Request)
+        put(fetcher, "_Request", _Request)
         put(process, "gc", _gc)
         put(running, "take_signals", world.take_signals)
         put(running, "LastResort", world.LastResort)
