@@ -46,7 +46,7 @@ def _read_header() -> Callable[[bytes], Any]:
 routing_key: Callable[[bytes], bytes] = _routing_key()
 """The bytes of `operation` and `objectName`, which decide a record's route.
 
-Raises one of READ_ERRORS, but does not find all errors, as `read_header` does."""
+Raises one of READ_ERRORS. Unlike `read_header`, it does not find all errors."""
 read_header: Callable[[bytes], Header] = _read_header()
 """Read and check the leading fields. Raises one of READ_ERRORS."""
 

@@ -89,12 +89,12 @@ _fields = parse(msgspec.json.encode(RECORD)).fields
 
 
 def part(fields: tuple[AvroField, ...]) -> AvroSchema:
-    """A record of some consecutive fields, whose bytes are those of the fields."""
+    """A record schema of consecutive fields. Its bytes are the bytes of these fields."""
     return AvroSchema("record", fields=fields)
 
 
 LEADING = (*_fields[:6], *_fields[6].type.fields, *_fields[7:9])
-"""All fields up to `objectName`, with the two fields of `source` in its place."""
+"""All fields up to `objectName`. The two fields of `source` replace `source`."""
 TAGS = _fields[9:11]
 """`processTimestamps` and `tags`."""
 FIELDS = _fields[11].type

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """The kind of a column, which decides what a value's class does not."""
+    """The kind of a column. It decides how to read a value if the value's class is not enough."""
 
     PLAIN = auto()
     """The class of the value is enough."""

@@ -58,7 +58,7 @@ def _text(value: object) -> str:
 
 
 def said(value: object) -> str:
-    """The value as JSON writes it; a text has no quotes."""
+    """The value as JSON writes it, but text without quotes."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

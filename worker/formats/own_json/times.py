@@ -34,7 +34,7 @@ def reader_of(unit: str) -> Callable[[Any], int]:
 
 
 def _exact(value: Any) -> Decimal | None:
-    """A number, also if it is written as text. None for any other value."""
+    """Read a number, which may be written as text. None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:

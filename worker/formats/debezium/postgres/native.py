@@ -22,7 +22,7 @@ _MOST_SIZED = 1000
 """Most digits of a numeric with a size. For one without a size, the connector sends a larger length."""
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
-"""The length that the connector sends for a type without one."""
+"""The length that the connector sends for a type without a length."""
 
 
 def source_type(field: Field) -> str | None:
@@ -30,8 +30,8 @@ def source_type(field: Field) -> str | None:
 
     None if the schema does not have it (`datatype.propagate.source.type`), or if the column is text."""
     item = field.items if field.type == "array" and field.items is not None else field
-    told = (field.parameter(f"{SOURCE}type") or "").lower()
-    name = told.removeprefix("_")
+    own = (field.parameter(f"{SOURCE}type") or "").lower()
+    name = own.removeprefix("_")
     if item.type != "string" or item.name is not None or name not in _AS_TEXT:
         return None
     if item is not field:
@@ -43,10 +43,10 @@ def source_type(field: Field) -> str | None:
     return f"numeric({length},{places - 2048 if places > _MOST_SIZED else places})"
 
 
-def with_native(text: str | None, field: Field | None, told: str | None) -> str | None:
+def with_native(text: str | None, field: Field | None, own: str | None) -> str | None:
     """A column's type text, with PostgreSQL's own name if that is more precise. `field`: its schema, if the
-    record has one. `told`: its type as PostgreSQL names it, if known."""
-    native = native_text(told) if told is not None else None if field is None else _of_field(field)
+    record has one. `own`: its type as PostgreSQL names it, if known."""
+    native = native_text(own) if own is not None else None if field is None else _of_field(field)
     if native is None:
         return text
     if text is None:
@@ -54,13 +54,13 @@ def with_native(text: str | None, field: Field | None, told: str | None) -> str 
     return NativeType(text, native)
 
 
-def native_text(told: str, length: int | None = None) -> str | None:
-    """PostgreSQL's name of a type that only it has. None if `told` is another type, or no type.
+def native_text(own: str, length: int | None = None) -> str | None:
+    """PostgreSQL's name of a type that only PostgreSQL has. None if `own` is not such a type.
 
     >>> native_text("character varying(9)[]"), native_text("JSONB"), native_text("numeric(10,2)")
     ('varchar(9)[]', 'jsonb', None)
     """
-    words = " ".join(told.lower().split())
+    words = " ".join(own.lower().split())
     if words.endswith("[]"):
         item = words.removesuffix("[]")
         return None if postgres_type(item) is None else f"{native_text(item, length) or _plain(item)}[]"
@@ -73,11 +73,11 @@ def native_text(told: str, length: int | None = None) -> str | None:
 
 
 def _of_field(field: Field) -> str | None:
-    told = field.parameter(f"{SOURCE}type")
-    if told is not None:
+    own = field.parameter(f"{SOURCE}type")
+    if own is not None:
         length = field.parameter(f"{SOURCE}length") or ""
         # An array's type is `_int4` in PostgreSQL's catalogue.
-        name = f"{told[1:]}[]" if told.startswith("_") else told
+        name = f"{own[1:]}[]" if own.startswith("_") else own
         found = native_text(name, int(length) if length.isdecimal() and len(length) <= 10 else None)
         if found is not None:
             return found

@@ -19,29 +19,29 @@ _DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 def postgres_reader(field: Field | None, type_text: str | None, forms: Forms) -> Reader:
     """The reader of a column. `field`: its schema, if the record has one. `type_text`: its type, if it is
     known."""
-    told = None if type_text is None else postgres_type(type_text)
-    if told is None:
+    known = None if type_text is None else postgres_type(type_text)
+    if known is None:
         return AS_IT_IS if field is None else connect_reader(field, forms.beyond)
-    if told.is_bit:
+    if known.is_bit:
         return Reader(bool, int)
-    return _reader(field, told.field, forms)
+    return _reader(field, known.field, forms)
 
 
-def _reader(field: Field | None, told: Field, forms: Forms) -> Reader:
-    if told.items is not None:
+def _reader(field: Field | None, known: Field, forms: Forms) -> Reader:
+    if known.items is not None:
         items = None if field is None else field.items
-        return array_of(_reader(items, told.items, forms))
-    if told.name in _DECIMALS:
-        return _decimal(field, told, forms.decimals)
-    if told == _BYTES and (field is None or field.type == "string"):
+        return array_of(_reader(items, known.items, forms))
+    if known.name in _DECIMALS:
+        return _decimal(field, known, forms.decimals)
+    if known == _BYTES and (field is None or field.type == "string"):
         return Reader(str, bytes_from_text(forms.binary))
     if field is None or (field.type == "string" and field.name is None):
-        reader = connect_reader(told, forms.beyond)
-        return reader._replace(other=_interval_text) if told.name == _INTERVAL else reader
+        reader = connect_reader(known, forms.beyond)
+        return reader._replace(other=_interval_text) if known.name == _INTERVAL else reader
     return connect_reader(field, forms.beyond)
 
 
-def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
+def _decimal(field: Field | None, known: Field, decimals: str | None) -> Reader:
     kind = None if field is None else field.type
     if kind in ("bytes", "struct"):
         assert field is not None
@@ -50,9 +50,9 @@ def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
         return Reader(str, decimal_from_text)
     if kind in ("double", "float") or (kind is None and decimals == "double"):
         return Reader(Any, _from_json)
-    precision, scale = told.parameter("connect.decimal.precision"), int(told.parameter("scale") or "0")
-    if told.name != _DECIMALS[0] or scale:  # text has a point, base64 has none
-        return connect_reader(told)._replace(other=_from_json)
+    precision, scale = known.parameter("connect.decimal.precision"), int(known.parameter("scale") or "0")
+    if known.name != _DECIMALS[0] or scale:  # text has a point, base64 does not
+        return connect_reader(known)._replace(other=_from_json)
     return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
 
 
