@@ -77,7 +77,7 @@ _KNOWN = {file.name: file for file in _known_files()}
 
 def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
     """The file of a schema. `references`: (name in imports, text) of each file that it needs. Each one
-    follows those that it needs itself. Raises SchemaError."""
+    follows its own references. Raises SchemaError."""
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
 
@@ -93,10 +93,10 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
         pool.Add(file)
 
     try:
-        for name, told in references:
+        for name, content in references:
             if name in _KNOWN:
                 continue
-            file = _read(told)
+            file = _read(content)
             file.name = name
             add(file)
         file = _read(text)

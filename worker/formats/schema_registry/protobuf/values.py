@@ -44,7 +44,7 @@ class ProtobufSchema:
         except (ValueError, RecursionError, Error) as error:
             raise SchemaError(str(error)) from None
         self.head = first.head
-        self.weight = len(text) + sum(len(told) for _, told in references)
+        self.weight = len(text) + sum(len(each) for _, each in references)
         """Bytes of Avro text that would take as much memory."""
         self.weight += _BYTES_OF_FIELD * first.reader.fields * _MOST_MESSAGES
 
