@@ -26,7 +26,7 @@ def get(
     """Make a reader of this format. `json_layout` is the layout of records of the format json. `debezium` has
     the settings that Debezium's records do not contain; `schemas` are the schemas that they name by id.
 
-    Raises KeyError with the known names for another name, ValueError for json without its layout."""
+    Raises KeyError for an unknown name, with the known ones, and ValueError for json without its layout."""
     # Import only the format in use: all formats together are a tenth of a worker's imports.
     if name == "canal":
         from worker.formats.canal.format import Canal  # noqa: PLC0415
