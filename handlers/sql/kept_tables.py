@@ -74,7 +74,7 @@ class Kept:
     own_tables: OwnTables
 
     def keeps(self, name: TableName) -> bool:
-        """Return whether the source table was created or renamed, or one of its changes was applied."""
+        """Return whether the source table was created or renamed, or any of its changes was applied."""
         known = self._mine(name) & self._is_of_rows
         return (
             self.connection.execute(sa.select(self.marks.c.shard).where(known).limit(1)).first() is not None

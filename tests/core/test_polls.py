@@ -8,7 +8,7 @@ from typing import Any, cast
 from building import assignment, record
 from confluent_kafka import Consumer
 
-from worker.fetching.polling.polls import Polls
+from worker.fetching.polls import Polls
 
 
 class Giving:

@@ -8,7 +8,7 @@ from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.process import eventually
 from integration.stage import Stage
 
-from worker.fetching.polling.polls import MOST_RECORDS
+from worker.fetching.polls import MOST_RECORDS
 
 MAX_AHEAD = 3_000
 RECORDS = 40_000

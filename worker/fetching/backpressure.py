@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 
 from offsets.stores import PolledKafkaStore
 from worker.configuration import Configuration, LanesRule
-from worker.fetching.polling.polls import POLL_SECONDS, Polls
+from worker.fetching.polls import POLL_SECONDS, Polls
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.partitions.pausing import Pauses

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from worker.fetching.polling.polls import MOST_RECORDS, POLL_SECONDS
+from worker.fetching.polls import MOST_RECORDS, POLL_SECONDS
 from worker.fetching.receiving import Receiver
 from worker.kafka.errors import Stopping
 from worker.kafka.group import leave

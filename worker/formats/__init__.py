@@ -1,2 +1,2 @@
-"""Formats of change records, one folder for each. The fetcher gets a route from the bytes (cheap), and the
-processors decode them to changes. `interface` is the contract, and `registry` has the names."""
+"""Formats of change records, one folder for each. The fetcher reads only a record's route from its bytes, and
+the processors decode the changes. `interface` has the contract, and `registry` the names."""

@@ -1,4 +1,4 @@
-"""The boundary around formats: an exception, or too large a size, affects only its record."""
+"""The boundary around formats: an exception, or a size that is too large, affects only its record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = get_logger("decoding")
 SMALL = 64 << 20
 """Bytes that a decoded record may always take, even if `lanes.max_bytes` is smaller."""
 
-# Bytes in Python of the parts of a JSON text: an object is a dict and maybe a change, a comma a value more.
+# Bytes in Python for parts of a JSON text. An object becomes a dict and maybe a change. A comma adds a value.
 _OBJECT, _VALUE = 300, 100
 # A packet of Canal has a tag before each column's name. A row may have just one column.
 _COLUMN, _NAME_TAG, _PACKET = 350, b"\x1a", (b"\x08", b"\x10", b"\x18")
@@ -34,7 +34,7 @@ LARGE = SMALL // _MOST_GROWTH
 
 
 def fault_of(error: Exception, record: Record) -> UndecodableRecord:
-    """Turn a format's exception into an UndecodableRecord of this record. The caller adds the `from`."""
+    """Turn a format's exception into an UndecodableRecord of this record. The caller adds `from error`."""
     if isinstance(error, UndecodableRecord):
         return error
     place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"

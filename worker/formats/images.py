@@ -45,8 +45,8 @@ def changes_from(
         row = before if after is None else after
         if key and row is not None:
             check_key(key, row)
-        told = before, after, key, None, time_ms
-        changes.append(Change(op, *told, *place, index, transaction, types, lacks, is_whole, moves))
+        content = before, after, key, None, time_ms
+        changes.append(Change(op, *content, *place, index, transaction, types, lacks, is_whole, moves))
     return changes
 
 
@@ -86,7 +86,7 @@ def tells_more(row: Row, key: Collection[str] | None) -> bool:
 def deleted(row: Row, key: Collection[str] | None, columns: AbstractSet[str] | None = NOTHING) -> Image:
     """The image of a deleted row. It is whole if it has all known `columns` and a value outside its key.
 
-    `columns` is None if the source may leave some out."""
+    `columns` is None if the record may leave columns out and the table's columns are unknown."""
     is_whole = tells_more(row, key) and (columns or NOTHING) <= row.keys()
     return Image("delete", row, None, None if columns is None else NOTHING, is_whole)
 

@@ -75,9 +75,9 @@ class Apart:
     """A record to split: it contains changes of several tables, or statements between rows."""
 
     parts: Sequence[tuple[Route, bytes]]
-    """Parts in source order; each is the value of a record with just these changes. A table may have several
+    """Parts in source order. Each is the value of a record with only these changes. A table may have several
     parts, with a statement between them. No two changes have the same index. If some of the record is
-    undecodable, its table is unknown: it is the last part, and that part's route has no names."""
+    undecodable, its table is unknown. It becomes the last part, whose route has no names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Skip:
 
 
 class UndecodableRecord(ValueError):
-    """The record does not have the format that it should have. A retry does not help."""
+    """The record does not have the expected format. A retry does not help."""
 
 
 def shortened(text: str) -> str:
@@ -99,8 +99,8 @@ def shortened(text: str) -> str:
 
 def wrong_value(column: str, type_text: str | None, held: str, error: Exception) -> UndecodableRecord:
     """The error for a value that does not fit its column's type. `type_text` is None for an unknown type."""
-    told = "any type" if type_text is None else f"type {shortened(type_text)}"
-    return UndecodableRecord(f"column {column!r} of {told} holds {shortened(held)}: {error}")
+    expected = "any type" if type_text is None else f"type {shortened(type_text)}"
+    return UndecodableRecord(f"column {column!r} of {expected} holds {shortened(held)}: {error}")
 
 
 class Format(Protocol):
@@ -114,7 +114,7 @@ class Format(Protocol):
         ...
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's changes in source order; a record without rows or a statement has none. If
+        """Append the record's changes in source order. A record without rows or a statement has none. If
         `explain` splits a record, its parts are decoded, not the record.
 
         Raises UndecodableRecord; then `into` is unchanged."""
@@ -128,7 +128,7 @@ class Format(Protocol):
 
 @runtime_checkable
 class NamesSchemas(Protocol):
-    """An addition to formats whose records name their schemas by id (`schema_registry`)."""
+    """Optional methods of formats whose records name their schemas by id (`schema_registry`)."""
 
     def ready(self, records: Sequence[Record]) -> int:
         """Count the first records whose schemas are known. Another thread requests the schema of the next
@@ -147,7 +147,7 @@ class DecodesMany(Protocol):
         """Decode the records as `decode` does. All are of one table ("database.table"). Never raises.
 
         Appends to `ends`, for each record, the length of `into` after its changes. Returns the first record
-        that it cannot decode, and appends nothing for it; `decode` gives the reason. None: all decoded."""
+        that it cannot decode, and appends nothing for it: `decode` raises the reason. None: all decoded."""
         ...
 
 
@@ -159,24 +159,24 @@ class LogPosition:
     """The log's server or connector. Orders are comparable only within one stream."""
     order: tuple[int, ...]
     """Grows with the source's log: for example (number of the binlog file, position). If it is empty, the
-    record has no position, and its Kafka timestamp counts."""
+    record has no position, and its Kafka timestamp is used."""
     barrier: bool
-    """True for DDL and truncate: earlier records of all topics go first, later ones wait."""
+    """True for DDL and truncate. Earlier records of all topics are processed first, and later ones wait."""
 
 
 @runtime_checkable
 class SeparateDDL(Protocol):
-    """An addition to formats whose tool writes DDL to a separate topic (`kafka.ddl_topics`)."""
+    """Optional methods of formats whose tool writes DDL to a separate topic (`kafka.ddl_topics`)."""
 
     def log_position(self, record: Record) -> LogPosition | None:
         """The record's position. None if it is not from the log (a tombstone, a heartbeat): then it follows
-        the record before it. Never raises."""
+        the previous record. Never raises."""
         ...
 
     def learn(self, record: Record) -> None:
         """Remember the table definitions of a DDL record, by its position in the log.
 
-        The worker calls this before it decodes the record or a later one in the log: at its start for the
-        whole topic, then for each new record. Another call for the same record changes nothing.
+        The worker calls this before it decodes the record or a later one in the log. When it starts, it calls
+        this for the whole topic, then for each new record. Another call for the same record changes nothing.
         Never raises. Ignores a record without a table definition."""
         ...

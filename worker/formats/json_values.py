@@ -1,7 +1,7 @@
-"""JSON values of any shape as the values that changes carry: nothing is rounded, nothing loses its spelling.
+"""Convert JSON values of any shape to the values of changes. Numbers are not rounded.
 
-An integer is an int of any size; a number with a point or an exponent is a float, or a Decimal where a float
-would not give its digits back; an object or an array is its own text, compact, with keys and numbers as sent.
+An integer becomes an int of any size. A number with a point or an exponent becomes a float, or a Decimal if a
+float would not give its digits back. An object or array becomes compact text, with keys and numbers as sent.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from handlers.decimals import bounded
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises: bad JSON or a wrong type, bytes that are not UTF-8, too deep a nesting."""
+"""Exceptions of a decoder: invalid JSON or a wrong type, bytes that are not UTF-8, too much nesting."""
 JSON_ERRORS = (*DECODE_ERRORS, ArithmeticError)
-"""The same, and a number beyond any bound."""
+"""DECODE_ERRORS, and the exceptions for a number that is too long for any source."""
 READ_ERRORS = (*JSON_ERRORS, ValueError)
-"""The same, and what a value of another type than its column's raises."""
+"""JSON_ERRORS, and the exception for a value that does not fit its column's type."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -28,10 +28,10 @@ _SPACE = re.compile(rb"\s")
 
 
 def number(text: str) -> float | Decimal:
-    """A JSON number with a point or an exponent: a float if it gives the same digits back, else a Decimal.
+    """Read a JSON number with a point or an exponent: a float if it gives its digits back, else a Decimal.
 
-    Made for `float_hook` of msgspec's decoder. Raises ArithmeticError for an exponent beyond any bound; the
-    decoder makes a DecodeError of BeyondBounds."""
+    For `float_hook` of msgspec's decoder. Raises ArithmeticError for a number that is too long for any
+    source. The decoder turns BeyondBounds into a DecodeError."""
     value = float(text)
     if repr(value) == text:
         return value
@@ -40,16 +40,16 @@ def number(text: str) -> float | Decimal:
 
 
 read_json: Any = msgspec.json.Decoder(float_hook=number).decode
-"""JSON as plain values. Raises one of JSON_ERRORS."""
+"""Read JSON as plain values. Raises one of JSON_ERRORS."""
 _read_text: Any = msgspec.json.Decoder(str).decode
 
 
 def compact(raw: bytes) -> str:
-    """JSON without spaces; the order of keys and the spelling of numbers stay as they are.
+    """Return JSON without spaces. The order of keys and the spelling of numbers stay unchanged.
 
-    `raw` is what a decoder found to be JSON. Characters that need no escape lose theirs: an escape belongs to
-    the message that the text came in. Raises one of JSON_ERRORS."""
-    # Most writers leave no spaces, and then none are in the text's strings either.
+    `raw` is valid JSON. Escapes that JSON does not require are removed, because they belong to the message
+    and not to the document. Raises one of JSON_ERRORS."""
+    # Format only JSON that contains spaces. Most JSON contains none, not even in its strings.
     text = msgspec.json.format(raw, indent=-1) if _SPACE.search(raw) else raw
     if b"\\" in text:
         text = _STRING.sub(_without_escapes, text)
@@ -62,13 +62,13 @@ def _without_escapes(found: re.Match[bytes]) -> bytes:
 
 
 def plain(raw: msgspec.Raw) -> Any:
-    """The value of a column whose type is not known. Raises one of JSON_ERRORS."""
+    """Read the value of a column whose type is unknown. Raises one of JSON_ERRORS."""
     text = bytes(raw)
     return compact(text) if text[:1] in (b"{", b"[") else read_json(text)
 
 
 def text_of(raw: msgspec.Raw) -> str:
-    """The characters of a JSON string; of anything else its spelling. Raises one of JSON_ERRORS."""
+    """Return a JSON string's characters, or any other value's spelling. Raises one of JSON_ERRORS."""
     text = bytes(raw)
     found: str = _read_text(text) if text[:1] == b'"' else text.decode()
     return found

@@ -32,7 +32,7 @@ def get(
     """Make a reader of this format. `json_layout` is the layout of records of the format json. `debezium` has
     the settings that Debezium's records do not contain; `schemas` are the schemas that they name by id.
 
-    Raises KeyError with the known names for another name, ValueError for json without its layout."""
+    Raises KeyError for an unknown name, with the known ones, and ValueError for json without its layout."""
     # Import only the format in use: all formats together are a tenth of a worker's imports.
     if name == "canal":
         from worker.formats.canal.format import Canal  # noqa: PLC0415
@@ -68,7 +68,7 @@ class NoFormatError(ValueError):
 
 
 class _NoFormat:
-    """Of a topic that no entry of `format` matches: nothing of it is fetched."""
+    """The format of a topic that no entry of `format` matches. Such a topic is not fetched."""
 
     name = "none"
 
@@ -92,7 +92,7 @@ NO_FORMAT: Format = _NoFormat()
 
 
 def entry_for(topic: str, patterns: Iterable[str]) -> str | None:
-    """The first that matches: a name, or an expression that begins with ^."""
+    """Return the first pattern that matches: the topic's name, or an expression that begins with ^."""
     for pattern in patterns:
         if pattern == topic or (pattern.startswith("^") and re.match(pattern, topic)):
             return pattern
@@ -100,7 +100,7 @@ def entry_for(topic: str, patterns: Iterable[str]) -> str | None:
 
 
 class FormatChoice:
-    """One reader for each format in use, chosen by topic: by name, or by an expression that begins with ^."""
+    """One reader for each format in use. An entry is a topic's name, or an expression that begins with ^."""
 
     def __init__(
         self,
@@ -109,29 +109,29 @@ class FormatChoice:
         debezium: DebeziumSettings | None = None,
         schemas: Schemas | None = None,
     ) -> None:
-        """`json_layout` and `debezium`: the configuration's sections; the format json needs the first.
-        `schemas`: of the schema registry, for Debezium's records."""
+        """`json_layout`, `debezium`: sections of the configuration. The format json needs `json_layout`.
+        `schemas`: those of the schema registry, for Debezium's records."""
         self.schemas = schemas
         entries = {"^": formats} if isinstance(formats, str) else dict(formats)
         readers = {name: get(name, json_layout, debezium, schemas) for name in set(entries.values())}
         self._entries = {pattern: readers[name] for pattern, name in entries.items()}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def of(self, topic: str) -> Format:
-        """The first entry that matches. Raises NoFormatError."""
+        """Return the format of the first entry that matches. Raises NoFormatError."""
         entry = entry_for(topic, self._entries)
         if entry is None:
             raise NoFormatError(f"no entry of format: matches topic {topic}; add one for it")
         return self._entries[entry]
 
     def of_assigned(self, topic: str) -> Format:
-        """The first entry that matches; NO_FORMAT, which is logged, if none does: an expression in
-        `kafka.topics` may meet a new topic at any time, and the others are to be read on."""
+        """As `of`, but if no entry matches, log that once and return NO_FORMAT. An expression in
+        `kafka.topics` may match a new topic at any time, and the worker must continue to read the others."""
         try:
             return self.of(topic)
         except NoFormatError as error:
-            if topic not in self._told:
-                self._told.add(topic)
+            if topic not in self._reported:
+                self._reported.add(topic)
                 log.error(
                     "topic_without_format",
                     topic=topic,

@@ -1,6 +1,6 @@
-"""Rows of one shape, decoded from JSON in one pass, and the shapes that a format knows.
+"""Decode rows of one shape from JSON in one pass, and remember the shapes of a format's rows.
 
-Records of a table look alike, one after the other: what is learnt of the first ones reads the rest."""
+Consecutive records of a table look alike, so a decoder made after the first ones reads the rest."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ Shape = TypeVar("Shape")
 Decoder = TypeVar("Decoder")
 
 _MOST_COLUMNS = 100_000
-"""Of all shapes together: 130 MiB, if each has a decoder."""
-_WEIGHT = 4  # of a shape beside its columns, in columns
+"""Most columns of all shapes together. They take 130 MiB if each shape has a decoder."""
+_WEIGHT = 4  # a shape's own weight, without its columns, counted in columns
 _MET_BEFORE = 64
-"""Messages of a shape from which on a decoder of its own is worth it."""
+"""Messages of a shape before it gets its own decoder."""
 _MOST_PUT_OFF = 10_000
-"""Messages that are read the long way after refusals, at the most."""
+"""Most messages that are read on the slow path after a refusal."""
 
 
 class StructColumn(NamedTuple):
-    """How the JSON of one column becomes its value."""
+    """The conversion of one column's JSON to its value."""
 
     name: str
     json_type: Any
-    """What the decoder reads it as; null is None."""
+    """The type that the decoder reads. It reads null as None."""
     finish: Callable[[Any], Any] | None = None
-    """What is left to do with the decoder's value; None: nothing."""
+    """The conversion of the decoder's value. None: it stays unchanged."""
     is_finished: Callable[[Any], bool] | None = None
-    """Whether the decoder's value can stay as it is; None: it never can."""
+    """Whether the decoder's value needs no conversion. None: it always needs one."""
 
 
 class RowStruct:
-    """Rows with these columns and no others: nothing is dropped, nothing made up. Never changed.
+    """Rows with exactly these columns. No column is dropped or added. Immutable.
 
-    Its readers are code made for these columns alone, and raise what a column's `finish` raises. Names of
-    columns are in that code only as the texts that `repr` makes of them."""
+    Its readers are code generated for these columns. They raise what a column's `finish` raises. Column names
+    occur in the code only as `repr` writes them."""
 
     __slots__ = ("_columns", "type")
 
     def __init__(self, columns: Iterable[StructColumn]) -> None:
-        """Raises ValueError for a name that no decoder takes."""
+        """Raises ValueError for a name that no decoder accepts."""
         self._columns = tuple(columns)
         self.type: Any = msgspec.defstruct(
             "Row",
             [
-                # Raw holds null as it is, and stands in no union.
+                # Raw contains null unchanged, and cannot be part of a union.
                 (f"v{place}", each.json_type if each.json_type is msgspec.Raw else each.json_type | None)
                 for place, each in enumerate(self._columns)
             ],
@@ -58,12 +58,12 @@ class RowStruct:
             forbid_unknown_fields=True,
             gc=False,
         )
-        """What a decoder makes of a row."""
+        """The struct that a decoder makes from a row."""
 
     def reader(self, on_null: Callable[[bytes], None] | None = None) -> Callable[..., Row]:
-        """What makes a row of the decoder's values: `read(values)`; with `on_null` `read(values, text)`.
+        """Make a function that returns a row: `read(values)`, or with `on_null` `read(values, text)`.
 
-        The latter calls `on_null(text)` for a row that holds None."""
+        `values`: from the decoder. The second form calls `on_null(text)` for a row that contains None."""
         lines = [self._unpack("v", "values")]
         if on_null is not None:
             values = " is None or ".join(f"v{place}" for place in range(len(self._columns)))
@@ -72,14 +72,14 @@ class RowStruct:
         return self._made("values, text=None", [*lines, f"return {self._row('v')}"], on_null)
 
     def pair_reader(self) -> Callable[[Any, Any], tuple[Row, Row]]:
-        """What makes the rows before and after an update: what is the same in both is finished once."""
+        """Make a function that returns the rows before and after an update. It converts equal values once."""
         lines = [self._unpack("x", "old"), self._unpack("y", "new")]
         for place, column in enumerate(self._columns):
             if column.finish is None:
                 continue
             both = [self._finish("x", place), self._finish("y", place)]
             if column.is_finished is None and column.json_type is not float and not _is_list(column):
-                # Equal numbers of other types are not the same: 0.0 and -0.0, 1 and 1.0.
+                # Equal values of other types may differ: 0.0 and -0.0, 1 and 1.0.
                 text = f" and y{place}.__class__ is str" if column.json_type is Any else ""
                 lines += [
                     f"if x{place} is not None and x{place} == y{place}{text}:",
@@ -118,32 +118,32 @@ def _is_list(column: StructColumn) -> bool:
 
 
 class Practice(Generic[Decoder]):
-    """The decoder of one shape's messages, which is made once the shape was met often enough.
+    """The decoder of one shape's messages. It is made after enough messages of the shape.
 
-    A decoder costs 1 ms and about 1.3 KiB a column. It may refuse a message, which is then read the long way.
-    Each refusal puts off its next use: a table with one zero date has others.
+    A decoder costs 1 ms and about 1.3 KiB a column. It may refuse a message, which is then read on the slow
+    path. Each refusal delays its next use, because a table with one zero date usually has more.
 
-    Threads share it without a lock: a lost count does no harm, and of two decoders either will do."""
+    Threads share it without a lock. A lost count does no harm, and two decoders of a shape do the same."""
 
     __slots__ = ("_left", "_made", "_make", "_put_off")
 
     def __init__(self, make: Callable[[Any], Decoder]) -> None:
-        """`make`: makes it for what `met` is given. Raises ValueError for a name that no decoder takes."""
+        """`make` makes the decoder for `met`'s argument. It raises ValueError if a decoder rejects a name."""
         self._make = make
         self._left = self._put_off = _MET_BEFORE
         self._made: tuple[Hashable, Decoder | None] | None = None
 
     @property
     def decoder(self) -> Decoder | None:
-        """None: it is not made yet, or refused a message lately."""
+        """The decoder. None: it is not made yet, or has refused a message recently."""
         return self._made[1] if self._left <= 0 and self._made is not None else None
 
     def refused(self) -> None:
-        """The decoder refused a message."""
+        """Delay the next use of the decoder, because it refused a message."""
         self._left = self._put_off = min(2 * self._put_off, _MOST_PUT_OFF)
 
     def met(self, columns: Hashable) -> None:
-        """A message was read the long way. `columns`: those of its rows."""
+        """Count a message that was read on the slow path. `columns`: the columns of its rows."""
         self._left -= 1
         if self._left <= 0 and (self._made is None or self._made[0] != columns):
             try:
@@ -153,19 +153,19 @@ class Practice(Generic[Decoder]):
 
 
 def spelled(key: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """The key's columns as the row spells them: MySQL's names know no case, and dicts do.
+    """Spell the key's columns as the row does. MySQL ignores the case of column names, but a dict does not.
 
-    One that no column has stays as it is: a row may lack a part of its key, and says so."""
+    A name that no column has stays unchanged. A later check reports the row that lacks it."""
     known = set(columns)
     folded = {name.casefold(): name for name in known}
     return tuple(name if name in known else folded.get(name.casefold(), name) for name in key)
 
 
 class Shapes(Generic[Key, Shape]):
-    """The shapes that are known, within bounds: beyond them all are forgotten, and learnt again.
+    """The known shapes, up to a limit. Beyond it, all are forgotten and made again.
 
-    Threads share it without a lock: each access is one dict operation, and two threads that miss together
-    make the same shape twice."""
+    Threads share it without a lock, because each access is one dict operation. Two threads that miss at the
+    same time make the same shape twice."""
 
     def __init__(self) -> None:
         self._shapes: dict[Key, Shape] = {}
@@ -173,7 +173,7 @@ class Shapes(Generic[Key, Shape]):
         self.get: Callable[[Key], Shape | None] = self._shapes.get
 
     def add(self, key: Key, shape: Shape, columns: int) -> bool:
-        """`columns`: about so many that it has. Whether all others were forgotten."""
+        """Add a shape with about `columns` columns. Return whether all others were forgotten."""
         self._weight += columns + _WEIGHT
         full = self._weight > _MOST_COLUMNS
         if full:

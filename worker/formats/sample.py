@@ -13,7 +13,7 @@ import msgspec
 
 from worker.formats.json_values import DECODE_ERRORS
 
-# `payload` and `ts`: as `kcat -J` prints records.
+# `kcat -J` prints `payload` and `ts`.
 _VALUE_KEYS = ("value", "payload")
 _RECORD_KEYS = frozenset(
     [
@@ -34,7 +34,7 @@ _RECORD_KEYS = frozenset(
 
 
 class SampleError(ValueError):
-    """A line that is no sample record: its text says which, and what is allowed."""
+    """A line is not a sample record. The message names the line and says what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class SampleRecord:
 
 
 def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
-    """The records of a file: a line is a record's value, or an object with `value` (or `payload`) and, as far
-    as they matter, `key`, `headers`, `topic`, `partition`, `offset` and `timestamp_ms`.
+    """Read the records of a file. A line is a record's value, or an object with `value` (or `payload`). The
+    object may also have `key`, `headers`, `topic`, `partition`, `offset` and `timestamp_ms`.
 
-    Keys and values are text, null, {"base64": ...}, or JSON that was not put in quotes. `topic` is that of
-    records that name none; offsets count from 0 where none is given.
+    Keys and values are text, null, {"base64": ...}, or JSON that is not inside a string. `topic` is used for
+    records that name none. A record without an offset gets its number in the file, from 0.
 
-    Raises SampleError: a line that is no JSON, or a file that cannot be read."""
+    Raises SampleError for a line that is not JSON, or a file that cannot be read."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -127,7 +127,7 @@ def _plain(fields: Mapping[str, msgspec.Raw], key: str, kind: type[Any], default
 
 
 def _bytes(raw: msgspec.Raw | None) -> bytes | None:
-    """Of a key or value in one of its four spellings."""
+    """The bytes of a key or value in one of its four forms."""
     if raw is None:
         return None
     data = msgspec.json.decode(raw)
@@ -141,7 +141,7 @@ def _bytes(raw: msgspec.Raw | None) -> bytes | None:
 
 
 def _headers(raw: msgspec.Raw | None) -> list[tuple[str, bytes | None]]:
-    """Pairs, a flat list of names and values (as kcat prints them), or a mapping."""
+    """Read headers: pairs, a flat list of names and values (as kcat prints them), or a mapping."""
     if raw is None:
         return []
     data = msgspec.json.decode(raw)

@@ -62,7 +62,7 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     The list is empty if the statement names no other table or cannot be parsed. Never raises."""
     if not _may_name_others(sql):
         return []
-    # The parser, too, is imported with the first statement.
+    # Import the parser only with the first statement.
     from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
     from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 

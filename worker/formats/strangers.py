@@ -1,6 +1,6 @@
-"""Records of other writers than a topic's format expects: whose they seem to be, and what to do.
+"""Hints for records that do not have their topic's format: who seems to have written them, and what to do.
 
-Asked only about a record that is refused anyway, so a guess hits no good one."""
+A hint is made only for a record that is refused anyway, so a wrong guess does no harm to valid records."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ _KNOWN: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], str], ...] = (
         "it is a change-stream event of MongoDB's own connector: its documents are no rows, and are not read",
     ),
 )
-"""(format, what tells its records, what to do); no format: of a writer that none reads."""
+"""(format, test for its records, hint). The format is empty for writers that have none here."""
 
 
 def hint_of(values: Mapping[str, Any], expected: str) -> str | None:
-    """What a JSON object that is no record of the format `expected` is; None: that is not known."""
+    """Guess the writer of a JSON object that does not have the format `expected`. None: it is unknown."""
     payload = values.get("payload")
     if isinstance(payload, dict) and "schema" in values:
         values = payload
     found = [(name, hint) for name, tells, hint in _KNOWN if tells(values)]
-    # What has the marks of its own format, too, is of that.
+    # An object that also passes its own format's test is a record of that format.
     return None if not found or any(name == expected for name, _ in found) else found[0][1]
 
 
 def hint_at(value: bytes, expected: str) -> str:
-    """The same for a record's value, to be put behind an error: `; it is ...`, or nothing."""
+    """The hint for a record's value, as the end of an error: `; it is ...`. Empty if there is no hint."""
     try:
         values = read_json(value)
     except JSON_ERRORS:
@@ -87,7 +87,7 @@ _BINARY = {
 
 
 def stranger(value: bytes, what: str, error: Exception, expected: str = "") -> UndecodableRecord:
-    """The fault of a value that is not `what` its topic's format expects; `error`: what a decoder raised."""
+    """The error for a value that is not what its topic's format expects (`what`). `error`: the decoder's."""
     start = value[:64].lstrip()
     if not start:
         return UndecodableRecord(f"no {what}: the value is empty")

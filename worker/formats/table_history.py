@@ -1,4 +1,4 @@
-"""What a table looked like at a place of its source's log, for formats whose records do not say."""
+"""Table definitions by position in the source's log, for formats whose records do not contain them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """A table between two DDL statements. Never changed: threads share it, and compare it by identity."""
+    """A table between two DDL statements. Immutable: threads share it and compare it by identity."""
 
     types: Mapping[str, str]
     """Column -> type text in MySQL's spelling (`bigint unsigned`, `enum('a','b')`), in column order."""
@@ -26,36 +26,36 @@ class TableDefinition:
 
 
 class _Line(NamedTuple):
-    """The definitions of one table, by place. Replaced as a whole, so that readers need no lock."""
+    """The definitions of one table, by position. Replaced as a whole, so readers need no lock."""
 
     orders: tuple[Order, ...]
-    """Ascending, each once."""
+    """Ascending and distinct."""
     learned: tuple[tuple[TableDefinition | None, ...], ...]
-    """What was learned at each place, in the order of learning, each once; None: the table was dropped."""
+    """The distinct definitions of each position, in the order of learning. None: the table was dropped."""
 
 
 class TableHistory:
-    """Definitions of tables by their place in the source's log. The fetcher's thread learns, processors look
-    up, both at any time.
+    """Table definitions by position in the source's log. The fetcher thread adds definitions and processors
+    look them up, both at any time.
 
-    A rename is two lessons: the old name was dropped, the new one has the definition."""
+    A rename is learned in two steps: the old name is dropped, and the new name gets the definition."""
 
     def __init__(self) -> None:
         self._learning = Lock()  # guards writes to _lines and version; reading takes one lookup and no lock
         self.version = 0
-        """Grows with everything new that was learned: what was found with the same version before is still
-        so."""
+        """Grows with each new definition. As long as it stays the same, `find` and `until` return the same
+        results."""
         self._lines: dict[tuple[str, str, str], _Line] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._reported: set[tuple[str, str, str]] = set()
 
     def learn(
         self, stream: str, database: str, table: str, order: Order, definition: TableDefinition | None
     ) -> None:
-        """From this place on the table has this definition; None: it is gone.
+        """Learn that the table has this definition from this position on. None: it was dropped.
 
-        In any order. What was learned last counts where several are learned at one place (a snapshot writes
-        DROP and CREATE, a swap of names several renames). Learning again what was learned at this place
-        changes nothing, not even for a moment."""
+        Positions may come in any order. If one position gets several definitions, the last one counts: a
+        snapshot writes DROP and CREATE, and a swap of names is several renames. Learning a definition again
+        at its position changes nothing, not even for a moment."""
         name = (stream, database, table)
         with self._learning:
             orders, learned = self._lines.get(name, _Line((), ()))
@@ -69,14 +69,14 @@ class TableHistory:
             self._lines[name] = _Line(
                 (*orders[:at], order, *orders[at:]), (*learned[:at], (definition,), *learned[at:])
             )
-            # Last: who reads the new number finds what it stands for.
+            # Last, so a thread that reads the new version also finds the new definition.
             self.version += 1
 
     def find(self, stream: str, database: str, table: str, order: Order) -> TableDefinition | None:
-        """The latest definition at this place or before it; with an empty order the latest of all.
+        """Return the latest definition at or before this position, or the latest of all for an empty order.
 
-        None for a table that was dropped, or that nothing is known of. 0.2 us, and the same object as long
-        as nothing new was learned."""
+        None for a dropped or an unknown table. Takes 0.2 us. Returns the same object until something new is
+        learned."""
         line = self._lines.get((stream, database, table))
         if line is None:
             return None
@@ -86,14 +86,14 @@ class TableHistory:
         at = bisect_right(orders, order)
         if at:
             return learned[at - 1][-1]
-        self._tell(stream, database, table, order, orders[0])
+        self._report(stream, database, table, order, orders[0])
         return None
 
-    def _tell(self, stream: str, database: str, table: str, order: Order, first: Order) -> None:
-        """Once for each table: its records may be of another log, whose numbers count anew."""
-        if (stream, database, table) in self._told:
+    def _report(self, stream: str, database: str, table: str, order: Order, first: Order) -> None:
+        """Log once for each table that its records may belong to another log, whose positions restarted."""
+        if (stream, database, table) in self._reported:
             return
-        self._told.add((stream, database, table))
+        self._reported.add((stream, database, table))
         log.warning(
             "definitions_begin_later",
             table=f"{database}.{table}",
@@ -105,7 +105,7 @@ class TableHistory:
         )
 
     def until(self, stream: str, database: str, table: str, order: Order) -> Order | None:
-        """The first place after this one where something else was learned; None: there is none."""
+        """Return the next position after this one that has a definition, or None."""
         line = self._lines.get((stream, database, table))
         if line is None:
             return None

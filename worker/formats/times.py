@@ -1,4 +1,4 @@
-"""Times in milliseconds since 1970 that a calendar has. A record with any other time is undecodable."""
+"""Times in milliseconds since 1970, from year 1 to 9999. A record with any other time is undecodable."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Background:
         self.stopped.set()
 
     def ended(self, within: float) -> bool:
-        """Return whether the thread has ended, or ends within so many seconds. Called after `end`."""
+        """Wait up to `within` seconds. Return whether the thread has ended. Called after `end`."""
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()

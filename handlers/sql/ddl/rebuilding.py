@@ -59,9 +59,9 @@ def rebuild(
     without: str | None = None,
     to: TargetTable | None = None,
 ) -> None:
-    """Rebuild the table with new types (column -> declared type), values (column -> expression over the old
-    row) or key, without a column, or as `to`. Defaults, NOT NULL, unique keys, and SQLite's indexes and
-    triggers stay, unless they need the dropped column.
+    """Rebuild the table, with a new `key` or as `to`, if given. `types`: column -> declared type. `values`:
+    column -> expression over the old row. Defaults, NOT NULL, unique keys, and SQLite's indexes and triggers
+    stay, unless they need the dropped column (`without`).
 
     Raises Rejected if the table has parts that would be lost."""
     kept = _kept(target, table)

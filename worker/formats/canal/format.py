@@ -35,10 +35,10 @@ _OPEN_PROTOCOL = bytes((0, 0, 0, 0, 0, 0, 0, 1))
 """The first bytes of keys in TiCDC's open protocol: its version."""
 
 _PACKET = b"\x08\x10\x18"
-"""The bytes that a packet may begin with: the tags of its first fields. JSON begins with none of them."""
+"""Possible first bytes of a packet: the tags of its first fields. No JSON begins with one of them."""
 
 _MOST_TABLES = 100_000
-"""The number of tables whose decoder is remembered."""
+"""Most tables whose decoders are remembered."""
 
 
 class CanalRoute(msgspec.Struct, gc=False):
@@ -147,7 +147,7 @@ class Canal:
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
     ) -> Record | None:
-        """See `DecodesMany`. Tables alternate, so each table's last decoder is kept for its next rows."""
+        """See `DecodesMany`. Records of several tables alternate, so each table's last decoder is kept."""
         known = self._of_table.get(table)
         for record in records:
             try:
@@ -181,9 +181,9 @@ class Canal:
                     and not message.is_ddl
                     and message.tidb is None
                 ):
-                    told = None, rows[0], shape.key_columns, None, message.es
+                    content = None, rows[0], shape.key_columns, None, message.es
                     place = record.topic(), record.partition(), record.offset()
-                    into.append(Change("insert", *told, *place, 0, message.gtid or None, shape.types))
+                    into.append(Change("insert", *content, *place, 0, message.gtid or None, shape.types))
                 else:
                     into.extend(changes_of(rows, message, shape, record))
             except Exception:  # `decode` raises the reason

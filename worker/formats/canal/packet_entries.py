@@ -39,8 +39,8 @@ _FIELDS: dict[str, dict[str, tuple[int, str]]] = {
     "Packet": {"type": (3, "int32"), "compression": (4, "int32"), "body": (5, "bytes")},
     "Messages": {
         "messages": (2, "repeated bytes"),
-        # Not a field of Canal, which ignores it: for each message, the index of its first change in the
-        # record before the split.
+        # Not one of Canal's fields: Canal ignores it. For each message: the index of its first change in
+        # the record before the split.
         "first_index": (7301, "repeated uint32"),
     },
     "Entry": {"header": (1, "Header"), "entry_type": (2, "int32"), "store_value": (3, "bytes")},
@@ -125,8 +125,8 @@ def read_content(value: bytes) -> Content:
     except DecodeError as error:
         raise UndecodableRecord(f"no packet of Canal: {error}") from None
     entries = list(body.messages)
-    told = list(body.first_index)
-    first_index = told or list(accumulate(map(len, entries), initial=0))[:-1]
+    given = list(body.first_index)
+    first_index = given or list(accumulate(map(len, entries), initial=0))[:-1]
     if len(first_index) != len(entries) or (entries and first_index[-1] + len(entries[-1]) > _MOST_INDEX):
         raise UndecodableRecord("no packet of Canal: not one index for each of its entries")
     return Content(entries, first_index)

@@ -1,7 +1,7 @@
 """The changes of packets, whose rows are lists of columns, each with its name, type and text.
 
-Every column contains its type, nearly always that of the entry before. So each shape (names, types, key) is
-looked up once per entry, and all rows of the entry are read with it."""
+Every column contains its type. It is nearly always the same as in the previous entry. So each shape (names,
+types, key) is looked up once per entry, and all rows of the entry are read with it."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Packets:
                     )
                 found += self._of_entry(entry.header, change, record, first_index)
         if len(tables) > 1:  # the caller splits such a packet first
-            told = ", ".join(map(".".join, tables))
-            raise UndecodableRecord(f"a packet with changes of several tables: {told}")
+            names = ", ".join(map(".".join, tables))
+            raise UndecodableRecord(f"a packet with changes of several tables: {names}")
         return found
 
     def _of_entry(self, header: Any, change: Any, record: Record, first_index: int) -> list[Change]:
@@ -167,8 +167,8 @@ def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     count, kept = len(after), _not_in(row.before_columns, after)
     after |= shape.row(kept)
     # If the images are not FULL, the table's other columns are unknown.
-    is_told = len(row.before_columns) in (0, count + len(kept))
-    lacks = lacking(shape.columns.keys(), after) if is_told else None
+    is_known = len(row.before_columns) in (0, count + len(kept))
+    lacks = lacking(shape.columns.keys(), after) if is_known else None
     if not row.before_columns:  # the source did not log the old values
         return updated(None, after, shape.key_columns, lacks=lacks)
     changed = {column.name for column in row.after_columns if column.updated}

@@ -1,7 +1,7 @@
 """The rows of Canal messages: text in JSON, decoded directly into typed values.
 
-Every message contains its types (`mysqlType`), nearly always those of the message before. So each shape (the
-bytes of types and key columns) has one `RowShape`. Its decoder reads a whole message of this shape into typed
+Every message contains its types (`mysqlType`), and the next message nearly always has the same ones. So each
+shape (the bytes of types and key columns) has one `RowShape`. Its decoder reads a whole message into typed
 values in one pass. If that decoder refuses a message (a zero date, a column without a type), its text is read
 column by column. The message is undecodable only if that fails too."""
 
@@ -29,7 +29,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 class TiDB(msgspec.Struct, gc=False):
-    """The fields in use of those that TiCDC adds to a message with `enable-tidb-extension`."""
+    """The fields of TiCDC's `enable-tidb-extension` that are used here."""
 
     only_handle_key: bool = msgspec.field(name="onlyHandleKey", default=False)
     claim_check_location: str = msgspec.field(name="claimCheckLocation", default="")
@@ -53,7 +53,7 @@ class Message(_ShapeFields, Generic[Rows], gc=False, kw_only=True):
     tidb: TiDB | None = msgspec.field(name="_tidb", default=None)
 
 
-# Canal writes every value as text. Other tools with its format also write numbers, which are read as text.
+# Canal writes every value as text. Other tools that write this format also write numbers: read them as text.
 _read_text = msgspec.json.Decoder(Message[list[Row]], strict=False, float_hook=Decimal).decode
 read_shape = msgspec.json.Decoder(_ShapeFields).decode
 _read_types = msgspec.json.Decoder(dict[str, str] | None).decode
@@ -169,7 +169,7 @@ class RowsDecoder:
 
 
 def converter_for(column: str, type_text: str) -> Converter | None:
-    """`converter_of`, but refuse partial JSON: Canal writes a change in place as a function call."""
+    """As `converter_of`, but refuse partial JSON: Canal writes an in-place change as a function call."""
     converter = converter_of(type_text)
     if converter is None or converter.read is not compact_json:
         return converter
@@ -206,7 +206,7 @@ def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
 
 
 def _refuse_null(text: bytes) -> None:
-    # msgspec reads the text "null", in any case, as None if it expects a number or a date.
+    # If msgspec expects a number or a date, it reads the text "null", in upper or lower case, as None.
     if b'"null"' in text.lower():
         raise ValueError("a text that the decoder takes for NULL")
 

@@ -154,7 +154,7 @@ def fields_of(head: Head | None, *, hidden: str | None) -> dict[str, Field]:
 def readers_of(
     fields: Mapping[str, Field],
     definition: TableDefinition | None,
-    told: Mapping[str, str],
+    configured: Mapping[str, str],
     settings: DebeziumSettings,
     *,
     is_mysql: bool,
@@ -163,7 +163,7 @@ def readers_of(
     """(type texts, readers) of all columns in the schema, the definition or the configuration.
 
     `lost`: whether a time that the connector has lost becomes LOST instead of an error."""
-    known = {**told, **definition.types} if definition is not None else dict(told)
+    known = {**configured, **definition.types} if definition is not None else dict(configured)
     types: dict[str, str | None] = {
         name: text if is_mysql else _spelled(text) for name, text in known.items()
     }

@@ -1,7 +1,7 @@
 """Debezium's flattened records: rows without an envelope, as its transform ExtractNewRecordState makes them.
 
-They have only those facts of the envelope that `add.fields` and `add.headers` put back, as fields and headers
-that begin with `__`:
+They keep only those values of the envelope that `add.fields` and `add.headers` add. The names of these fields
+and headers begin with `__`:
 https://debezium.io/documentation/reference/stable/transformations/event-flattening.html"""
 
 from __future__ import annotations
@@ -59,40 +59,40 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
     """Make a FlatRecord from `values`, the record's plain JSON. Raises UndecodableRecord if the record is not
     flattened or does not name its table."""
     prefix = settings.fields_prefix
-    row, told = {}, {}
+    row, added = {}, {}
     for name, value in values.items():
         if name.startswith(prefix):
-            told[f"__{name.removeprefix(prefix)}"] = value
+            added[f"__{name.removeprefix(prefix)}"] = value
         elif name.startswith("__"):  # `__deleted` has no other prefix
-            told[name] = value
+            added[name] = value
         else:
             row[name] = value
     _refuse_other_prefix(row)
     for name, header in record.headers() or ():
         if name.startswith(("__", prefix)) and header is not None:
-            told.setdefault(
+            added.setdefault(
                 name if name.startswith("__") else f"__{name.removeprefix(prefix)}", _header(header)
             )
-    if not told:
+    if not added:
         raise UndecodableRecord(_unknown(values))
-    source = _source(told, record.topic(), settings.source or "")
+    source = _source(added, record.topic(), settings.source or "")
     refuse_others(source.connector)
     is_postgresql = source.connector == POSTGRESQL
     if not source.table or not (source.schema or (not is_postgresql and source.db)):
         missing = "database" if source.table else "table"
         raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
-    transaction = _text(told, "transaction_id") or _text(told, "source_gtid", "gtid")
+    transaction = _text(added, "transaction_id") or _text(added, "source_gtid", "gtid")
     _refuse_other_database(source, record.topic())
-    by_topic = not _text(told, "source_table", "table") or not (
-        _text(told, "source_schema", "schema") or (not is_postgresql and _text(told, "source_db", "db"))
+    by_topic = not _text(added, "source_table", "table") or not (
+        _text(added, "source_schema", "schema") or (not is_postgresql and _text(added, "source_db", "db"))
     )
-    return FlatRecord(_operation(told), row, source, by_topic, transaction)
+    return FlatRecord(_operation(added), row, source, by_topic, transaction)
 
 
-def _operation(told: Mapping[str, Any]) -> Operation:
-    if _text(told, "deleted") == "true" or told.get("__deleted") is True:
+def _operation(added: Mapping[str, Any]) -> Operation:
+    if _text(added, "deleted") == "true" or added.get("__deleted") is True:
         return "delete"
-    op = _text(told, "op")
+    op = _text(added, "op")
     if op is None:
         return "update"  # an insert or an update; the record does not say which
     try:
@@ -119,57 +119,57 @@ def _refuse_other_prefix(row: Row) -> None:
 
 def _refuse_other_database(source: Source, topic: str) -> None:
     """Raise UndecodableRecord if the topic names another database than the record, and that name may be a
-    schema. Tables of two schemas would become one."""
+    schema. Otherwise tables of two schemas would become one."""
     database, table = (_REPLACED.sub("_", name or "") for name in (source.db, source.table))
     head = topic.removesuffix(f".{table}")
-    is_told = source.connector or source.schema or head.endswith(f".{database}")
-    if head != topic and "." in head and not is_told:
+    is_known = source.connector or source.schema or head.endswith(f".{database}")
+    if head != topic and "." in head and not is_known:
         raise UndecodableRecord(
             f"the record tells the database {source.db!r}, and its topic {topic!r} another, which may be a "
             "schema: set add.fields to tell source.connector, too, or set debezium.source"
         )
 
 
-def _source(told: Mapping[str, Any], topic: str, known_connector: str) -> Source:
-    own = _text(told, "source_name", "name", f"{_CONTEXT}connectorLogicalName")
+def _source(added: Mapping[str, Any], topic: str, known_connector: str) -> Source:
+    own = _text(added, "source_name", "name", f"{_CONTEXT}connectorLogicalName")
     prefix, _, rest = topic.partition(".")
     if own is not None and topic.startswith(f"{own}."):
         prefix, rest = own, topic[len(own) + 1 :]
     database, _, table = rest.partition(".")
     if not table:
         prefix = database = table = ""  # another transform named the topic
-    elif "." in table and prefix != own and table != _text(told, "source_table", "table"):
+    elif "." in table and prefix != own and table != _text(added, "source_table", "table"):
         database = table = ""  # the prefix or the table's name has dots
-    connector = _text(told, "source_connector", "connector", f"{_CONTEXT}connectorName") or known_connector
-    schema = _text(told, "source_schema", "schema")
+    connector = _text(added, "source_connector", "connector", f"{_CONTEXT}connectorName") or known_connector
+    schema = _text(added, "source_schema", "schema")
     if schema is None and connector == POSTGRESQL:
         schema = database or None
     return Source(
         connector=connector,
         name=own or prefix,
-        db=_text(told, "source_db", "db") or database,
+        db=_text(added, "source_db", "db") or database,
         schema=schema,
-        table=_text(told, "source_table", "table") or table,
-        ts_ms=_time(told),
-        file=_text(told, "source_file", "file"),
-        pos=_number(told, "source_pos", "pos"),
-        row=_number(told, "source_row", "row"),
-        lsn=_number(told, "source_lsn", "lsn"),
-        sequence=_text(told, "source_sequence", "sequence"),
+        table=_text(added, "source_table", "table") or table,
+        ts_ms=_time(added),
+        file=_text(added, "source_file", "file"),
+        pos=_number(added, "source_pos", "pos"),
+        row=_number(added, "source_row", "row"),
+        lsn=_number(added, "source_lsn", "lsn"),
+        sequence=_text(added, "source_sequence", "sequence"),
     )
 
 
-def _text(told: Mapping[str, Any], *names: str) -> str | None:
+def _text(added: Mapping[str, Any], *names: str) -> str | None:
     for name in names:
-        value = told.get(f"__{name}")
+        value = added.get(f"__{name}")
         if isinstance(value, str) and value:
             return value
     return None
 
 
-def _number(told: Mapping[str, Any], *names: str) -> int | None:
+def _number(added: Mapping[str, Any], *names: str) -> int | None:
     for name in names:
-        value = told.get(f"__{name}")
+        value = added.get(f"__{name}")
         if isinstance(value, str) and len(value) <= _MOST_DIGITS and value.isascii() and value.isdecimal():
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -177,8 +177,8 @@ def _number(told: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
-def _time(told: Mapping[str, Any]) -> int | None:
-    time_ms = _number(told, "source_ts_ms", "ts_ms")
+def _time(added: Mapping[str, Any]) -> int | None:
+    time_ms = _number(added, "source_ts_ms", "ts_ms")
     if time_ms is not None and not has_calendar(time_ms):
         raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
     return time_ms

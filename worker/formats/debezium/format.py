@@ -67,7 +67,7 @@ class Debezium:
         self._history = TableHistory()
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: dict[str, RowShape] = {}
-        """Topic -> the shape of its last record, which is nearly always that of the next one."""
+        """Topic -> the shape of its last record. The next record nearly always has the same shape."""
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip a record that `route` refused, or whose database or table is empty."""
@@ -131,7 +131,7 @@ class Debezium:
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before. Then its decoder reads them in one pass.
+        # Most records have the previous record's shape. Then that shape's decoder reads them in one pass.
         shape = self._recent.get(record.topic())
         decoder = None if shape is None else shape.practice.decoder
         if shape is not None and decoder is not None:
@@ -154,7 +154,7 @@ class Debezium:
             raise undecodable(value, error) from None
 
     def _is_of(self, shape: RowShape, source: Source) -> bool:
-        """Whether the record is of the shape's table and has the shape's definition."""
+        """Whether the record belongs to the shape's table and has the shape's definition."""
         if not shape.is_of(source):
             return False
         version = self._history.version
@@ -231,9 +231,9 @@ class Debezium:
         if transaction is None:
             transaction = source.gtid
         time_ms = source.ts_ms if source.ts_ms is not None else message.ts_ms
-        told = before, after, key_columns, None, kafka_time(record) if time_ms is None else time_ms
+        content = before, after, key_columns, None, kafka_time(record) if time_ms is None else time_ms
         place = record.topic(), record.partition(), record.offset()
-        change = Change(op, *told, *place, 0, transaction, types, lacks, is_whole)
+        change = Change(op, *content, *place, 0, transaction, types, lacks, is_whole)
         if key_columns is None:
             return (change,)
         if op == "update":

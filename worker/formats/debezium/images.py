@@ -16,7 +16,7 @@ from worker.formats.interface import Record
 
 
 def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image:
-    """The image of the row. `sent` contains the rows as the record has them; it lacks placeholder columns.
+    """Complete the image of a row. `sent`: the record's own image, without columns that have placeholders.
 
     Raises UndecodableRecord for a row whose key is unknown."""
     op, before, after, lacks, *_ = sent
@@ -31,14 +31,14 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
     if op != "update" or after is None:
         return sent
     if postgresql is not None:
-        told = after.keys()
+        sent_columns = after.keys()
         after = postgresql.updated(after)
-        lacks |= lacking(told, after)
+        lacks |= lacking(sent_columns, after)
     lacks |= lacking(shape.columns, after)
     if before is None:
         return Image(op, None, after, lacks)
     if lacks:
-        # Old values of the columns that `after` lacks are unchanged. NULLs and fillers are not values.
+        # Columns that `after` lacks did not change: take their old values, but no NULLs and no fillers.
         is_filler = postgresql.is_filler if postgresql is not None else lambda _, value: value is None
         known = {name: before[name] for name in lacks & before.keys() if not is_filler(name, before[name])}
         after, lacks = {**after, **known}, lacks.difference(known)
@@ -54,7 +54,7 @@ def image_of(sent: Image, key: tuple[str, ...] | None, shape: RowShape) -> Image
 # Debezium writes a changed key as two records, a delete and an insert. Their headers have the other key.
 # https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-primary-key-updates
 # With PostgreSQL, the insert lacks large unchanged values (TOAST), but the row under the old key has them. If
-# both records are in one partition, the insert's record becomes both changes, and the delete's becomes none.
+# both records are in one partition, the insert's record becomes both changes, and the delete's is skipped.
 _NEW_KEY, _OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
 

@@ -24,12 +24,12 @@ _read_values = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Known(NamedTuple):
-    """The first bytes of a table's keys, and the columns of keys that begin so."""
+    """The first bytes of a table's keys, and the columns of the keys that begin with these bytes."""
 
     begin: bytes
     columns: tuple[str, ...] | None
     has_schema: bool
-    """False: `begin` is `{"id":`. Only a key without other quotes has just this column."""
+    """False: `begin` has the form `{"id":`. Only a key without further quotes has just this column."""
 
 
 class Keys:
@@ -43,8 +43,8 @@ class Keys:
     def columns(
         self, key: bytes | None, topic: str, definition: TableDefinition | None
     ) -> tuple[str, ...] | None:
-        """The key's columns, in its order. If the record has no key, or its key is no JSON object, they are
-        those of the table's definition.
+        """Return the key's columns, in its order. If the record has no key, or its key is not a JSON object,
+        take them from the table's definition.
 
         Raises UndecodableRecord for a key with unknown columns, because its rows would have no key."""
         if key is None:
@@ -90,7 +90,7 @@ class Keys:
 
 
 def plain_object(value: bytes | None, envelopes: Envelopes) -> dict[str, Any] | None:
-    """The JSON object in a key or header. None if it is no JSON object."""
+    """Read the JSON object in a key or header. None for any other content."""
     try:
         return None if value is None else _read_values(envelopes.split(value).payload)
     except DECODE_ERRORS:

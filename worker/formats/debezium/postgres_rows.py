@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL with values that mean something else: unknown keys, and NULLs for unchanged values."""
+"""Rows of PostgreSQL with the connector's fillers: in unknown keys, and NULL for unchanged values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PostgresRows:
     def in_calendar(self, row: Row | None, key: Sequence[str]) -> None:
         """Replace times beyond the calendar by NULL, if the configuration says so.
 
-        In a key, an infinity becomes text, because a key has no NULL. Raises UndecodableRecord for others."""
+        In a key, infinity becomes text, because a key has no NULL. Others raise UndecodableRecord."""
         if row is None or not self._has_nulls:
             return
         for name, value in row.items():
@@ -55,15 +55,15 @@ class PostgresRows:
             elif _is_beyond(value):
                 row[name] = text = str(value)
                 if "infinity" not in text:
-                    told = "it" if value is LOST else repr(text)
+                    shown = "it" if value is LOST else repr(text)
                     raise UndecodableRecord(
-                        f"column {name!r} of the key: {told} is beyond the years 1 to 9999"
+                        f"column {name!r} of the key: {shown} is beyond the years 1 to 9999"
                     )
 
     def deleted(self, row: Row, key: tuple[str, ...]) -> Row:
         """The logged columns of a deleted row. Raises UndecodableRecord for an unknown key."""
         self._check_key(row, key)
-        return self._told(row, key)
+        return self._logged(row, key)
 
     def updated(self, row: Row) -> Row:
         """An updated row without the NULLs that the connector sends for unchanged values."""
@@ -81,15 +81,15 @@ class PostgresRows:
             return
         if all(self.is_filler(column, value) for column, value in row.items() if column not in key):
             return
-        told = {column: row.get(column) for column in key}
+        shown = {column: row.get(column) for column in key}
         raise UndecodableRecord(
-            f"a delete of the key {told} that tells other columns, too: so it looks when the source has "
+            f"a delete of the key {shown} that tells other columns, too: so it looks when the source has "
             "REPLICA IDENTITY USING INDEX beside a primary key, and the deleted row is another. Give the "
             "table REPLICA IDENTITY DEFAULT or FULL; if it has a row of this key, name it in "
             "debezium.zero_keys"
         )
 
-    def _told(self, row: Row, key: tuple[str, ...]) -> Row:
+    def _logged(self, row: Row, key: tuple[str, ...]) -> Row:
         """The row, or only its key if the log contains only the key.
 
         The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults."""

@@ -141,7 +141,7 @@ def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
 
 
 def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
-    """The error for a value that is no record of the format. It says what the value seems to be."""
+    """The error for a value that is not a record of the format. It says what the value seems to be."""
     if value[:1] == b"\0" and len(value) > _AVRO_HEAD:
         return UndecodableRecord(
             "no JSON but a record whose schema is in a registry "

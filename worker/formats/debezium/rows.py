@@ -89,7 +89,7 @@ class RowsDecoder:
 
 
 class RowShape:
-    """The readers of a table's rows between two changes of the table. Threads share it."""
+    """The readers of a table's rows between two changes of its schema. Threads share it."""
 
     __slots__ = (
         "columns",
@@ -128,12 +128,12 @@ class RowShape:
         self.sure: Sure | None = None
         fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)
         table = f"{source.schema or source.db}.{source.table}"
-        is_mysql, told = source.connector in MYSQL, settings.types_of(table)
+        is_mysql, configured = source.connector in MYSQL, settings.types_of(table)
         self.columns = frozenset(fields or ())
         """All columns that the connector sends. Empty if unknown. Definitions may have other columns too."""
         lost = settings.nulls_beyond_calendar(table)
         self.types, self.readers = readers_of(
-            fields, definition, told, settings, is_mysql=is_mysql, lost=lost
+            fields, definition, configured, settings, is_mysql=is_mysql, lost=lost
         )
         self.may_lack_values = source.connector == POSTGRESQL
         if self.may_lack_values and fields and self.types and fields.keys() <= self.types.keys():
@@ -163,7 +163,7 @@ class RowShape:
         """Read a message of this shape and its rows, in one pass or column by column. The third item has the
         columns with a placeholder in `after` (or in `before`, if there is no `after`).
 
-        Raises one of DECODE_ERRORS if the payload is no message, UndecodableRecord if a value does not fit
+        Raises one of DECODE_ERRORS if the payload is not a message, UndecodableRecord if a value does not fit
         its column's type."""
         if self.may_lack_values and lacks_values(payload):
             return self._read_columns(payload)

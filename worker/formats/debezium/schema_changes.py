@@ -1,4 +1,4 @@
-"""Debezium's schema-change records: DDL on a separate topic, with the definitions of the tables after it.
+"""Debezium's schema-change records: DDL on a separate topic, with the tables' definitions after it.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-schema-change-topic"""
 

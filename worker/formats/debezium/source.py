@@ -87,8 +87,8 @@ def _file_number(file: str) -> int | None:
 def log_position(source: SourceLogPosition) -> tuple[int, ...]:
     """The change's position in its source's log. Empty if the source does not have it.
 
-    MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the commit before,
-    LSN), because transactions arrive in commit order. Never raises."""
+    MySQL and MariaDB: (number of the binlog file, position, row). PostgreSQL: (LSN of the previous
+    commit, LSN), because transactions arrive in commit order. Never raises."""
     if source.file is not None and source.pos is not None:
         number = _file_number(source.file)
         if number is not None:

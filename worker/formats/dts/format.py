@@ -67,7 +67,7 @@ class DTS:
         except UndecodableRecord:
             return _NOWHERE
         route = _NOWHERE if isinstance(found, Skip) else found
-        # Not for statements, which may name another table, nor for values that may be noise.
+        # Do not remember routes of statements, which may name another table, or of values that may be noise.
         if value is not None and len(value) > _NOISE_BYTES and read_header(value).operation != "DDL":
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
@@ -218,7 +218,7 @@ _STATEMENT = re.compile(
 def table_of(sql: str, database: str) -> tuple[str, str] | None:
     """The first (database, table) that the statement names, or None for a statement about no table.
 
-    `database`: the one in which it ran. Names keep their spelling, without quotes."""
+    `database`: the database in which it ran. Names keep their spelling, without quotes."""
     found = _STATEMENT.match(sql)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """A DTS record: its header, which routes it, and its rows as typed values, or its statement.
 
-Every record contains its columns' names and types, nearly always those of the table's record before. Then
-their bytes are only compared, not read again."""
+Every record contains its columns' names and types. They are nearly always the same as in the table's previous
+record. Then their bytes are only compared, not decoded again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RecordReader:
         self._recent: dict[str | None, Shape] = {}
 
     def read(self, value: bytes) -> DTSRecord:
-        """Read a record. Raises ValueError if the value is no record; the message says where."""
+        """Read a record. Raises ValueError if the value is not a record. The message says where."""
         try:
             header = read_header(value)
             tags, at = _read_tags(value, header.end)
@@ -112,7 +112,7 @@ def _read_count(value: bytes, at: int) -> tuple[int, int]:
 def _image(
     value: bytes, at: int, shape: Shape | None, field: str, before: Sequence[_Encoded] = ()
 ) -> tuple[Row | str | None, int, list[_Encoded]]:
-    """The image, the position after it, and its values with bytes. `before`: those of the first image."""
+    """The image, the position after it, and its values with bytes. `before`: the first image's values."""
     branch, at = varint(value, at)
     if branch == 0:
         return None, at, []
@@ -197,7 +197,7 @@ def _read_header() -> Callable[[bytes], Any]:
 routing_key: Callable[[bytes], bytes] = _routing_key()
 """The bytes of `operation` and `objectName`, which decide a record's route.
 
-Raises one of READ_ERRORS, but does not find all errors, as `read_header` does."""
+Raises one of READ_ERRORS. Unlike `read_header`, it does not find all errors."""
 read_header: Callable[[bytes], Header] = _read_header()
 """Read and check the leading fields. Raises one of READ_ERRORS."""
 

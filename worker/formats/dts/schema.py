@@ -85,12 +85,12 @@ _fields = parse(msgspec.json.encode(RECORD)).fields
 
 
 def part(fields: tuple[AvroField, ...]) -> AvroSchema:
-    """A record of some consecutive fields, whose bytes are those of the fields."""
+    """A record schema of consecutive fields. Its bytes are the bytes of these fields."""
     return AvroSchema("record", fields=fields)
 
 
 LEADING = (*_fields[:6], *_fields[6].type.fields, *_fields[7:9])
-"""All fields up to `objectName`, with the two fields of `source` in its place."""
+"""All fields up to `objectName`. The two fields of `source` replace `source`."""
 TAGS = _fields[9:11]
 """`processTimestamps` and `tags`."""
 FIELDS = _fields[11].type
@@ -99,7 +99,7 @@ CLASSES: tuple[AvroSchema, ...] = _fields[12].type.branches[2].items.branches  #
 
 
 class Kind(Enum):
-    """The kind of a column, which decides what a value's class does not."""
+    """The kind of a column. It decides how to read a value if the value's class is not enough."""
 
     PLAIN = auto()
     """The class of the value is enough."""

@@ -18,8 +18,8 @@ _read_keys = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 class Shape:
-    """The columns of one table while they stay the same. Threads share it without a lock, because two that
-    learn a type at the same time learn the same type."""
+    """The columns of one table while they stay the same. Threads share it without a lock, because two threads
+    that learn a type at the same time learn the same type."""
 
     __slots__ = ("_unknown", "columns", "fields", "key_columns", "key_tag", "names", "source_type", "types")
 
@@ -28,7 +28,7 @@ class Shape:
     ) -> None:
         """`read` and `fields`: the record's `fields`, decoded and as bytes. `key_tag`: its tag `pk_uk_info`.
 
-        Raises ValueError if the tag is no JSON object of column names."""
+        Raises ValueError if the tag is not a JSON object of column names."""
         known = column_types(source_type)
         self.fields = fields
         self.key_tag = key_tag
@@ -53,7 +53,7 @@ class Shape:
         self.key_columns = tuple(key) if key else None
 
     def learn(self, row: Row) -> None:
-        """Learn from a row's values the types of columns whose type number is ambiguous."""
+        """Learn the types of columns with an ambiguous type number from a row's values."""
         if not self._unknown:
             return
         learned: dict[str, str] = {}

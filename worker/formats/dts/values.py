@@ -129,7 +129,7 @@ def _in_utc(parts: Parts) -> datetime | None:
 
 
 def _zero_is_none(moment: datetime) -> datetime | None:
-    """None for 0, which is MySQL's zero date, because TIMESTAMP begins one second after 1970."""
+    """None for 0 seconds, MySQL's zero date. TIMESTAMP begins at 1970-01-01 00:00:01."""
     return None if moment == _EPOCH else moment
 
 

@@ -44,7 +44,7 @@ _SKIPPED_TYPES: Mapping[str, str] = {
 
 
 class MaxwellRoute(msgspec.Struct, gc=False):
-    """The fields that name a row's database and table. Other types than rows go to `explain`."""
+    """The fields that name a row's database and table. Records of other types go to `explain`."""
 
     database: str
     table: str
@@ -111,7 +111,7 @@ class Maxwell:
         value = record.value()
         if value is None:
             return
-        # Most records have the shape of the one before. Then its decoder reads them in one pass.
+        # Most records have the previous record's shape. Then that shape's decoder reads them in one pass.
         recent = self._recent
         decoder = None if recent is None else recent.practice.decoder
         if recent is not None and decoder is not None:
@@ -141,7 +141,7 @@ class Maxwell:
         whole = _read_columns(value)
         key, definition = self._shape_key(whole, record)
         shape = self._shapes.get(key)
-        # Names in the record's key are in lower case, whatever case the table has now.
+        # Names in the record's key are in lower case, whatever spelling the table has now.
         if shape is None or any(name not in whole.data for name in shape.key_columns or ()):
             shape = RowShape(definition, key[-1], whole.data)
             check_key(shape.key_columns or (), whole.data)  # all later rows use this spelling of the key
@@ -164,7 +164,7 @@ class Maxwell:
 
 
 def _key_columns(key: bytes | None) -> tuple[str, ...] | None:
-    """The column names in a Kafka key, in lower case. None if it has none, as for a table without a key.
+    """The column names in a Kafka key, in lower case. None if it names none, as for a table without a key.
 
     `{"database": .., "table": .., "pk.id": 1}`, or with kafka_key_format = array `[.., .., [{"id": 1}]]`."""
     if not key:
@@ -190,7 +190,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
     elif op != "update":
         images = (Image(op, None, row),)
     else:
-        # If `old` is empty, no visible value changed, or none was logged. The key still finds the row.
+        # If `old` is empty, no visible value changed, or none was logged. The key still identifies the row.
         old = shape.read_old(message.old) or {}
         before = {**row, **old} if old or not key else None
         lacks = None if types is None else lacking(types.keys(), row)

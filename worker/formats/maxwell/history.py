@@ -54,7 +54,7 @@ read_statement = msgspec.json.Decoder(Statement).decode
 
 
 def log_position_of(record: Record) -> LogPosition | None:
-    """The record's binlog position. Kafka's time counts without one, and for rows of a bootstrap."""
+    """The record's binlog position. Without one, as in rows of a bootstrap, Kafka's time is used."""
     try:
         found = _read_logged(record.value() or b"")
     except READ_ERRORS:

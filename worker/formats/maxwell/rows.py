@@ -2,7 +2,7 @@
 
 The table's definition at the record's position in the log gives the types. Each definition, with the records'
 key columns, has one `RowShape`. Its decoder reads a whole record in one pass. If that decoder refuses a
-record (a zero date, a column more or less), the record is read column by column. It is undecodable only if
+record (a zero date, a new or missing column), the record is read column by column. It is undecodable only if
 that fails too."""
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Message(Header, Generic[Data], gc=False, kw_only=True):
 
 
 _NESTED = frozenset((dict, list))
-# For a column without a type that contained no object and no array so far.
+# For a column without a type that has not contained an object or an array so far.
 _SCALAR = _Column(Any, _UNTYPED.read)
 _read_columns: Any = msgspec.json.Decoder(cast(Any, Message)[dict[str, msgspec.Raw]]).decode
 _read_old: Callable[[msgspec.Raw], dict[str, msgspec.Raw] | None] = msgspec.json.Decoder(

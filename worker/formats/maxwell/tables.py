@@ -56,9 +56,9 @@ _AS_BYTES = {
 }
 
 
-def _is_name(told: str, name: str) -> bool:
-    """Compare names. Maxwell keeps a doubled backtick in a name as the statement has it."""
-    return name.lower() in (told.lower(), told.lower().replace("`", "``"))
+def _is_name(written: str, name: str) -> bool:
+    """Compare names. Maxwell keeps a doubled backtick in a name as it is in the statement."""
+    return name.lower() in (written.lower(), written.lower().replace("`", "``"))
 
 
 def _operations(sql: str, database: str) -> list[ddl.Operation]:
@@ -70,11 +70,11 @@ def _operations(sql: str, database: str) -> list[ddl.Operation]:
 
 
 def definition_of(table: MaxwellTable, sql: str, before: TableDefinition | None) -> TableDefinition:
-    """The table after the statement `sql`. `before` is its definition before, or its template's, if known."""
+    """The table after the statement `sql`. `before`: its previous definition, or its template's, if known."""
     operations = _operations(sql, table.database)
-    told = list(_told(operations))
+    defined = list(_defined_in(operations))
     types = {
-        column.name: _type_text(column, told, _type_before(column.name, operations, before))
+        column.name: _type_text(column, defined, _type_before(column.name, operations, before))
         for column in table.columns
     }
     return TableDefinition(types, tuple(table.primary_key) if table.primary_key else None)
@@ -91,7 +91,7 @@ def _type_before(name: str, operations: list[ddl.Operation], before: TableDefini
     )
 
 
-def _told(operations: list[ddl.Operation]) -> Iterator[ddl.Column]:
+def _defined_in(operations: list[ddl.Operation]) -> Iterator[ddl.Column]:
     """The columns that the statement defines."""
     for operation in operations:
         if isinstance(operation, ddl.CreateTable):
@@ -109,10 +109,10 @@ def template_of(database: str, sql: str) -> tuple[str, str] | None:
 
 
 def statement_for(database: str, table: str, after: MaxwellTable, sql: str) -> str:
-    """The statement of one `table-alter`: all records' statements together have the original's effect.
+    """The statement for one `table-alter` record. Together, all records' statements have the original effect.
 
     Maxwell writes a record for each table of a RENAME TABLE, with the whole statement in each. So each gets
-    its own part. If a statement moves a table to another database, its names get the old database."""
+    its own part. If a statement moves a table to another database, the table's name gets the old database."""
     if (database, table) == (after.database, after.table):
         return sql
     operations = _operations(sql, database)
@@ -121,7 +121,7 @@ def statement_for(database: str, table: str, after: MaxwellTable, sql: str) -> s
     return ddl.qualified(sql, database)
 
 
-def _type_text(column: MaxwellColumn, told: list[ddl.Column], before: str | None) -> str:
+def _type_text(column: MaxwellColumn, defined: list[ddl.Column], before: str | None) -> str:
     name = column.type.lower()
     if column.charset == "binary":
         name = _AS_BYTES.get(name, name)
@@ -129,7 +129,7 @@ def _type_text(column: MaxwellColumn, told: list[ddl.Column], before: str | None
         return f"{name}({','.join(map(_literal, column.labels or ()))})"
     if name in ("time", "datetime", "timestamp"):
         return f"{name}({column.fraction})" if column.fraction else name
-    size, unsigned = _size_told(name, column.name, told) or _kept(name, before)
+    size, unsigned = _defined_size(name, column.name, defined) or _kept(name, before)
     if name in INTEGERS:
         unsigned = not column.signed
     return f"{name}{size} unsigned" if unsigned else f"{name}{size}"
@@ -148,11 +148,11 @@ def _kept(name: str, before: str | None) -> tuple[str, bool]:
     return _size(known), known.unsigned
 
 
-def _size_told(name: str, column: str, told: list[ddl.Column]) -> tuple[str, bool] | None:
+def _defined_size(name: str, column: str, defined: list[ddl.Column]) -> tuple[str, bool] | None:
     """Size and sign that the statement gives the column, if it defines it with this type."""
     if name not in _SIZED:
         return None
-    for one in reversed(told):
+    for one in reversed(defined):
         known = read_type(one.type)
         if _is_name(one.name, column) and name in (known.name, _AS_BYTES.get(known.name)):
             return _size(known) or _SIZED[name], known.unsigned

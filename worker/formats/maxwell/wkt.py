@@ -24,7 +24,7 @@ _CODES = {
 
 
 def geometry_bytes(text: str, srid: int = 0) -> bytes:
-    """Convert `POINT (1 2)` to 4 bytes of SRID (little endian) and WKB. Raises ValueError if it is no WKT."""
+    """Convert `POINT (1 2)` to 4 bytes of SRID (little endian) and WKB. Raises ValueError for other text."""
     parser = _Parser(text)
     try:
         found = parser.geometry()

@@ -61,7 +61,7 @@ def _text(value: object) -> str:
 
 
 def said(value: object) -> str:
-    """The value as JSON writes it; a text has no quotes."""
+    """The value as JSON writes it, but text without quotes."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -144,7 +144,7 @@ def reader_of(unit: str) -> Callable[[Any], int]:
 
 
 def _exact(value: Any) -> Decimal | None:
-    """A number, also if it is written as text. None for any other value."""
+    """Read a number, which may be written as text. None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:

@@ -74,7 +74,7 @@ class Json:
         return self._time_ms(ABSENT if value is None else _read(value), record)
 
     def decode(self, record: Record, into: list[Change]) -> None:
-        """Append the record's change: none if its operation is to skip, two if the row's key changed."""
+        """Append the record's change: none if its operation is skipped, two if the row's key changed."""
         value = record.value()
         document: Any = ABSENT
         if value is None:
@@ -216,5 +216,5 @@ def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
 
 
 def _word(value: Any) -> str:
-    """The value as JSON writes it; a text has no quotes, and a missing value is null."""
+    """The value as JSON writes it, but text without quotes. A missing value is null."""
     return said(None if value is ABSENT else value)

@@ -1,13 +1,13 @@
 """Places from which the `json` format reads: a path into the record's value, or another source. The
 route to a record's table has a decoder that reads nothing else.
 
-op              the member of the value with this name
-source.table    a member of a member; a backslash before a dot makes it part of the name
-.               the whole value
-=shop           this text, for every record
-$topic          the topic's name; $topic.2 its part between the second dot and the third
-$key, $key.id   the record's key, which is JSON, or a member of it
-$header.name    a header"""
+- `op`: the member of the value with this name
+- `source.table`: a member of a member; a backslash before a dot makes it part of the name
+- `.`: the whole value
+- `=shop`: this text, for every record
+- `$topic`: the topic's name; `$topic.2`: its part between the second dot and the third
+- `$key`, `$key.id`: the record's key, which is JSON, or a member of the key
+- `$header.name`: a header"""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _path(text: str) -> Path:
 
 
 def found_in(source: Source, value: Any, record: Record) -> Any:
-    """The value at `source`, or ABSENT. `value` is the record's value (ABSENT: the record has none)."""
+    """The value at `source`, or ABSENT. `value` is the record's value (ABSENT: the record has no value)."""
     if isinstance(source, InValue):
         return member(value, source.path)
     if isinstance(source, Constant):
@@ -132,7 +132,7 @@ def found_in(source: Source, value: Any, record: Record) -> Any:
 
 
 def key_of(record: Record) -> Any:
-    """The record's key as JSON, or else as text. ABSENT if it has none or is neither."""
+    """The record's key as JSON, or else as text. ABSENT if there is no key or it is neither."""
     key = record.key()
     if key is None:
         return ABSENT

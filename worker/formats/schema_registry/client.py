@@ -54,7 +54,7 @@ class Registered(msgspec.Struct, frozen=True):
     """AVRO, JSON or PROTOBUF."""
     text: str
     references: tuple[str, ...] = ()
-    """The texts of referenced schemas. Each follows those that it refers to itself."""
+    """The texts of referenced schemas. Each follows its own references."""
     names: tuple[str, ...] = ()
     """The names under which schemas refer to them."""
 
@@ -162,7 +162,7 @@ class Client:
         return content.decode(), self._references(place)
 
     def _references(self, place: str) -> list[_Reference]:
-        """The references of the schema at this path. Empty for Apicurio before 2.2, which has none."""
+        """The references of the schema at this path. Empty for Apicurio before 2.2: it has none."""
         try:
             return self._read(_read_references, f"{place}/references")
         except _NoResource:
@@ -192,15 +192,15 @@ class Client:
             raise UnusableSchema(f"the registry's answer: {error}") from None
         if answer.status == 200:
             return answer
-        told = _told_in(answer.content)
-        if answer.status == 404 and _says_unknown(told):
+        fields = _error_fields(answer.content)
+        if answer.status == 404 and _says_unknown(fields):
             raise UnknownSchema(answer.text)
         hint = ""
         if answer.status == 404:
             hint = f"; is schema_registry.url the root of the REST API of {self._settings.api}?"
         elif answer.status in (401, 403):
             hint = "; see schema_registry.basic_auth and bearer_token"
-        lacks_path = answer.status == 404 and told.get("name") == _NO_RESOURCE
+        lacks_path = answer.status == 404 and fields.get("name") == _NO_RESOURCE
         raise (_NoResource if lacks_path else RegistryUnavailable)(f"{self._client.fault(answer)}{hint}")
 
 
@@ -229,8 +229,8 @@ def _registered(
     return Registered(kind, text, tuple(found for _, found in texts.values()), names)
 
 
-def _told_in(content: bytes) -> dict[str, Any]:
-    """The JSON object in an error's answer. Empty if there is none, as in another server's page."""
+def _error_fields(content: bytes) -> dict[str, Any]:
+    """The JSON object in an error's answer. Empty for other content, such as another server's page."""
     try:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -238,10 +238,10 @@ def _told_in(content: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _says_unknown(told: dict[str, Any]) -> bool:
+def _says_unknown(fields: dict[str, Any]) -> bool:
     """Whether a 404 concerns a schema. Any server also sends 404 for an unknown path."""
-    name = str(told.get("name"))
-    return told.get("error_code") in _UNKNOWN or (name.endswith(_NO_RESOURCE) and name != _NO_RESOURCE)
+    name = str(fields.get("name"))
+    return fields.get("error_code") in _UNKNOWN or (name.endswith(_NO_RESOURCE) and name != _NO_RESOURCE)
 
 
 def _kind_of(content: bytes) -> str:

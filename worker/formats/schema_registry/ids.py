@@ -80,27 +80,27 @@ def framed(record: Record) -> Record:
 
     Raises UndecodableRecord if the headers do not name a schema correctly."""
     before = [b"", b""]  # heads of key and value
-    for name, told in record.headers() or ():
+    for name, content in record.headers() or ():
         if name in _CONFLUENT:
-            if told is None or len(told) <= GUID_BYTES or told[0] != _GUID:
+            if content is None or len(content) <= GUID_BYTES or content[0] != _GUID:
                 raise UndecodableRecord(f"the header {name} holds no GUID of a schema")
-            if len(told) > 1 + GUID_BYTES:
+            if len(content) > 1 + GUID_BYTES:
                 raise UndecodableRecord(
                     f"the header {name} holds more than a GUID, as it does for Protobuf: let the connector "
                     "write Protobuf with ids in its values, or Avro"
                 )
-            before[_CONFLUENT[name]] = told
+            before[_CONFLUENT[name]] = content
         elif name in _APICURIO:
             is_value, mark = _APICURIO[name]
-            if told is None or len(told) != _LONG:
+            if content is None or len(content) != _LONG:
                 raise UndecodableRecord(f"the header {name} holds no id of {_LONG} bytes")
-            before[is_value] = mark + told
+            before[is_value] = mark + content
         elif name in _HASHES:
             raise UndecodableRecord(
                 f"the header {name} names the schema by its hash: let the connector write ids "
                 "(apicurio.registry.use-id=contentId)"
             )
-        elif name in _ENCODINGS and told is not None and told.upper() == b"JSON":
+        elif name in _ENCODINGS and content is not None and content.upper() == b"JSON":
             raise UndecodableRecord(
                 f"the header {name} says JSON, in which Avro has another form: let the connector write "
                 "the binary encoding"
@@ -116,5 +116,5 @@ def framed(record: Record) -> Record:
         None if own is None else head + own
         for head, own in zip(before, (record.key(), record.value()), strict=True)
     )
-    headers = [(name, told) for name, told in record.headers() or () if name not in _OURS]
+    headers = [(name, content) for name, content in record.headers() or () if name not in _OURS]
     return remade(record, key, value, headers or None)

@@ -35,7 +35,7 @@ def json_head(registered: Registered, prefix: bytes) -> Head:
 class _Place(NamedTuple):
     """A schema, and the document that contains it. The schema's references are relative to the document."""
 
-    told: Mapping[str, Any]
+    node: Mapping[str, Any]
     root: Mapping[str, Any]
 
 
@@ -52,37 +52,37 @@ class _Reader:
         self._places: dict[int, _Place] = {}
         self._budget = FieldBudget()
 
-    def field(self, told: Any, root: Mapping[str, Any], depth: int, **names: Any) -> dict[str, Any]:
+    def field(self, node: Any, root: Mapping[str, Any], depth: int, **names: Any) -> dict[str, Any]:
         """The Connect field for a schema. `names`: further entries from the object that contains it."""
-        told, root = self._value(told, root)
-        kind = told.get("connect.type") or told.get("type")
+        node, root = self._value(node, root)
+        kind = node.get("connect.type") or node.get("type")
         found: dict[str, Any] = {"type": _TYPES.get(str(kind), str(kind or "")), **names}
-        if isinstance(told.get("title"), str):
-            found["name"] = told["title"]
-        parameters = told.get("connect.parameters")
+        if isinstance(node.get("title"), str):
+            found["name"] = node["title"]
+        parameters = node.get("connect.parameters")
         if isinstance(parameters, dict):
             found["parameters"] = {str(key): str(value) for key, value in parameters.items()}
         self._budget.take(found)
-        properties = told.get("properties")
+        properties = node.get("properties")
         if depth and isinstance(properties, dict) and found["type"] == "struct":
             parts = sorted(properties.items(), key=lambda part: self._index(part[1], root))
             found["fields"] = [
                 self.field(each, root, depth - 1, field=name, default=self._default(each, root))
                 for name, each in parts
             ]
-        if depth and kind == "array" and told.get("items") is not None:
-            found["items"] = self.field(told["items"], root, depth - 1)
+        if depth and kind == "array" and node.get("items") is not None:
+            found["items"] = self.field(node["items"], root, depth - 1)
         return found
 
-    def _index(self, told: Any, root: Mapping[str, Any]) -> int:
-        for each in (told, self._value(told, root).told):
+    def _index(self, node: Any, root: Mapping[str, Any]) -> int:
+        for each in (node, self._value(node, root).node):
             found = each.get("connect.index") if isinstance(each, dict) else None
             if isinstance(found, int):
                 return found
         return 1 << 20
 
-    def _default(self, told: Any, root: Mapping[str, Any]) -> Any:
-        for each in (told, self._value(told, root).told):
+    def _default(self, node: Any, root: Mapping[str, Any]) -> Any:
+        for each in (node, self._value(node, root).node):
             found = each.get("default") if isinstance(each, dict) else None
             if found is not None and not isinstance(found, dict | list):
                 return found
@@ -90,25 +90,25 @@ class _Reader:
 
     # ---- references
 
-    def _value(self, told: Any, root: Mapping[str, Any]) -> _Place:
+    def _value(self, node: Any, root: Mapping[str, Any]) -> _Place:
         """The schema without null in its union, after following its references."""
-        place = self._places.get(id(told))
+        place = self._places.get(id(node))
         if place is None:
-            place = self._places[id(told)] = self._followed(told, root)
+            place = self._places[id(node)] = self._followed(node, root)
         return place
 
-    def _followed(self, told: Any, root: Mapping[str, Any]) -> _Place:
+    def _followed(self, node: Any, root: Mapping[str, Any]) -> _Place:
         for _ in range(_MOST_STEPS):
-            if not isinstance(told, dict):
+            if not isinstance(node, dict):
                 return _Place({}, root)
-            branches = told.get("oneOf") or told.get("anyOf")
+            branches = node.get("oneOf") or node.get("anyOf")
             if isinstance(branches, list):
-                told = next((each for each in branches if each != {"type": "null"}), {})
+                node = next((each for each in branches if each != {"type": "null"}), {})
                 continue
-            reference = told.get("$ref")
+            reference = node.get("$ref")
             if not isinstance(reference, str):
-                return _Place(told, root)
-            told, root = self._referred(reference, root)
+                return _Place(node, root)
+            node, root = self._referred(reference, root)
         raise SchemaError(f"references form a circle, or are more than {_MOST_STEPS} in a row")
 
     def _referred(self, reference: str, root: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
@@ -116,12 +116,12 @@ class _Reader:
         name, _, path = reference.partition("#")
         if name and name != root.get("$id"):
             root = self._document(name)
-        told: Any = root
+        node: Any = root
         for part in path.split("/")[1:]:
-            told = _part(told, part)
-        if told is None or (path and not path.startswith("/")):
+            node = _part(node, part)
+        if node is None or (path and not path.startswith("/")):
             raise SchemaError(f"it refers to {_shown(reference)}, which is not there")
-        return told, root
+        return node, root
 
     def _document(self, name: str) -> Mapping[str, Any]:
         if name not in self._documents:
@@ -134,22 +134,22 @@ class _Reader:
 
 def _object_of(text: str) -> Mapping[str, Any]:
     try:
-        told: Any = msgspec.json.decode(text)
+        node: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise SchemaError(f"no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(node, dict):
         raise SchemaError("a JSON Schema is an object")
-    return told
+    return node
 
 
-def _part(told: Any, part: str) -> Any:
+def _part(node: Any, part: str) -> Any:
     """Follow one step of a JSON Pointer. None if no such part exists."""
-    if isinstance(told, list):
-        return told[int(part)] if part.isdecimal() and len(part) < 10 and int(part) < len(told) else None
-    if not isinstance(told, dict):
+    if isinstance(node, list):
+        return node[int(part)] if part.isdecimal() and len(part) < 10 and int(part) < len(node) else None
+    if not isinstance(node, dict):
         return None
-    found = told.get(part)
-    return found if found is not None else told.get(unquote(part).replace("~1", "/").replace("~0", "~"))
+    found = node.get(part)
+    return found if found is not None else node.get(unquote(part).replace("~1", "/").replace("~0", "~"))
 
 
 def _shown(name: str) -> str:

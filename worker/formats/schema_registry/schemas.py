@@ -124,7 +124,7 @@ class Schemas:
         if kept is None:
             refused = self._refused.get(head)
             reason = "not found" if refused is None else refused.reason
-            raise UndecodableRecord(f"schema {_told(head)}: {reason}")
+            raise UndecodableRecord(f"schema {_shown(head)}: {reason}")
         made = self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
         self._count_rebuild()
         return made
@@ -137,7 +137,7 @@ class Schemas:
                 left = None if end is None else end - self._clock()
                 if left is not None and left <= 0:
                     raise StillUnknown(
-                        f"schema {_told(head)}: the schema registry has not answered: {self._trouble}"
+                        f"schema {_shown(head)}: the schema registry has not answered: {self._trouble}"
                     )
                 self._changed.wait(left)
 
@@ -152,7 +152,7 @@ class Schemas:
                 self._take(head, self._made.schema(Heads.read(head)))
             except (RegistryUnavailable, OSError) as error:
                 failures += 1
-                self._tell(str(error), failures)
+                self._report(str(error), failures)
                 self._put_off(head)  # perhaps only this schema fails
                 self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
                 continue
@@ -161,7 +161,7 @@ class Schemas:
             except Exception as error:  # any other error refuses only this schema
                 self._refuse(head, f"it cannot be used: {error}")
             if failures:
-                self._tell(None, failures)
+                self._report(None, failures)
                 failures = 0
 
     def _next(self) -> bytes | None:
@@ -189,7 +189,7 @@ class Schemas:
             self._refused.pop(head, None)
             self._wanted.pop(head, None)
             self._changed.notify_all()
-        log.debug("schema_read", schema=_told(head), kind=registered.kind)
+        log.debug("schema_read", schema=_shown(head), kind=registered.kind)
 
     def _made_ready(self, head: bytes, registered: Registered) -> RegisteredSchema:
         made = read(registered, head)
@@ -220,11 +220,11 @@ class Schemas:
                 "some milliseconds: raise it",
             )
 
-    def _unknown(self, head: bytes, told: str) -> None:
+    def _unknown(self, head: bytes, answer: str) -> None:
         if self._clock() < self._wanted[head]:
             self._sleep(_LAG_PAUSE / self._put_off(head))  # each is requested about as often as a single one
             return
-        self._refuse(head, f"the schema registry knows none with this id{f': {told}' if told else ''}")
+        self._refuse(head, f"the schema registry knows none with this id{f': {answer}' if answer else ''}")
 
     def _refuse(self, head: bytes, reason: str) -> None:
         with self._changed:
@@ -234,9 +234,9 @@ class Schemas:
                 del self._refused[next(iter(self._refused))]
             self._wanted.pop(head, None)
             self._changed.notify_all()
-        log.error("schema_refused", schema=_told(head), error=reason)
+        log.error("schema_refused", schema=_shown(head), error=reason)
 
-    def _tell(self, reason: str | None, failures: int) -> None:
+    def _report(self, reason: str | None, failures: int) -> None:
         if reason is not None:
             self._trouble = reason
             if failures == 1:
@@ -251,6 +251,6 @@ class Schemas:
         self.told(reason)
 
 
-def _told(head: bytes) -> int | str:
+def _shown(head: bytes) -> int | str:
     text = Heads.read(head).text
     return int(text) if text.isdecimal() else text

@@ -12,9 +12,9 @@ from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 # Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
 EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])
 _MOST_BYTES, _MOST_INTEGER_BYTES = 61_300, 64
-"""Most bytes of such a number, and of an integer."""
+"""Most bytes of such a decimal, and of an integer."""
 _FEW_BITS = 4_096
-"""Bits that Python converts to a Decimal at once. Its time grows with the square of the bits."""
+"""Most bits that are converted in one step. Python's time for it grows with the square of the bits."""
 
 
 def unscaled(value: bytes) -> int:

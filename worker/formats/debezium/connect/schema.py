@@ -1,6 +1,6 @@
 """Kafka Connect's JSON with schemas: `{"schema": ..., "payload": ...}`, with the schema in every record.
 
-The schema is three quarters of the bytes and nearly always that of the record before. So it is parsed once:
+The schema takes three quarters of the bytes and is nearly always the previous record's. So it is parsed once:
 the bytes before the payload are remembered, and a value that begins with them has the same schema.
 (https://github.com/apache/kafka/blob/trunk/connect/json/src/main/java/org/apache/kafka/connect/json/JsonConverter.java)
 """
@@ -19,7 +19,7 @@ BEGIN = b'{"schema"'
 
 _MOST_HEADS = 64
 _END = ord("}")
-_NO_VALUE = b"\xff"  # for a head that fits no other value: no JSON begins with this
+_NO_VALUE = b"\xff"  # for a head that fits no other value, because no JSON begins with this byte
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SOURCE = "__debezium.source.column."
 """Prefix of the parameters with the source's own type (`datatype.propagate.source.type`)."""
@@ -57,7 +57,7 @@ class Head:
         self.schema = schema
         """JSON; `null` if the value has no schema."""
         self.closes = closes
-        """The bytes after the payload. None: the payload is no JSON."""
+        """The bytes after the payload. None: the payload is not JSON."""
 
     def payload(self, value: bytes) -> bytes | memoryview | None:
         """The JSON of a value that begins with these bytes. None for other values."""
@@ -94,7 +94,7 @@ class Envelopes:
         self._recent: tuple[Head, ...] = ()
 
     def split(self, value: bytes) -> Split:
-        """Split a value. A value without a schema is its own payload, even if it is no JSON."""
+        """Split a value. A value without a schema is its own payload, even if it is not JSON."""
         if value.startswith(BEGIN) and value[-1] == _END:
             recent = self._recent
             for head in recent:

@@ -43,7 +43,7 @@ _read_zoned = msgspec.json.Decoder(Annotated[datetime, msgspec.Meta(tz=True)]).d
 
 
 class NoTime(ValueError):
-    """A number that is no time of PostgreSQL, because the connector has lost the real one."""
+    """A number that is not a time of PostgreSQL, because the connector has lost the real time."""
 
 
 LOST = object()
@@ -59,7 +59,7 @@ def as_told(far: Callable[[Any], Any], value: Any) -> Any:
 
 def as_none(far: Callable[[Any], Any], value: Any) -> Any:
     with suppress(NoTime):
-        found = far(value)  # raises ValueError if the value is no time at all
+        found = far(value)  # raises ValueError if the value is not a time at all
         return None if type(found) is BeyondCalendar else found
     return None
 

@@ -34,7 +34,7 @@ class Reader(NamedTuple):
     """The conversion of one column's JSON values to Python values."""
 
     json_type: Any
-    """The type as which msgspec decodes the value."""
+    """The type that msgspec decodes the value to."""
     finish: Callable[[Any], Any] | None = None
     """Converts the decoded value, unless that is None. Raises ValueError."""
     other: Callable[[Any], Any] | None = None

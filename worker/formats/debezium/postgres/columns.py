@@ -25,7 +25,7 @@ _MOST_SIZED = 1000
 """Most digits of a numeric with a size. For one without a size, the connector sends a larger length."""
 _SIZED = frozenset(("bit", "bit varying", "char", "varchar"))
 _LONGEST = 2**31 - 1
-"""The length that the connector sends for a type without one."""
+"""The length that the connector sends for a type without a length."""
 _MONEY = 19  # digits
 _DECIMALS = (DECIMAL, "io.debezium.data.VariableScaleDecimal")
 
@@ -35,8 +35,8 @@ def source_type(field: Field) -> str | None:
 
     None if the schema does not have it (`datatype.propagate.source.type`), or if the column is text."""
     item = field.items if field.type == "array" and field.items is not None else field
-    told = (field.parameter(f"{SOURCE}type") or "").lower()
-    name = told.removeprefix("_")
+    own = (field.parameter(f"{SOURCE}type") or "").lower()
+    name = own.removeprefix("_")
     if item.type != "string" or item.name is not None or name not in _AS_TEXT:
         return None
     if item is not field:
@@ -48,10 +48,10 @@ def source_type(field: Field) -> str | None:
     return f"numeric({length},{places - 2048 if places > _MOST_SIZED else places})"
 
 
-def with_native(text: str | None, field: Field | None, told: str | None) -> str | None:
+def with_native(text: str | None, field: Field | None, own: str | None) -> str | None:
     """A column's type text, with PostgreSQL's own name if that is more precise. `field`: its schema, if the
-    record has one. `told`: its type as PostgreSQL names it, if known."""
-    native = native_text(told) if told is not None else None if field is None else _of_field(field)
+    record has one. `own`: its type as PostgreSQL names it, if known."""
+    native = native_text(own) if own is not None else None if field is None else _of_field(field)
     if native is None:
         return text
     if text is None:
@@ -59,13 +59,13 @@ def with_native(text: str | None, field: Field | None, told: str | None) -> str 
     return NativeType(text, native)
 
 
-def native_text(told: str, length: int | None = None) -> str | None:
-    """PostgreSQL's name of a type that only it has. None if `told` is another type, or no type.
+def native_text(own: str, length: int | None = None) -> str | None:
+    """PostgreSQL's name of a type that only PostgreSQL has. None if `own` is not such a type.
 
     >>> native_text("character varying(9)[]"), native_text("JSONB"), native_text("numeric(10,2)")
     ('varchar(9)[]', 'jsonb', None)
     """
-    words = " ".join(told.lower().split())
+    words = " ".join(own.lower().split())
     if words.endswith("[]"):
         item = words.removesuffix("[]")
         return None if postgres_type(item) is None else f"{native_text(item, length) or _plain(item)}[]"
@@ -78,11 +78,11 @@ def native_text(told: str, length: int | None = None) -> str | None:
 
 
 def _of_field(field: Field) -> str | None:
-    told = field.parameter(f"{SOURCE}type")
-    if told is not None:
+    own = field.parameter(f"{SOURCE}type")
+    if own is not None:
         length = field.parameter(f"{SOURCE}length") or ""
         # An array's type is `_int4` in PostgreSQL's catalogue.
-        name = f"{told[1:]}[]" if told.startswith("_") else told
+        name = f"{own[1:]}[]" if own.startswith("_") else own
         found = native_text(name, int(length) if length.isdecimal() and len(length) <= 10 else None)
         if found is not None:
             return found
@@ -114,29 +114,29 @@ def _sized(name: str, length: int | None) -> str:
 def postgres_reader(field: Field | None, type_text: str | None, forms: Forms) -> Reader:
     """The reader of a column. `field`: its schema, if the record has one. `type_text`: its type, if it is
     known."""
-    told = None if type_text is None else postgres_type(type_text)
-    if told is None:
+    known = None if type_text is None else postgres_type(type_text)
+    if known is None:
         return AS_IT_IS if field is None else connect_reader(field, forms.beyond)
-    if told.is_bit:
+    if known.is_bit:
         return Reader(bool, int)
-    return _reader(field, told.field, forms)
+    return _reader(field, known.field, forms)
 
 
-def _reader(field: Field | None, told: Field, forms: Forms) -> Reader:
-    if told.items is not None:
+def _reader(field: Field | None, known: Field, forms: Forms) -> Reader:
+    if known.items is not None:
         items = None if field is None else field.items
-        return array_of(_reader(items, told.items, forms))
-    if told.name in _DECIMALS:
-        return _decimal(field, told, forms.decimals)
-    if told == _BYTES and (field is None or field.type == "string"):
+        return array_of(_reader(items, known.items, forms))
+    if known.name in _DECIMALS:
+        return _decimal(field, known, forms.decimals)
+    if known == _BYTES and (field is None or field.type == "string"):
         return Reader(str, bytes_from_text(forms.binary))
     if field is None or (field.type == "string" and field.name is None):
-        reader = connect_reader(told, forms.beyond)
-        return reader._replace(other=_interval_text) if told.name == _INTERVAL else reader
+        reader = connect_reader(known, forms.beyond)
+        return reader._replace(other=_interval_text) if known.name == _INTERVAL else reader
     return connect_reader(field, forms.beyond)
 
 
-def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
+def _decimal(field: Field | None, known: Field, decimals: str | None) -> Reader:
     kind = None if field is None else field.type
     if kind in ("bytes", "struct"):
         assert field is not None
@@ -145,9 +145,9 @@ def _decimal(field: Field | None, told: Field, decimals: str | None) -> Reader:
         return Reader(str, decimal_from_text)
     if kind in ("double", "float") or (kind is None and decimals == "double"):
         return Reader(Any, _from_json)
-    precision, scale = told.parameter("connect.decimal.precision"), int(told.parameter("scale") or "0")
-    if told.name != _DECIMALS[0] or scale:  # text has a point, base64 has none
-        return connect_reader(told)._replace(other=_from_json)
+    precision, scale = known.parameter("connect.decimal.precision"), int(known.parameter("scale") or "0")
+    if known.name != _DECIMALS[0] or scale:  # text has a point, base64 does not
+        return connect_reader(known)._replace(other=_from_json)
     return any_decimal(decimals, int(precision or _MONEY), scale, decimal_from_text)
 
 

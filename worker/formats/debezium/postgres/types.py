@@ -128,7 +128,7 @@ def postgres_type(text: str) -> PostgresType | None:  # noqa: PLR0911 - one retu
 
 
 def spelled(text: str) -> tuple[str, int | None, int | None] | None:
-    """(usual name, size, scale) of a type in lower case. None if the text has not the form of a type."""
+    """(usual name, size, scale) of a type in lower case. None if the text has another form."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None

@@ -1,2 +1,2 @@
-"""Avro as Kafka Connect's converters write it: schemas (`schema`), values (`values`), envelopes read by code
-that is generated for each schema (`envelopes`, `code`), and schemas of Connect (`connect`)."""
+"""Avro as Kafka Connect's converters write it: schemas (`schema`), values (`values`) and Connect's schemas
+(`connect`). Code generated for each schema reads envelopes (`envelopes`, `code`)."""

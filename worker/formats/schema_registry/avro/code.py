@@ -1,9 +1,9 @@
 """Generate Python code that reads values of one Avro schema. In the code, `b` are the bytes and `p` is the
 position in them.
 
-The code contains only numbers and its own names. Names from the schema occur in it only as texts that `repr`
-makes. If the bytes end too soon, the code raises IndexError or struct.error, or returns a position after the
-end. So its caller must compare the position with their length."""
+The code contains only numbers and its own names. Names from the schema occur only as `repr` writes them.
+If the bytes end too soon, the code raises IndexError or struct.error, or returns a position after the end. So
+the caller must compare the position with the number of bytes."""
 
 from __future__ import annotations
 
@@ -207,8 +207,8 @@ class Code:
                 self.read(field.type, name)
 
     def steady(self, schema: AvroSchema, wanted: Mapping[str, str], names: Collection[str]) -> None:
-        """As `fields`, but fields with these `names` nearly always have the values of the record before. If
-        a run of them has the same bytes again, the code reuses its values."""
+        """As `fields`, but fields with these `names` nearly always have the previous record's values. If a
+        run of such fields has the same bytes again, the code reuses the values."""
         for is_steady, run in groupby(schema.fields, key=lambda field: field.name in names):
             fields = AvroSchema("record", fields=tuple(run))
             if not is_steady:

@@ -1,7 +1,7 @@
 """Convert an Avro schema to the schema that Kafka Connect's JsonConverter would write.
 
 https://github.com/confluentinc/schema-registry/blob/master/avro-data/src/main/java/io/confluent/connect/avro/AvroData.java
-(Apicurio's converter is a copy of it.)"""
+(Apicurio's converter is a copy.)"""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def has_meanings(schema: AvroSchema, met: set[int]) -> bool:
 def _field(schema: AvroSchema, depth: int, budget: FieldBudget, **names: Any) -> dict[str, Any]:
     """The Connect field for a schema. `names`: further entries from the record that contains it."""
     kind = schema.connect_type or _TYPES.get(schema.kind, "")
-    told: dict[str, Any] = {"type": kind, **names}
+    connect: dict[str, Any] = {"type": kind, **names}
     meaning = schema.meaning or _LOGICAL.get(schema.logical or "")
     if meaning:
-        told["name"] = meaning
+        connect["name"] = meaning
     if schema.parameters:
-        told["parameters"] = schema.parameters
-    budget.take(told)
+        connect["parameters"] = schema.parameters
+    budget.take(connect)
     if depth and schema.kind == "record":
-        told["fields"] = [
+        connect["fields"] = [
             _field(
                 field.type.value,
                 depth - 1,
@@ -83,8 +83,8 @@ def _field(schema: AvroSchema, depth: int, budget: FieldBudget, **names: Any) ->
             for field in schema.fields
         ]
     if depth and schema.kind == "array" and schema.items is not None:
-        told["items"] = _field(schema.items.value, depth - 1, budget)
-    return told
+        connect["items"] = _field(schema.items.value, depth - 1, budget)
+    return connect
 
 
 def _default(schema: AvroSchema, default: Any) -> Any:

@@ -1,7 +1,7 @@
 """Avro schemas: https://avro.apache.org/docs/1.12.0/specification/
 
-Only the parts of a writer's schema that reading needs. Each record is read with the schema that wrote it, so
-a table's columns change with its records."""
+A parsed schema has only the parts that reading needs. Each record is read with the schema that wrote it, so a
+table's columns change with its records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AvroSchema(msgspec.Struct, eq=False):
 
 
 def parse(text: str | bytes, references: Iterable[str | bytes] = ()) -> AvroSchema:
-    """Parse a schema. `references`: the schemas that it refers to, each after those that it refers to itself.
+    """Parse a schema. `references`: the schemas that it refers to, each after its own references.
 
     Raises SchemaError."""
     parser = _Parser()
@@ -75,33 +75,33 @@ class _Parser:
         self._named: dict[str, AvroSchema] = {}
         self._types = 0
 
-    def read(self, told: Any, namespace: str, depth: int) -> AvroSchema:
+    def read(self, node: Any, namespace: str, depth: int) -> AvroSchema:
         self._types += 1
         if depth > _MOST_DEPTH or self._types > _MOST_TYPES:
             raise SchemaError(f"more than {_MOST_DEPTH} types in each other, or {_MOST_TYPES:,} in all")
-        if isinstance(told, str):
-            return self._by_name(told, namespace)
-        if isinstance(told, list) and told:
-            branches = tuple(self.read(branch, namespace, depth + 1) for branch in told)
+        if isinstance(node, str):
+            return self._by_name(node, namespace)
+        if isinstance(node, list) and node:
+            branches = tuple(self.read(branch, namespace, depth + 1) for branch in node)
             return AvroSchema("union", branches=branches)
-        if not isinstance(told, dict):
-            raise SchemaError(f"a type is a name, a list or an object, not {_shown(told)}")
-        return self._of_object(told, namespace, depth)
+        if not isinstance(node, dict):
+            raise SchemaError(f"a type is a name, a list or an object, not {_shown(node)}")
+        return self._of_object(node, namespace, depth)
 
-    def _of_object(self, told: Mapping[str, Any], namespace: str, depth: int) -> AvroSchema:
-        kind = told.get("type")
+    def _of_object(self, node: Mapping[str, Any], namespace: str, depth: int) -> AvroSchema:
+        kind = node.get("type")
         if isinstance(kind, dict | list):  # {"type": {"type": ...}}
             return self.read(kind, namespace, depth + 1)
         if not isinstance(kind, str):
-            raise SchemaError(f"a type without its name: {_shown(told)}")
+            raise SchemaError(f"a type without its name: {_shown(node)}")
         if kind in ("record", "error", "enum", "fixed"):
-            return self._named_type(told, kind, namespace, depth)
+            return self._named_type(node, kind, namespace, depth)
         if kind in ("array", "map"):
-            items = self.read(told.get("items" if kind == "array" else "values"), namespace, depth + 1)
-            return _with_properties(AvroSchema(kind, items=items), told)
+            items = self.read(node.get("items" if kind == "array" else "values"), namespace, depth + 1)
+            return _with_properties(AvroSchema(kind, items=items), node)
         found = self._by_name(kind, namespace)
         if kind in _PRIMITIVES:
-            return _with_properties(AvroSchema(kind), told)
+            return _with_properties(AvroSchema(kind), node)
         return found
 
     def _by_name(self, name: str, namespace: str) -> AvroSchema:
@@ -112,25 +112,25 @@ class _Parser:
             raise SchemaError(f"it names the type {name[:100]!r}, which neither it nor its references define")
         return found
 
-    def _named_type(self, told: Mapping[str, Any], kind: str, namespace: str, depth: int) -> AvroSchema:
-        name = told.get("name")
+    def _named_type(self, node: Mapping[str, Any], kind: str, namespace: str, depth: int) -> AvroSchema:
+        name = node.get("name")
         if not isinstance(name, str) or not name:
             raise SchemaError(f"a type {kind} without a name")
-        space = told.get("namespace")
+        space = node.get("namespace")
         full = _full(name, space if isinstance(space, str) else namespace)
-        made = self._named[full] = _with_properties(AvroSchema("record" if kind == "error" else kind), told)
+        made = self._named[full] = _with_properties(AvroSchema("record" if kind == "error" else kind), node)
         if kind == "enum":
-            symbols = told.get("symbols")
+            symbols = node.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
                 raise SchemaError(f"the enum {full} without its symbols")
             made.symbols = tuple(symbols)
         elif kind == "fixed":
-            size = told.get("size")
+            size = node.get("size")
             if not isinstance(size, int) or not 0 <= size <= _MOST_FIXED:
                 raise SchemaError(f"the type {full} is fixed, and has no size that can be")
             made.size = size
         else:
-            fields = told.get("fields")
+            fields = node.get("fields")
             if not isinstance(fields, list):
                 raise SchemaError(f"the record {full} without its fields")
             made.fields = tuple(self._field(field, full.rpartition(".")[0], depth) for field in fields)
@@ -138,37 +138,37 @@ class _Parser:
                 raise SchemaError(f"the record {full} has two fields of one name")
         return made
 
-    def _field(self, told: Any, namespace: str, depth: int) -> AvroField:
-        if not isinstance(told, dict) or not isinstance(told.get("name"), str):
-            raise SchemaError(f"a field without a name: {_shown(told)}")
-        return AvroField(told["name"], self.read(told.get("type"), namespace, depth + 1), told.get("default"))
+    def _field(self, node: Any, namespace: str, depth: int) -> AvroField:
+        if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+            raise SchemaError(f"a field without a name: {_shown(node)}")
+        return AvroField(node["name"], self.read(node.get("type"), namespace, depth + 1), node.get("default"))
 
 
 def _full(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _with_properties(schema: AvroSchema, told: Mapping[str, Any]) -> AvroSchema:
+def _with_properties(schema: AvroSchema, node: Mapping[str, Any]) -> AvroSchema:
     for field, key in (
         ("meaning", "connect.name"),
         ("connect_type", "connect.type"),
         ("logical", "logicalType"),
     ):
-        value = told.get(key)
+        value = node.get(key)
         if isinstance(value, str):
             setattr(schema, field, value)
-    parameters = told.get("connect.parameters")
+    parameters = node.get("connect.parameters")
     if isinstance(parameters, dict):
         schema.parameters = {str(key): str(value) for key, value in parameters.items()}
     elif schema.logical == "decimal":
         schema.parameters = {
-            "scale": str(told.get("scale", 0)),
-            "connect.decimal.precision": str(told.get("precision", 0)),
+            "scale": str(node.get("scale", 0)),
+            "connect.decimal.precision": str(node.get("precision", 0)),
         }
-    schema.default = told.get("connect.default")
+    schema.default = node.get("connect.default")
     return schema
 
 
-def _shown(told: Any) -> str:
-    text = repr(told)
+def _shown(node: Any) -> str:
+    text = repr(node)
     return text if len(text) <= 60 else text[:60] + "..."

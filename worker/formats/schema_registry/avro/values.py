@@ -145,7 +145,7 @@ class Readers:
         self.take = True
 
     def charged(self, schema: AvroSchema) -> Reader:
-        """As `of`, but first take the value's weight beyond VALUE, which its container counts for it."""
+        """As `of`, but the reader first takes the value's weight beyond VALUE. The container takes VALUE."""
         read, weight = self.of(schema), self.weights.of(schema)
         if weight == VALUE:
             return read
@@ -170,7 +170,7 @@ class Readers:
 
 
 def _inside(made: list[Reader], value: bytes, at: int) -> tuple[Any, int]:
-    """Read a record inside itself, whose reader was not complete when its name was read."""
+    """Read a record that contains itself. Its reader was not complete when the inner one was made."""
     return made[0](value, at)
 
 

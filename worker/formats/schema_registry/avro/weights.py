@@ -42,7 +42,7 @@ def take(size: int) -> None:
 
 
 class Weights:
-    """The weights of one schema's types, each computed once. Not for several threads at once."""
+    """The weights of one schema's types, each computed once. For one thread at a time."""
 
     def __init__(self) -> None:
         self._known: dict[int, int | None] = {}
@@ -93,10 +93,10 @@ class FieldBudget:
     def __init__(self) -> None:
         self._fields, self._bytes = _MOST_FIELDS, _MOST_OF_SCHEMA
 
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Count the field `told`, without nested fields. Raises SchemaError if a limit is exceeded."""
+    def take(self, field: Mapping[str, Any]) -> None:
+        """Count a field without its nested fields. Raises SchemaError if a limit is exceeded."""
         self._fields -= 1
-        self._bytes -= len(msgspec.json.encode(told))
+        self._bytes -= len(msgspec.json.encode(field))
         if self._fields < 0 or self._bytes < 0:
             raise SchemaError(
                 f"more than {_MOST_FIELDS:,} fields, or {_MOST_OF_SCHEMA >> 20} MiB, with all that it names"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from worker.formats.schema_registry.avro.schema import SchemaError
-from worker.formats.schema_registry.protobuf.leaves import Told, key_of, leaf, scalar
+from worker.formats.schema_registry.protobuf.leaves import ConnectSchema, key_of, leaf, scalar
 
 _DEPTH = 32
 _MOST_FIELDS = 20_000
@@ -55,7 +55,7 @@ Read = Callable[[Any, Meter], Any]
 class _Kind(NamedTuple):
     """The schema and reader of a message or an item."""
 
-    told: Told
+    schema: ConnectSchema
     read: Read
     fields: int
     """Number of fields in the schema, including nested ones."""
@@ -68,12 +68,12 @@ class MessageReader:
         """Raises SchemaError if the message is recursive or too large."""
         name, fields = message.name, message.fields_by_name
         is_key = name.endswith("Key")
-        self._strict = not (is_key or _tells_null(message, set()))
+        self._strict = not (is_key or _distinguishes_null(message, set()))
         """Whether a column at its default may be NULL."""
         is_row = not (_NO_ROWS.fullmatch(name) or {"op", "source"} <= set(fields))
         self._structs: dict[tuple[str, bool], _Kind | None] = {}
         kind = self._struct(message, is_row=is_row)
-        self.schema = kind.told
+        self.schema = kind.schema
         self.fields = kind.fields
         self._read = kind.read
 
@@ -97,15 +97,15 @@ class MessageReader:
             count += 1 + kind.fields
             if count > _MOST_FIELDS:
                 raise SchemaError(f"more than {_MOST_FIELDS} fields")
-            fields.append({**kind.told, "field": field.name, "optional": True})
+            fields.append({**kind.schema, "field": field.name, "optional": True})
             parts.append((field.name, kind.read))
             size += _OF_FIELD + len(field.name)
-        told: dict[str, Any] = {"type": "struct", "fields": fields}
+        schema: dict[str, Any] = {"type": "struct", "fields": fields}
         # The name ends in "Message" if a column has the same name.
         name, needed = _MEANINGS.get(message.name.removesuffix("Message"), ("", set[str]()))
         if name and needed <= set(message.fields_by_name):
-            told["name"] = name
-        made = self._structs[key] = _Kind(told, _struct_reader(parts, size), count)
+            schema["name"] = name
+        made = self._structs[key] = _Kind(schema, _struct_reader(parts, size), count)
         return made
 
     def _field(self, field: FieldDescriptor, *, is_row: bool) -> _Kind:
@@ -163,7 +163,7 @@ class MessageReader:
         name, item = field.name, self._item(field)
         read = item.read
         return _Kind(
-            {"type": "array", "items": item.told},
+            {"type": "array", "items": item.schema},
             lambda value, meter: [read(each, meter) for each in getattr(value, name)],
             1 + item.fields,
         )
@@ -187,8 +187,8 @@ class MessageReader:
             def read_all(value: Any, meter: Meter) -> Any:
                 return {of_key(each.key): item.read(each, meter) for each in getattr(value, name)}
 
-        told = {"type": "map", "keys": {"type": "string"}, "values": item.told}
-        return _Kind(told, read_all, 1 + item.fields)
+        schema = {"type": "map", "keys": {"type": "string"}, "values": item.schema}
+        return _Kind(schema, read_all, 1 + item.fields)
 
     def _item(self, field: FieldDescriptor, *, is_row: bool = False) -> _Kind:
         """The schema and reader of a field's value, or of one item of a repeated field."""
@@ -196,8 +196,8 @@ class MessageReader:
         found = scalar(field) if message is None else leaf(message)
         if found is None:
             return self._struct(message, is_row=is_row)
-        told, read = found
-        return _Kind(told, lambda value, _: read(value), 0)
+        schema, read = found
+        return _Kind(schema, lambda value, _: read(value), 0)
 
 
 def _struct_reader(parts: Sequence[tuple[str, Read]], size: int) -> Read:
@@ -208,7 +208,7 @@ def _struct_reader(parts: Sequence[tuple[str, Read]], size: int) -> Read:
     return read
 
 
-def _tells_null(message: Descriptor, met: set[str]) -> bool:
+def _distinguishes_null(message: Descriptor, met: set[str]) -> bool:
     """Whether the message distinguishes NULL from the default for any of its scalars."""
     met.add(message.full_name)
     for field in message.fields:
@@ -218,7 +218,7 @@ def _tells_null(message: Descriptor, met: set[str]) -> bool:
         if kind is None or kind.full_name in met:
             continue
         found = leaf(kind)
-        if found is None and _tells_null(kind, met):
+        if found is None and _distinguishes_null(kind, met):
             return True
         if found is not None and kind.name.endswith("Value"):
             return True

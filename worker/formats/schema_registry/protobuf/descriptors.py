@@ -88,7 +88,7 @@ _KNOWN = {file.name: file for file in _known_files()}
 
 def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
     """The file of a schema. `references`: (name in imports, text) of each file that it needs. Each one
-    follows those that it needs itself. Raises SchemaError."""
+    follows its own references. Raises SchemaError."""
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
 
@@ -104,10 +104,10 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
         pool.Add(file)
 
     try:
-        for name, told in references:
+        for name, content in references:
             if name in _KNOWN:
                 continue
-            file = _read(told)
+            file = _read(content)
             file.name = name
             add(file)
         file = _read(text)
@@ -196,7 +196,7 @@ class ProtobufSchema:
         except (ValueError, RecursionError, Error) as error:
             raise SchemaError(str(error)) from None
         self.head = first.head
-        self.weight = len(text) + sum(len(told) for _, told in references)
+        self.weight = len(text) + sum(len(each) for _, each in references)
         """Bytes of Avro text that would take as much memory."""
         self.weight += _BYTES_OF_FIELD * first.reader.fields * _MOST_MESSAGES
 

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from handlers.change_json import json_float
 
-Told = Mapping[str, Any]
+ConnectSchema = Mapping[str, Any]
 """A Connect schema in JSON."""
 Read = Callable[[Any], Any]
 
@@ -40,8 +40,8 @@ _GREGORIAN = (1582, 10, 15)
 _NANOS = 1_000_000_000
 
 
-def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
-    """The schema and reader of a field that is no message, or of its repeated items."""
+def scalar(field: FieldDescriptor) -> tuple[ConnectSchema, Read]:
+    """The schema and reader of a field that is not a message, or of its repeated items."""
     if field.enum_type is not None:
         labels: dict[int, str] = {}
         for value in field.enum_type.values:
@@ -57,21 +57,21 @@ def scalar(field: FieldDescriptor) -> tuple[Told, Read]:
     return {"type": kind}, _signed if field.cpp_type == _TYPE.CPPTYPE_UINT64 else lambda value: value
 
 
-def leaf(message: Descriptor) -> tuple[Told, Read] | None:
+def leaf(message: Descriptor) -> tuple[ConnectSchema, Read] | None:
     """The schema and reader of a message that is one value in Connect. None if it is a struct."""
     name = message.full_name
     if name in _WRAPPERS:
         inner = message.fields_by_name.get("value")
         if inner is None or inner.message_type is not None or inner.is_repeated:
             return None
-        told, read = scalar(inner)
-        return told, lambda wrapper: read(wrapper.value)
+        schema, read = scalar(inner)
+        return schema, lambda wrapper: read(wrapper.value)
     known = _LOGICAL.get(name)
     if known is None:
         return None
-    told, read, parts = known
+    schema, read, parts = known
     found = {field.name: field.type for field in message.fields if not field.is_repeated}
-    return (told, read) if parts.items() <= found.items() else None
+    return (schema, read) if parts.items() <= found.items() else None
 
 
 def key_of(field: FieldDescriptor) -> Callable[[Any], str] | None:
@@ -135,7 +135,7 @@ def _moment(value: Any) -> int:
 
 
 _INT32, _CONNECT = _TYPE.TYPE_INT32, "org.apache.kafka.connect.data."
-_LOGICAL: Mapping[str, tuple[Told, Read, Mapping[str, int]]] = {
+_LOGICAL: Mapping[str, tuple[ConnectSchema, Read, Mapping[str, int]]] = {
     "confluent.type.Decimal": (
         {
             "type": "struct",
