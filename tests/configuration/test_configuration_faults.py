@@ -30,7 +30,7 @@ SERVERS = "host:port, several divided by commas"
 TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
 LEVELS = "debug, info, warning, error"
 SEVERAL = "one pattern: a glob, or for several tables /shop\\.(orders|items)/; or a rule for each"
-NO_TOPIC = "it needs dead_letter.topic, which is not set"
+NO_TOPIC = "this value needs dead_letter.topic, which is not set"
 
 
 @pytest.mark.parametrize(
@@ -331,14 +331,14 @@ def test_a_dead_letter_topic_that_the_worker_itself_would_read_is_refused(
     faults: Faults, topics: str, key: str
 ) -> None:
     [told] = faults("dead_letter: {topic: cdc.dead}", kafka=KAFKA.replace("topics: [cdc.shop]", topics))
-    assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches it' in told
+    assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches this topic' in told
 
 
 def test_a_topic_without_a_format_is_refused(faults: Faults) -> None:
     [told] = faults("format: {other: canal, '^rest': canal}")
     assert told == (
-        'shop.yaml:4: kafka.topics[0]: found "cdc.shop"; no entry of format: matches it (other, ^rest); '
-        "add one for it"
+        'shop.yaml:4: kafka.topics[0]: found "cdc.shop"; no entry of format: matches this topic (other, '
+        "^rest); add one"
     )
 
 

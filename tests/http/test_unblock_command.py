@@ -190,7 +190,7 @@ def test_without_the_token_the_worker_does_nothing(
 ) -> None:
     server = serve(DONE, token=TOKEN)
     assert run(f"127.0.0.1:{server.port}", "--skip") == 1
-    assert "asks for another token" in capsys.readouterr().err
+    assert "requires another token" in capsys.readouterr().err
     monkeypatch.setenv("BINLANE_TOKEN", TOKEN)
     assert run(f"127.0.0.1:{server.port}", "--skip") == 0
     assert len(asked) == 1

@@ -26,7 +26,7 @@ def test_a_position_is_moved_in_every_store(site: Site) -> None:
     config = site.config(kafka={"properties": {"group.instance.id": "replica-0"}})
     done = set_to(site, config, "--offset", 2)
     assert done.returncode == 0, done.stderr
-    assert f"{site.topic}[0] stands at 2 now" in done.stdout
+    assert f"{site.topic}[0] is now at 2" in done.stdout
     assert site.kafka() == {site.first: Checkpoint(2)}
     entry = site.file.load_entries([site.first])[site.first]
     assert entry.checkpoint == Checkpoint(2, (), site.topic_id(), 0)
@@ -46,7 +46,7 @@ def test_a_time_moves_to_the_first_record_from_then_on_and_says_whose_time_it_is
     done = set_to(site, site.config(), "--time", "2026-03-01T14:00:00+01:00")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(3)}
-    assert "stands at 3 now" in done.stdout
+    assert "is now at 3" in done.stdout
     assert "Kafka timestamp (not the source's time) at or after 2026-03-01T13:00:00.000Z" in done.stdout
 
 
@@ -63,7 +63,7 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
     done = set_to(site, site.config(), "--time", "2026-03-01T11:30:00Z")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(4)}
-    assert "stands at 4 now, in Kafka and in " in done.stdout
+    assert "is now at 4, in Kafka and in " in done.stdout
     assert "by source time, from the journal: what comes before this happened before " in done.stdout
     assert "2026-03-01T11:30:00.000Z, and what happened from then on begins before offset 7" in done.stdout
     [moved, *_] = journal_of(site).history(site.first, 1)
@@ -109,7 +109,7 @@ def test_a_journal_that_cannot_be_written_is_told_and_the_position_moved(site: S
     (site.folder / "state" / "journal").write_text("not a folder")
     done = set_to(site, site.config(), "--offset", 2)
     assert done.returncode == 0
-    assert "it was moved, but the journal does not know of it" in done.stderr
+    assert "the position was moved, but the journal could not record this" in done.stderr
     assert site.kafka() == {site.first: Checkpoint(2)}
 
 
@@ -147,7 +147,7 @@ def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
 @pytest.mark.parametrize(
     ("where", "code", "said"),
     [
-        (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, found 11; nothing was moved"),
+        (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, not 11; the position was not changed"),
         (["--partition", 5, "--offset", 0], 1, "no partition 5 of topic"),
         (["--partition", 0], 2, "either --offset or --time"),
         (["--partition", 0, "--offset", 1, "--time", "2026-03-01"], 2, "either --offset or --time"),

@@ -46,15 +46,15 @@ class Review:
 
     def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
         shown = table_with(
-            ("column", "type", "leaves as", "type", "what is done"),
-            title=Text(self._clean(f"What leaves of {table}")),
+            ("column", "type", "new name", "type", "applied rules"),
+            title=Text(self._clean(f"What handlers receive of {table}")),
             title_justify="left",
         )
         plans = ColumnPlans(rule.columns, None) if rule.row_rules is None else rule.row_rules.plans
         for row in _rows(plans, columns):
             shown.add_row(*(Text(self._clean(cell)) for cell in row))
         if rule.row_rules is not None and rule.deletes == "mark":
-            shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: when the row was deleted")
+            shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: time of the delete")
         console.print(shown)
         if rule.filter is not None:
             console.print(Text(self._clean(f"Only rows with: {rule.filter}")), soft_wrap=True)
@@ -87,7 +87,7 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
     for name, type_ in columns.items():
         one = plans.treatment(name)
         if one is None:
-            yield name, type_ or "", "-", "", "does not leave"
+            yield name, type_ or "", "-", "", "left out"
             continue
         done = []
         if one.mask is not None:
@@ -101,7 +101,7 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
                 {
                     "hash": "hashed (HMAC-SHA-256, keyed)",
                     "redact": "every value is ***",
-                    "partial": f"stays: {stays}; *** for the rest",
+                    "partial": f"{stays} visible; *** for the rest",
                     "null": "every value is NULL",
                 }[rule.kind]
             )
@@ -109,6 +109,6 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
             done.append("cast")
         if one.to != name:
             done.append("renamed")
-        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "as it is"
+        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "unchanged"
     for name, added in plans.added.items():
         yield "", "", name, added.type, "added"

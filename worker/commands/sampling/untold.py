@@ -9,23 +9,23 @@ from handlers import Change
 
 _TYPES = {
     "debezium": (
-        "a decimal stays base64 text, a date or a time a number. Let the connector send schemas "
+        "decimals stay base64 text, and dates and times stay numbers. Let the connector send schemas "
         "(value.converter.schemas.enable=true), name its DDL topic in kafka.ddl_topics (MySQL, MariaDB), or "
         'give types in debezium.columns: docs/formats.md, "What tells the types"'
     ),
     "maxwell": (
-        "a date and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
+        "dates and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
         'kafka.ddl_topics: docs/formats.md, "Maxwell"'
     ),
-    "canal": 'every value stays text, for mysqlType is missing: docs/formats.md, "Canal"',
+    "canal": 'every value stays text, because mysqlType is missing: docs/formats.md, "Canal"',
 }
 """Hints by format. DTS always has types, and custom JSON has them in the configuration."""
 _KEYS = {
     "debezium": (
-        "If the table has one, take the sample with its keys (kcat -J), and let the connector write them: "
-        'docs/formats.md, "Debezium"'
+        "If the table has a key, take the sample with record keys (kcat -J), and let the connector write "
+        'keys: docs/formats.md, "Debezium"'
     ),
-    "json": 'If they have one, json.key says where: docs/formats.md, "JSON of your own"',
+    "json": 'If they have one, set json.key to its place: docs/formats.md, "JSON of your own"',
 }
 
 
@@ -59,13 +59,13 @@ class Untold:
                 yield f"{name}: {self._of_types(table.format)}"
             if not table.has_key:
                 hint = _KEYS.get(table.format, "")
-                told = "the records have no key: rows are told from each other by all their columns together"
+                told = "the records have no key, so rows are identified by all their columns together"
                 yield f"{name}: {told}. {hint}" if hint else f"{name}: {told}"
 
     def _of_types(self, format_: str) -> str:
         if self._ddl_topics:
             return (
-                "the records tell no types, and the sample holds no definition of the table: put records of "
+                "the records have no types, and the sample has no definition of the table: put records of "
                 f"kafka.ddl_topics ({', '.join(self._ddl_topics)}) before them to see the types"
             )
-        return f"the records tell no types: {_TYPES[format_]}"
+        return f"the records have no types: {_TYPES[format_]}"

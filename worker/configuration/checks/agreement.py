@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LAST_COMMIT_SECONDS = 5.0
 _POLL_INTERVAL, _POLL_INTERVAL_MS = "max.poll.interval.ms", 300_000  # librdkafka's default
-_NO_TOPIC = "it needs dead_letter.topic, which is not set"
+_NO_TOPIC = "this value needs dead_letter.topic, which is not set"
 
 
 def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
@@ -38,8 +38,8 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
             if topic_matcher(pattern)(rule.topic):
                 yield (
                     ("dead_letter", "topic"),
-                    f"kafka.{key}[{number}] matches it, and the worker would read its own dead letters; "
-                    f"choose another name, or end the expression so that it does not match",
+                    f"kafka.{key}[{number}] matches this topic, so the worker would read its own dead "
+                    "letters; choose another name, or change the expression so that it does not match",
                 )
                 return
 
@@ -51,8 +51,8 @@ def _unread(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
         if not read(topic):
             yield (
                 ("checkpoint", "initial", topic),
-                "no entry of kafka.topics or kafka.ddl_topics matches this topic: it is not read, and the "
-                "one that was meant would be read from its beginning",
+                "no entry of kafka.topics or kafka.ddl_topics matches this topic, so it is not read; "
+                "correct the name, or the intended topic is read from its beginning",
             )
 
 
@@ -71,8 +71,8 @@ def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
     yield (
         path,
         f"revoke_timeout ({revoke_timeout:g} s) and {_LAST_COMMIT_SECONDS:g} s for the last commit must be "
-        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s), else the group gives the partitions to another "
-        f"worker while a batch of them still runs here; lower revoke_timeout, or set "
+        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s), otherwise the group assigns the partitions to "
+        "another worker while one of their batches still runs here; lower revoke_timeout, or set "
         f"kafka.properties.{_POLL_INTERVAL} to more than {least * 1000:.0f}",
     )
 
@@ -87,5 +87,5 @@ def _without_format(configuration: Configuration) -> Iterator[tuple[KeyPath, str
             if not pattern.startswith("^") and entry_for(pattern, formats) is None:
                 yield (
                     ("kafka", key, number),
-                    f"no entry of format: matches it ({', '.join(formats)}); add one for it",
+                    f"no entry of format: matches this topic ({', '.join(formats)}); add one",
                 )

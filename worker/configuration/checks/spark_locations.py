@@ -32,13 +32,13 @@ def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, st
             met = next((one for one in seen if _is_within(one, target) or _is_within(target, one)), target)
             first = seen.setdefault(met, place)
             if first != place:
-                where = f"the same place, {met}, and each would take the other's changes for its own"
+                where = f"the same place, {met}, and each would treat the other's changes as its own"
                 if met != target:
-                    where = f"{met}, and one would be within the other, whose VACUUM removes its files"
+                    where = f"{met}, so one table would be inside the other, whose VACUUM removes its files"
                 yield (
                     ("tables", number, "handlers", place),
-                    f"tables[{number}].handlers[{first}] keeps its tables in {where}: give one of them a "
-                    f"path of its own, such as lake/{entry.name}/{{database}}/{{table}}",
+                    f"tables[{number}].handlers[{first}] keeps its tables in {where}: give one of them its "
+                    f"own path, such as lake/{entry.name}/{{database}}/{{table}}",
                 )
 
 
@@ -62,7 +62,7 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
                 yield (
                     ("tables", number, "match"),
                     f"found {rule.match}; the handler {entry.name} would keep these tables in "
-                    f"{before}/{_LOGS}, which is for what binlane puts there itself: give it a path such as "
+                    f"{before}/{_LOGS}, which binlane uses for its own files: set table to a path such as "
                     f"{before}/of/{{database}}/{{table}}",
                 )
 
@@ -76,8 +76,8 @@ def doubtful_locations(configuration: Configuration) -> Iterator[str]:
             text = entry.options.get("path") or entry.options.get("table")
             if entry.type == "spark" and isinstance(text, str) and "database" not in _fields(text):
                 yield (
-                    f"tables[{number}].handlers[{place}]: {text} does not hold {{database}}, and the rule "
-                    f"may meet tables of one name in several databases, which cannot share a place"
+                    f"tables[{number}].handlers[{place}]: {text} does not contain {{database}}, and the rule "
+                    "may match tables with the same name in several databases, which cannot share a place"
                 )
 
 
