@@ -20,7 +20,7 @@ from worker.kafka.group_strategies import GroupStrategies
 from worker.kafka.instance_id import InstanceId
 from worker.local.broker import Broker
 
-WAITS = "group.instance.id pod-0 is another member's until its session ends: waiting"
+WAITS = "group.instance.id pod-0 belongs to another member until its session ends: waiting"
 
 
 class Group:

@@ -165,7 +165,7 @@ def test_the_configuration_leads_to_the_token_that_the_worker_wrote(
     server = serve(DONE)
     path = config(tmp_path, f"{{port: {server.port}}}")
     assert run(path, "--skip") == 1
-    assert "taken only from the worker's user on its machine" in capsys.readouterr().err
+    assert "accepted only from the worker's user on its machine" in capsys.readouterr().err
     order_token_file(tmp_path, server.port).mkdir()  # as good as one of another user, also for root
     assert run(path, "--skip") == 1
     assert "run the command as the worker's user" in capsys.readouterr().err

@@ -304,7 +304,7 @@ def test_check_tells_whether_letters_can_be_written(stage: Stage, broker: Broker
     worker = stage.worker(handlers=[judging(stage)], dead_letter=with_dead_letters(stage)).start()
     done = binlane(worker, "check", "CONFIG", "--connect")
     assert done.returncode == 1
-    assert f"dead-letter topic {stage.topic}.dead: there is no such topic" in done.stderr
+    assert f"dead-letter topic {stage.topic}.dead: the topic does not exist" in done.stderr
     broker.create_topic(f"{stage.topic}.dead")
     done = binlane(worker, "check", "CONFIG", "--connect")
     assert f"dead-letter topic {stage.topic}.dead: reached: 1 partitions" in done.stdout

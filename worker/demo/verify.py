@@ -39,7 +39,7 @@ def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterabl
     differences = []
     by_key = {tuple(row[column] for column in key): row for row in actual}
     if len(by_key) < len(actual):
-        differences.append(Difference(table, "", f"{len(actual) - len(by_key)} rows have the key of another"))
+        differences.append(Difference(table, "", f"{len(actual) - len(by_key)} rows have a duplicate key"))
     for row in expected:
         at = tuple(row[column] for column in key)
         other = by_key.pop(at, None)

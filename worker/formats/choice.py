@@ -77,7 +77,7 @@ class FormatChoice:
         """The first entry that matches. Raises NoFormatError."""
         entry = entry_for(topic, self._entries)
         if entry is None:
-            raise NoFormatError(f"no entry of format: matches topic {topic}; add one for it")
+            raise NoFormatError(f"no entry of format: matches topic {topic}; add one")
         return self._entries[entry]
 
     def of_assigned(self, topic: str) -> Format:
@@ -92,7 +92,7 @@ class FormatChoice:
                     "topic_without_format",
                     topic=topic,
                     error=str(error),
-                    hint="nothing of it is read, and nothing passed over, until the worker is restarted with "
-                    "such an entry; the other topics are read",
+                    hint="its records are neither read nor skipped until the worker is restarted with such "
+                    "an entry; other topics are read",
                 )
             return NO_FORMAT

@@ -54,4 +54,4 @@ def get(
         from worker.formats.own_json.format import Json  # noqa: PLC0415
 
         return Json(json_layout)
-    raise KeyError(f"no format {name!r}; there are: {', '.join(names())}")
+    raise KeyError(f"unknown format {name!r}; allowed: {', '.join(names())}")

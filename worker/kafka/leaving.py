@@ -40,5 +40,5 @@ def leave(consumer: Consumer, poll: Callable[[], object]) -> None:
     log.warning(
         "group_not_left",
         error=error,
-        hint="the group keeps this worker's place, and what was assigned to it, for session.timeout.ms",
+        hint="the group keeps this worker's membership and partitions for session.timeout.ms",
     )

@@ -77,7 +77,7 @@ class RowDecoder:
         """The row of a record that `decode` read. Raises one of READ_ERRORS."""
         row = self._read(data)
         if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
-            raise ValueError("an object or an array, which is to be read as text")
+            raise ValueError("an object or an array, but text is expected")
         return row
 
 

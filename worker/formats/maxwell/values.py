@@ -90,7 +90,7 @@ def _set_of(labels: Sequence[str]) -> Column:
         try:
             return tuple(sorted(chosen, key=places.__getitem__))
         except KeyError:
-            raise ValueError(f"no label of its {len(labels)}") from None
+            raise ValueError(f"not one of its {len(labels)} labels") from None
 
     column = _decoded(tuple[str, ...], in_order if labels else None)
     return column._replace(is_finished=lambda chosen: len(chosen) < 2 and places.keys() >= set(chosen))

@@ -104,7 +104,7 @@ def _set_of(mysql_type: MySQLType) -> Convert:
     def read(value: object) -> tuple[str, ...]:
         chosen = value if isinstance(value, list) else list(filter(None, _own_text(value).split(",")))
         if not all(label in labels for label in chosen):
-            raise ValueError(f"no label of its {len(labels)}")
+            raise ValueError(f"not one of its {len(labels)} labels")
         return tuple(label for label in labels if label in chosen)
 
     return read

@@ -57,7 +57,7 @@ class ProtobufSchema:
             return Split(known.head, self._encode(known.reader.read(message)))
         except (Error, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UndecodableRecord(
-                f"the bytes are not of their schema ({self._number}), or not clear: {error}"
+                f"the bytes do not match their schema ({self._number}), or are ambiguous: {error}"
             ) from None
 
     def _message(self, path: tuple[int, ...]) -> _Known:
