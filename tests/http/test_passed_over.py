@@ -151,8 +151,8 @@ def test_a_worker_that_leaves_tables_out_is_well_and_says_how_much_it_leaves_out
     level, line = told_by(passing(unmatched_records=12_000, unmatched_tables=tables))
     assert level == "good"
     assert line == (
-        "All well: 8 tables, 3 partitions, nothing waits. No match fits 12,000 records of 3 tables, passed "
-        "over since the start or the last reload"
+        "All well: 8 tables, 3 partitions, nothing waits. No match fits 12,000 records of 3 tables, "
+        "skipped since the start or the last reload"
     )
 
 

@@ -63,8 +63,8 @@ def serve(asked: Asked) -> Iterator[Serve]:
         yield serve
 
 
-DONE = UnblockAnswer(result="set_aside", message="cdc.shop[0] offset 17 is set aside: passed over")
-HANDLED = UnblockAnswer(result="handled", message="its handlers took it")
+DONE = UnblockAnswer(result="set_aside", message="cdc.shop[0] offset 17 is set aside: skipped")
+HANDLED = UnblockAnswer(result="handled", message="its handlers accepted it")
 REFUSED = UnblockAnswer(result="refused", message="it is not what \x1b[2J blocks\n shop.orders")
 ORDERED = UnblockAnswer(result="ordered", message="it is not finished yet")
 

@@ -71,7 +71,7 @@ def test_a_blocked_table_goes_on_and_kill_9_does_not_bring_the_record_back(stage
     happened = [each["event"] for each in hour["entries"]]
     assert happened[0] == "worker started"
     assert {"partition assigned", "table halted", "unblock refused", "unblock answered"} < set(happened)
-    assert f"{stage.topic}[0] offset {BAD} is set aside: passed over" in done.stdout
+    assert f"{stage.topic}[0] offset {BAD} is set aside: skipped" in done.stdout
     [ordered] = worker.logged("unblock_ordered")
     assert "@" in ordered["by"]
     assert ordered["client"] == "127.0.0.1"

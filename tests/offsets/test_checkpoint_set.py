@@ -64,8 +64,8 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(4)}
     assert "is now at 4, in Kafka and in " in done.stdout
-    assert "by source time, from the journal: what comes before this happened before " in done.stdout
-    assert "2026-03-01T11:30:00.000Z, and what happened from then on begins before offset 7" in done.stdout
+    assert "by source time, from the journal: all earlier changes happened before " in done.stdout
+    assert "2026-03-01T11:30:00.000Z, and later ones start before offset 7" in done.stdout
     [moved, *_] = journal_of(site).history(site.first, 1)
     assert (moved.offset, moved.source_ms, moved.moved) == (4, None, True)
 
@@ -73,7 +73,7 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
 @pytest.mark.parametrize(
     ("time", "offset", "why"),
     [
-        ("2026-03-01T08:30:00Z", 0, "the journal begins later, at 2026-03-01T09:00:00.000Z of source time"),
+        ("2026-03-01T08:30:00Z", 0, "the journal starts later, at 2026-03-01T09:00:00.000Z of source time"),
         ("2026-03-01T15:00:00Z", 5, "the journal ends before, at 2026-03-01T14:00:00.000Z of source time"),
     ],
 )
@@ -100,7 +100,7 @@ def test_without_a_journal_and_with_one_of_another_topic_time_is_kafkas(
     done = set_to(site, site.config(journal=journal), "--time", "2026-03-01T13:00:00Z")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(3)}
-    why = "no journal is kept" if journal is None else "the journal tells no source time of it"
+    why = "there is no journal" if journal is None else "the journal has no source time for it"
     assert why in done.stdout
 
 

@@ -96,7 +96,7 @@ def test_an_offset_that_kafka_does_not_have_is_told(site: Site) -> None:
     site.commit(Checkpoint(400))
     start = shown(site.config())["partitions"][0]["start"]
     assert (start["place"], start["offset"]) == (400, 0)
-    assert start["lost"] == f"Kafka has nothing from {RECORDS} on: the topic was made anew or cut"
+    assert start["lost"] == f"Kafka has nothing from {RECORDS} on: the topic was recreated or truncated"
 
 
 def test_topics_are_found_by_regular_expression_and_missing_ones_told(site: Site) -> None:

@@ -54,7 +54,7 @@ class FormerRecords:
             partition=str(assignment.partition),
             topic_id=assignment.topic_id,
             records_lost=count,
-            hint=f"they were fetched before the topic was made anew, and {why}: Kafka no longer has them",
+            hint=f"they were fetched before the topic was recreated, and {why}: Kafka no longer has them",
         )
 
     def _before(self, assignments: Iterable[Assignment]) -> set[Assignment]:

@@ -69,8 +69,8 @@ class Journaling:
         log.error(
             "journal_failed",
             error=told,
-            hint="checkpoints are saved all the same; `checkpoint set --time` and `show --history` will not "
-            "know of these",
+            hint="checkpoints are still saved, but `checkpoint set --time` and `show --history` will not "
+            "include these",
             exc_info=None if isinstance(error, JournalError) else error,
         )
 

@@ -36,7 +36,7 @@ class NewAssignments:
         tracker = old.tracker
         known = old.in_kafka or Checkpoint(tracker.next_offset or 0)
         earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=old.topic_id)
-        start = Start("earliest", (), "new topic", "the topic was made anew while it was read", earlier, 0)
+        start = Start("earliest", (), "new topic", "the topic was recreated while it was read", earlier, 0)
         new = self.make(old.partition, self.assignments.next_epoch(), start)
         tracker.end()
         new.topic_id = topic_id
@@ -57,5 +57,5 @@ class NewAssignments:
             read_up_to=earlier.offset,
             goes_on_at="earliest",
             records_lost=None,
-            hint="Kafka cannot tell what the earlier topic held from there on; all of the new one is read",
+            hint="Kafka cannot say what the earlier topic contained from there on; the whole new one is read",
         )

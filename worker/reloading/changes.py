@@ -54,8 +54,8 @@ class ChangesOf:
         except UndecodableRecord as fault:
             if self._halts:
                 raise Unfollowable(
-                    f"undecodable record at {place}: {fault}. To pass over all such records set "
-                    "on_undecodable: skip, or dead_letter"
+                    f"undecodable record at {place}: {fault}. To skip all such records, set on_undecodable: "
+                    "skip, or dead_letter"
                 ) from None
             self.undecodable += 1
 
@@ -84,6 +84,6 @@ class ChangesOf:
             if others and (is_ours or any(one in (ours, ("", self._name)) for one in named)):
                 told = ", ".join(".".join(filter(None, one)) for one in named)
                 raise Unfollowable(
-                    f"{place} is a statement about several tables ({told}): what "
-                    f"{self._database}.{self._name} holds is not told by its own records alone"
+                    f"{place} is a statement about several tables ({told}): the contents of "
+                    f"{self._database}.{self._name} do not follow from its own records alone"
                 )

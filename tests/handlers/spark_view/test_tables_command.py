@@ -240,7 +240,7 @@ def test_folders_that_are_another_file_systems_are_told_when_spark_is_there(
     monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
     monkeypatch.setattr(spark_lakes, "default_scheme", lambda spark: "hdfs")
     code, _, err = stage.run("tables")
-    assert (code, "Spark's fs.defaultFS says hdfs" in err) == (1, True)
+    assert (code, "Spark's fs.defaultFS is hdfs" in err) == (1, True)
 
 
 def test_a_lake_without_tables_is_no_fault(stage: Stage) -> None:
