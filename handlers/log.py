@@ -22,10 +22,10 @@ class LogOptions(BaseModel):
 
     each: Literal["change", "batch"] = Field(
         "change",
-        description="What makes a line: every change with its values, or every batch with its counts.",
+        description="One line for each change with its values, or for each batch with its counts.",
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The lines' level; nothing is written where logging.level is above it."
+        "info", description="The level of the lines; nothing is written if logging.level is above it."
     )
 
 

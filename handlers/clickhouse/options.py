@@ -51,9 +51,9 @@ class ClickHouseOptions(VersionedOptions):
     )
     settings: dict[str, str | int | float | bool] = Field(
         default={},
-        description="ClickHouse's settings of each query and insert, such as insert_quorum: auto.",
+        description="ClickHouse's settings for each query and insert, such as insert_quorum: auto.",
     )
-    max_bytes: PositiveSize = size("32MiB", "Of one insert; a larger row goes alone.")
+    max_bytes: PositiveSize = size("32MiB", "The size of one insert; a larger row is inserted alone.")
     timeout: PositiveDuration = duration("5m", "How long to wait for a connection, and for an answer.")
 
     @field_validator("username", "password")
@@ -68,7 +68,7 @@ class ClickHouseOptions(VersionedOptions):
     ) -> dict[str, str | int | float | bool]:
         for name in settings:
             if name in OWN_SETTINGS or not re.fullmatch(r"[a-z0-9_]+", name) or name in ("query", "password"):
-                raise ValueError(f"{name} cannot be set: no setting, or binlane needs its own value")
+                raise ValueError(f"{name} cannot be set: it does not exist, or binlane needs its own value")
         return settings
 
     @field_validator("database", "table")

@@ -18,9 +18,9 @@ _CONFLICT = 409
 _OF_PIPELINE = "fail_processor_exception"
 """An ingest pipeline refuses the document on purpose. Its status 500 does not mean a failed cluster."""
 _OTHER_TYPE = (
-    "Where the source's column has another type now: no field changes its type, so make an index with this "
-    "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
-    "this table there (option index)"
+    "If the type of the source's column changed: a field cannot change its type, so create an index with "
+    "this one's mapping and the new type, copy the documents (_reindex with version_type: external), and "
+    "route this table there (option index)"
 )
 
 
@@ -72,7 +72,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
 def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> list[Item]:
     """Return items with a later version in the index. `start`: the first one's place. Raises as `write`."""
     if len(results.items) != len(items):
-        raise TargetUnavailable("the answer to _bulk does not tell of each document")
+        raise TargetUnavailable("the answer to _bulk does not list each document")
     if not results.errors:
         return []
     late, refused = list[Item](), list[RowRefused]()

@@ -76,7 +76,7 @@ class SearchClient:
         )
         body = _json(answer, form if answer.is_success else Any)
         if answer.is_success and body is None and answer.content:  # a HEAD has no body
-            raise self._client.unavailable(answer, "it is no JSON, so somebody else answers")
+            raise self._client.unavailable(answer, "it is not JSON, so another server answers")
         if answer.is_success or answer.status in may:
             return Answer(answer.status, body)
         reason = f"{method} {path.partition('?')[0]}: {told(body, self._client.clean) or answer.text}"
@@ -131,7 +131,7 @@ def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
     told = body.get("version") if isinstance(body, dict) else None
     number = told.get("number") if isinstance(told, dict) else None
     if not isinstance(told, dict) or not isinstance(number, str) or not re.match(r"\d+\.", number):
-        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
+        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it reports no version")
     product = "opensearch" if told.get("distribution") == "opensearch" else "elasticsearch"
     if int(number.partition(".")[0]) < _OLDEST[product]:
         raise Unfit(

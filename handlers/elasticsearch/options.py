@@ -23,14 +23,13 @@ class ElasticsearchOptions(VersionedOptions):
     )
     index: str = Field(
         default="{database}.{table}",
-        description="The table's index, or an alias of it; {database} and {table} are replaced, in lower "
-        "case.",
+        description="The table's index, or its alias; {database} and {table} are replaced, in lower case.",
     )
     keep_deletes: PositiveDuration = duration(
         "1h",
-        "`index.gc_deletes` of indexes that are made: how long a deleted row's version is remembered.",
+        "`index.gc_deletes` of new indexes: how long a deleted row's version is remembered.",
     )
-    max_bytes: PositiveSize = size("8MiB", "Of one request; a larger row goes alone.")
+    max_bytes: PositiveSize = size("8MiB", "The size of one request; a larger row is sent alone.")
     timeout: PositiveDuration = duration("60s", "How long to wait for a connection, and for an answer.")
 
     @field_validator("api_key")
@@ -43,7 +42,7 @@ class ElasticsearchOptions(VersionedOptions):
     def _index_tells_tables_apart(cls, index: str) -> str:
         template = Template(index, row=False)
         if not any(field.kind == "table" for field in template.fields):
-            raise ValueError("every table would have the same index: it needs {table}")
+            raise ValueError("every table would have the same index: add {table}")
         if not all(_NAMED.fullmatch(part) for part in template.parts if isinstance(part, str)):
             raise ValueError("besides {database} and {table}: letters, digits, '.', '_' and '-'")
         return index

@@ -45,20 +45,20 @@ class FilesOptions(BaseModel):
     format: Literal["jsonl", "parquet"] = Field(
         "jsonl", description="jsonl: lines that are appended. parquet: a file for each batch, exactly once."
     )
-    rotate_bytes: PositiveSize = size("64MiB", "A file that has this size on disk is finished. Of jsonl.")
+    rotate_bytes: PositiveSize = size("64MiB", "A file with this size on disk is finished. For jsonl.")
     rotate_every: PositiveDuration = duration(
-        "10m", "A file of this age is finished, also when its table is idle. Of jsonl."
+        "10m", "A file of this age is finished, even if its table is idle. For jsonl."
     )
     compress: Literal["none", "gzip"] = Field(
-        "none", description="gzip: one member for each batch. Of jsonl; Parquet has zstd."
+        "none", description="gzip: one member for each batch. For jsonl; Parquet has zstd."
     )
     prefix: Annotated[str, Shaped(r"[A-Za-z_][A-Za-z0-9_]*", "a letter or _, then letters, digits and _")] = (
-        Field("_", description="Before the names of the columns that binlane adds. Of parquet.")
+        Field("_", description="The prefix of the columns that binlane adds. For parquet.")
     )
     topic_again: dict[str, list[str]] = Field(
         {},
         description="Id of a topic that is live again, after a fail-over to another cluster and back -> the "
-        "ids that it follows. Of parquet.",
+        "ids that it follows. For parquet.",
     )
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class FilesOptions(BaseModel):
             )
         if is_uri and scheme not in _STORES:
             stores = ", ".join(f"{store}://" for store in _STORES)
-            raise ValueError(f"directory: {scheme}:// is no store; allowed: a folder, {stores}")
+            raise ValueError(f"directory: {scheme}:// is not a store; allowed: a folder, {stores}")
         return self
 
 

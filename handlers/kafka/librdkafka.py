@@ -104,7 +104,7 @@ def refuse_units(properties: Mapping[str, object]) -> None:
     """Refuse numbers with a unit: librdkafka reads `30s` as 30, in any unit. Raises SettingsError."""
     for name, value in properties.items():
         if isinstance(value, str) and _WITH_UNIT.fullmatch(value) and _is_number(name):
-            raise fault(name, "found letters behind a number; allowed: a number without a unit")
+            raise fault(name, "found letters after a number; allowed: a number without a unit")
 
 
 def _is_number(name: str) -> bool:

@@ -12,7 +12,7 @@ from handlers.kafka.librdkafka import SILENT, SettingsError, explain, refuse_uni
 _OWNED = {
     "bootstrap.servers": "set bootstrap_servers instead",
     "metadata.broker.list": "set bootstrap_servers instead",
-    "enable.idempotence": "the handler's order needs it on",
+    "enable.idempotence": "the handler needs it to keep the order",
     "acks": "the handler waits for all replicas",
     "request.required.acks": "the handler waits for all replicas",
     "message.timeout.ms": "set timeout instead",
@@ -45,7 +45,7 @@ def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, An
         if name in _OWNED:
             raise PropertyFault(name, f"the handler sets it itself ({_OWNED[name]}): remove it")
         if name.endswith("_cb") or name in {"logger", "default.topic.config"}:
-            raise PropertyFault(name, "takes a program object, which a configuration cannot hold: remove it")
+            raise PropertyFault(name, "needs a Python object, which a configuration cannot have: remove it")
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return {**_DEFAULTS, **texts, "bootstrap.servers": servers}
 

@@ -44,7 +44,7 @@ class WholeTables(msgspec.Struct, frozen=True):
             if isinstance(operation, RenameTable):
                 self.log.warning("ddl_refused", table=named, because=self.renamed)
             elif named != batch.table and not self.handles(named):
-                because = f"no rule leads {named} to this handler"
+                because = f"no rule routes {named} to this handler"
                 self.log.warning("ddl_refused", table=batch.table, because=because)
             elif not (self.truncate if is_truncate else self.drop_tables):
                 option = "truncate: false" if is_truncate else "drop_tables: false"

@@ -21,7 +21,7 @@ def operations_of(change: Change, own: TableName) -> list[Operation]:
     try:
         return list(parse(change.sql or "", own.database))
     except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {shown(change.sql)}") from error
+        raise Rejected(f"cannot parse DDL of {own}: {error}: {shown(change.sql)}") from error
 
 
 def shown(sql: str | None) -> str:

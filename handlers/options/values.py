@@ -21,7 +21,7 @@ from handlers.options.units import (
 
 _DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 _SIZE = "a size such as 512KiB, 64MiB or 1GiB"
-_SERVERS = "host:port, several divided by commas"
+_SERVERS = "host:port, several separated by commas"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PATTERN = r"one pattern: a glob, or for several tables /shop\.(orders|items)/; or a rule for each"
 _SHORT = ("max_wait", "initial_delay")

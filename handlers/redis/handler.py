@@ -30,7 +30,7 @@ class RedisOptions(ColumnChoice):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(description="Where Redis is: redis://USER:PASSWORD@HOST:6379/0, rediss://... for TLS.")
+    url: str = Field(description="The address: redis://USER:PASSWORD@HOST:6379/0, rediss://... for TLS.")
     key: str = Field(
         default="{database}:{table}:{key}",
         description="The key of a row: {database}, {table}, {key} (its primary key) and columns in braces.",
@@ -39,12 +39,12 @@ class RedisOptions(ColumnChoice):
         default="hash", description="A hash with a field for each column, or the row as a JSON text."
     )
     expire: PositiveDuration | None = Field(
-        default=None, description="How long after its last change a row is kept; for ever when not set."
+        default=None, description="How long a row is kept after its last change; permanently if not set."
     )
     truncate: bool | None = Field(
         default=None,
-        description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
-        "When not set: if they begin with the table's name and a colon.",
+        description="Whether TRUNCATE and DROP TABLE remove the table's keys. Default: if keys begin with "
+        "the table's name and a colon.",
     )
     wait_replicas: int = Field(
         default=0,
@@ -66,7 +66,7 @@ class RedisOptions(ColumnChoice):
     def _key_tells_rows_apart(cls, key: str) -> str:
         template = Template(key)
         if not any(field.kind in ("key", "column") for field in template.fields):
-            raise ValueError("every row would have the same key: it needs {key}, or a column in braces")
+            raise ValueError("every row would have the same key: add {key}, or a column in braces")
         return key
 
     @field_validator("truncate")
@@ -75,8 +75,8 @@ class RedisOptions(ColumnChoice):
         key = info.data.get("key")
         if truncate and key is not None and Template(key).start("d", "t") is None:
             raise ValueError(
-                "the table's keys cannot be told from others: in key, {table} and a colon must come "
-                "before {key} and columns"
+                "the table's keys cannot be distinguished from others: in key, {table} and a colon must "
+                "precede {key} and columns"
             )
         return truncate
 

@@ -43,8 +43,8 @@ class SqlOptions(BaseModel):
     )
     new_columns: Literal["add", "ignore", "refuse"] | None = Field(
         None,
-        description="What becomes of a row's column that the target's table lacks. Default: add where create "
-        "and ddl.add_columns are true, else refuse.",
+        description="What to do with a row's column that the target's table lacks. Default: add if create "
+        "and ddl.add_columns are true, otherwise refuse.",
     )
     without_key: Literal["match", "append", "refuse"] = Field(
         "match",
@@ -55,7 +55,7 @@ class SqlOptions(BaseModel):
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = Field(
         "binlane_marks",
-        description="The table, or schema.table, that remembers what was applied.",
+        description="The table, or schema.table, that stores what was applied.",
     )
     topic_again: dict[str, list[str]] = Field(
         {},
@@ -63,7 +63,7 @@ class SqlOptions(BaseModel):
         "ids that it follows.",
     )
     pool_size: int | None = Field(
-        None, ge=1, le=1000, description="Connections at most. Default: one for each lane, at most 32."
+        None, ge=1, le=1000, description="The most connections. Default: one for each lane, at most 32."
     )
     timeout: PositiveDuration = duration("10m", "How long one statement may take, DDL included.")
 
@@ -73,7 +73,7 @@ class SqlOptions(BaseModel):
         for key in ("deletes", "deleted_column"):
             if isinstance(given, Mapping) and key in given:
                 raise ValueError(
-                    f"{key} is no option of sql any more: set it beside handlers, for all of them"
+                    f"{key} is no longer an option of sql: set it beside handlers, for all of them"
                 )
         return given
 

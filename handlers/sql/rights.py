@@ -26,7 +26,7 @@ def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) 
         "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()"
     ).one()
     if is_standby:
-        return "it is a standby, which takes no writes"
+        return "it is a standby, which accepts no writes"
     if options.create and "{" in (naming.schema or "") and not may_create:
         return (
             f"the account may not create schemas; GRANT CREATE ON DATABASE {database}, or set schema to one "
@@ -40,7 +40,7 @@ def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) 
         return f"the account may not create the table {marks}; GRANT CREATE ON SCHEMA {home}"
     named = naming.schema
     if options.create and named and "{" not in named and sa.inspect(connection).has_schema(named):
-        return None if _schema_right(connection, named) else f"GRANT CREATE ON SCHEMA {named} is lacking"
+        return None if _schema_right(connection, named) else f"GRANT CREATE ON SCHEMA {named} is missing"
     return None
 
 

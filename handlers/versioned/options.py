@@ -14,12 +14,12 @@ class VersionedOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="The HTTP interface of the server or cluster: https://HOST:PORT.")
+    url: str = Field(description="The HTTP address of the server or cluster: https://HOST:PORT.")
     username: str | None = Field(default=None, min_length=1, description="The user, with `password`.")
     password: str | None = Field(default=None, min_length=1, repr=False, description="The user's password.")
     tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
     create: bool = Field(
-        default=True, description="Make missing databases, tables, indexes, columns and fields."
+        default=True, description="Create missing databases, tables, indexes, columns and fields."
     )
     truncate: bool = Field(default=True, description="Whether TRUNCATE removes the table's rows.")
     drop_tables: bool = Field(default=False, description="Whether DROP TABLE removes the table's rows.")
@@ -27,7 +27,7 @@ class VersionedOptions(BaseModel):
         default=0,
         ge=0,
         le=100,
-        description="One more: what is written from now on wins over all that is there.",
+        description="Raise it by one to let everything written from now on win over all existing rows.",
     )
     topic_again: dict[str, list[str]] = Field(
         default={},
@@ -48,5 +48,5 @@ class VersionedOptions(BaseModel):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+            raise ValueError("set both username and password")
         return self

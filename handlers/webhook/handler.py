@@ -112,7 +112,7 @@ class WebhookHandler(Handler):
 
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
         """Send changes `start` to `end`. Raises Refused, TargetUnavailable, UnfitPlace, or PartialFailure."""
-        assert self._client is not None, "handle comes after open"
+        assert self._client is not None, "handle needs open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
         url = address(self._url, batch.database, batch.name)

@@ -13,7 +13,7 @@ from handlers.options.http_values import TlsOptions
 from handlers.options.templates import Template
 from handlers.options.values import PositiveDuration, duration, not_allowed
 
-_URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
+_URLS = "a URL such as https://HOST/path, which may contain {database} and {table}"
 # https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
@@ -25,10 +25,10 @@ class SignatureOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    secret: str = Field(min_length=1, description="What both sides know.")
+    secret: str = Field(min_length=1, description="The secret that both sides know.")
     header: str = Field(default="X-Binlane-Signature", description="The header of the signature.")
     timestamp_header: str = Field(
-        default="X-Binlane-Timestamp", description="The header of the time that is signed with the body."
+        default="X-Binlane-Timestamp", description="The header of the time, which is signed with the body."
     )
 
     @field_validator("header", "timestamp_header")
@@ -42,13 +42,13 @@ class WebhookOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(description="Where to send to; {database} and {table} are replaced.")
+    url: str = Field(description="The URL to send to; {database} and {table} are replaced.")
     method: Literal["POST", "PUT", "PATCH"] = Field(default="POST", description="The HTTP method.")
     headers: dict[str, str] = Field(default={}, description="More headers, such as Authorization.")
     format: Literal["json", "ndjson"] = Field(
         default="json", description="A JSON object with a list of changes, or a change on each line."
     )
-    max_changes: int = Field(default=500, ge=1, le=100_000, description="Changes in one request, at most.")
+    max_changes: int = Field(default=500, ge=1, le=100_000, description="The most changes in one request.")
     timeout: PositiveDuration = duration(
         "30s", "How long to wait for a connection, and for each part of the answer."
     )
@@ -75,7 +75,7 @@ class WebhookOptions(BaseModel):
             if _header_name(name).lower() in _OWNED:
                 raise ValueError(f"the handler sets {name} itself: remove it")
             if not _HEADER_VALUE.fullmatch(value):
-                raise ValueError(f"the value of {name} cannot stand in a header (ASCII, no line breaks)")
+                raise ValueError(f"the value of {name} is not allowed in a header (ASCII, no line breaks)")
         return headers
 
 
@@ -92,5 +92,5 @@ def address(template: Template, database: str, table: str) -> str:
 
 def _header_name(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a header")
+        raise ValueError(f"{name!r} is not a header name")
     return name

@@ -27,13 +27,13 @@ def copied(
     """
     found = _entries(source, partitions)
     if not found:
-        raise CheckpointError(f"{_place(source)} knows nothing of this group; nothing was copied")
+        raise CheckpointError(f"{_place(source)} has no position of this group; nothing was copied")
     there = _entries(to, list(found))
     other = [place for place in found if place in there and there[place].offset != found[place].offset]
     if other and not replace:
         first = other[0]
         raise CheckpointError(
-            f"{_place(to)} has other positions of {len(other)} partitions, as of {first}: "
+            f"{_place(to)} has other positions for {len(other)} partitions, such as {first}: "
             f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
         )
     checkpoints = {place: entry.checkpoint for place, entry in found.items()}
@@ -42,7 +42,7 @@ def copied(
     else:
         marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
         to.save(checkpoints, marks)
-    replaced = f", {len(other)} of which it had otherwise" if other else ""
+    replaced = f", {len(other)} of which it had at other positions" if other else ""
     return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
 
 

@@ -70,8 +70,8 @@ def test_a_secret_that_is_too_short_is_a_fault_and_not_shown(faults: Faults) -> 
 @pytest.mark.parametrize(
     ("option", "fault"),
     [
-        ("deletes: ignore", "deletes is no option of sql any more: set it beside handlers, for all of them"),
-        ("deleted_column: x", "deleted_column is no option of sql any more: set it beside handlers"),
+        ("deletes: ignore", "deletes is no longer an option of sql: set it beside handlers, for all of them"),
+        ("deleted_column: x", "deleted_column is no longer an option of sql: set it beside handlers"),
         ("new_columns: ignore", "deletes: mark sets a column, but new_columns: ignore leaves it out"),
     ],
 )

@@ -34,9 +34,9 @@ class DDLRules(BaseModel):
     )
     truncate: bool = Field(True, description="TRUNCATE TABLE.")
     rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
-    add_columns: bool = Field(True, description="ADD COLUMN, with the default in the rows that are there.")
+    add_columns: bool = Field(True, description="ADD COLUMN, with the default in existing rows.")
     drop_columns: bool = Field(True, description="DROP COLUMN.")
-    rename_columns: bool = Field(True, description="RENAME COLUMN, CHANGE of the name.")
+    rename_columns: bool = Field(True, description="RENAME COLUMN, CHANGE with a new name.")
     retype_columns: bool = Field(True, description="Types of columns, and which columns are the primary key.")
 
     @model_validator(mode="before")

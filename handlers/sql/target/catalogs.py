@@ -67,7 +67,7 @@ _MY_TRIGGER = sa.text(
     "SELECT trigger_name FROM information_schema.triggers WHERE event_object_table = :table "
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
-_FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
+_FIRES = Unsafe("it has triggers, which fire for replicated rows: drop those that the source also has")
 # SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
 # all, and no restrictive policy limits them.
 _PG_UNSAFE = sa.text("""

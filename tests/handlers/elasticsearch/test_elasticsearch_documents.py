@@ -151,7 +151,7 @@ def test_an_epoch_that_is_taken_back_is_a_fault(search_node: SearchNode, databas
     with handler(search_node) as former, handler(search_node, epoch=1) as it:
         former.handle(batch(database, row(1, "a"), offset=4))
         it.handle(batch(database, update(1, "b"), offset=4))
-        with pytest.raises(Unfit, match="under the option epoch: 1, it is 0 here"):
+        with pytest.raises(Unfit, match="with the option epoch: 1, but it is 0 here"):
             former.handle(batch(database, update(1, "c"), offset=5))
         it.handle(batch(database, update(1, "c"), offset=5))
     assert names(search_node, database) == {"1": "c"}
@@ -343,9 +343,9 @@ def test_templates_are_respected(search_node: SearchNode, database: str) -> None
 def test_two_tables_never_share_an_index(search_node: SearchNode, database: str) -> None:
     with handler(search_node) as it:
         it.handle(batch(database, row(1, "a")))
-        with pytest.raises(Unfit, match=f"holds the rows of {database}.orders"):
+        with pytest.raises(Unfit, match=f"has the rows of {database}.orders"):
             it.handle(make_batch(f"{database}.Orders", [row(1, "b")], key="id", types=TYPES))
-        with pytest.raises(Unfit, match="is no name of one"):
+        with pytest.raises(Unfit, match="is not a valid index name"):
             it.handle(make_batch(f"{database}.a b", [row(1, "b")], key="id", types=TYPES))
     assert names(search_node, database) == {"1": "a"}
 
@@ -360,7 +360,7 @@ def test_an_index_is_of_one_table_from_its_beginning(
         found = find(self, *table)
         if found is not None and table[1] == "orders":
             monkeypatch.setattr(Indexes, "find", find)
-            with pytest.raises(Unfit, match="holds the rows of"):
+            with pytest.raises(Unfit, match="has the rows of"):
                 it.handle(other)
         return found
 
@@ -399,7 +399,7 @@ def test_an_index_that_the_cluster_made_by_itself_is_not_written_to(
         monkeypatch.setattr("handlers.elasticsearch.indexes.write", write_late)
         it.handle(batch(database, row(2, "b"), offset=1))
         monkeypatch.undo()
-        with pytest.raises(Unfit, match="made this index by itself"):
+        with pytest.raises(Unfit, match="created this index itself"):
             it.handle(batch(database, row(3, "c"), offset=2))
         search_node.call("DELETE", f"/{database}.orders")
         it.handle(batch(database, row(3, "c"), offset=2))

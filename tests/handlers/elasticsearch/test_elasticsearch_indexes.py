@@ -32,7 +32,7 @@ def batch(table: str, *changes: dict[str, Any], offset: int = 0, key: Any = "id"
         ({"settings": {"index.blocks.write": True}}, "cluster_block_exception"),
         ({"settings": {"index.default_pipeline": "lost"}}, r"pipeline with id \[lost\] does not exist"),
         ({"aliases": {"ALIAS": {"filter": {"term": {"name": "a"}}}}}, "an alias with a filter"),
-        ({"aliases": {"ALIAS": {"is_write_index": False}}}, "takes no writes"),
+        ({"aliases": {"ALIAS": {"is_write_index": False}}}, "accepts no writes"),
     ],
 )
 def test_an_index_that_takes_no_row_is_waited_for_and_no_row_is_blamed(
@@ -77,7 +77,7 @@ def test_an_update_that_lacks_columns_is_not_written_where_they_cannot_be_read(
             "after": {"id": 1, "name": "b"},
             "lacks": frozenset({"note"}),
         }
-        with pytest.raises(Unfit, match="keeps no whole _source"):
+        with pytest.raises(Unfit, match="does not store the whole _source"):
             it.handle(batch(table, update, offset=5))
     search_node.call("POST", f"/{table}/_refresh")
     found = search_node.call("POST", f"/{table}/_search", {"query": {"match": {"note": "hello"}}})

@@ -107,7 +107,7 @@ def test_marks_of_a_former_topic_cover_nothing_of_the_new_one() -> None:
 
 def test_changes_of_a_former_topic_are_refused_once_the_new_one_has_come() -> None:
     marks, _ = Marks(ids={("cdc", 0): TopicId("A")}).followed([change(0)], {"cdc": "B"}, KnownIds())
-    with pytest.raises(FormerTopic, match=r"former topic cdc \(id A\).*took its place \(id B\)"):
+    with pytest.raises(FormerTopic, match=r"former topic cdc \(id A\).*replaced it \(id B\)"):
         marks.followed([change(5)], {"cdc": "A"}, KnownIds())
     again, _ = marks.followed([change(0)], {"cdc": "C"}, KnownIds())
     for former in ("A", "B"):
