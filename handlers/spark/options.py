@@ -25,22 +25,22 @@ class MergeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_age: Duration = duration("10s", "The oldest change waits so long, if Spark is free by then.")
-    max_rows: PositiveInt = Field(200_000, description="So many waiting rows are brought in at once.")
+    max_age: Duration = duration("10s", "How long the oldest change waits, if Spark is free then.")
+    max_rows: PositiveInt = Field(200_000, description="This number of waiting rows is merged at once.")
     max_bytes: PositiveSize = size(
         "128MiB",
-        "So much is merged in one commit at most, as files of the log; after a merge that failed, or that "
-        "Java did not survive, half of it.",
+        "The most that is merged in one commit, in files of the log; half of this after a merge that "
+        "failed, or that ended Java.",
     )
     max_waiting: PositiveSize = size(
-        "1GiB", "Waiting for one table at most; beyond that, its batches wait for Spark."
+        "1GiB", "The most that waits for one table; beyond that, its batches wait for Spark."
     )
     keep: Duration = duration(
         "1m",
-        "How long views look at received files after they were brought in, and how long the files stay then. "
-        "New columns and DDL remove them at once.",
+        "How long views read received files after their merge, and how long the files stay after that. New "
+        "columns and DDL remove them at once.",
     )
-    at_close: Duration = duration("10s", "How long a worker that stops goes on bringing in what waits.")
+    at_close: Duration = duration("10s", "How long a stopping worker continues to merge waiting changes.")
     without_spark: bool = Field(
         False,
         description="Small replicas and changelogs in local folders are committed by delta-rs, in the "
@@ -65,9 +65,9 @@ class UpkeepOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     optimize_every: Duration = duration("1h", "How often small files are rewritten as larger ones.")
-    min_files: PositiveInt = Field(16, description="OPTIMIZE passes over tables with fewer small files.")
-    vacuum_every: Duration = duration("24h", "How often files that no version needs any more are removed.")
-    retention: PositiveDuration = duration("168h", "VACUUM keeps what was needed so long ago.")
+    min_files: PositiveInt = Field(16, description="OPTIMIZE skips tables with fewer small files.")
+    vacuum_every: Duration = duration("24h", "How often files that no version needs are removed.")
+    retention: PositiveDuration = duration("168h", "VACUUM keeps files that were needed within this time.")
 
 
 class SparkOptions(BaseModel):
@@ -77,8 +77,8 @@ class SparkOptions(BaseModel):
 
     mode: Literal["replica", "history", "changelog", "function"] = Field(
         description="replica: the table as it is in the source; history: every version of each row, with the "
-        "time from which and to which it was valid; changelog: every change as a row; function: your own "
-        "function is given each batch as a DataFrame."
+        "time from which and to which it was valid; changelog: every change as a row; function: your "
+        "own function gets each batch as a DataFrame."
     )
     format: Literal["delta", "parquet", "iceberg"] = Field(
         "delta", description="parquet: plain files, for mode changelog."
@@ -92,17 +92,17 @@ class SparkOptions(BaseModel):
     table: str | None = Field(
         None,
         min_length=1,
-        description="Instead of a path: a table of Spark's catalog, as in lake.{database}.{table}.",
+        description="Instead of a path: a table of Spark's catalog, such as lake.{database}.{table}.",
     )
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = Field(
         "_",
-        description="Begins the names of the columns that binlane adds (_op, _valid_from ...).",
+        description="The prefix of the columns that binlane adds (_op, _valid_from ...).",
     )
     columns: dict[str, str] = Field(
         {},
-        description="Column -> Spark type, as in {price: 'decimal(12,2)'}: wins over what the source tells.",
+        description="Column -> Spark type, such as {price: 'decimal(12,2)'}: wins over the source's type.",
     )
     without_key: Literal["match", "refuse"] = Field(
         "match",
@@ -111,15 +111,15 @@ class SparkOptions(BaseModel):
     )
     ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
     merge: MergeOptions = Field(
-        default_factory=lambda: MergeOptions.model_validate({}), description="When tables are brought up."
+        default_factory=lambda: MergeOptions.model_validate({}), description="When changes are merged."
     )
     upkeep: UpkeepOptions = Field(
         default_factory=lambda: UpkeepOptions.model_validate({}), description="Housekeeping."
     )
     shared_segments: Duration = duration(
         "0s",
-        "So often batches of few rows are put together, in one file for all tables: for thousands of "
-        "tables, and where requests are counted. 0s: each batch at once, in a file of its own.",
+        "How often small batches are written together, in one file for all tables: for thousands of tables, "
+        "and if requests cost money. 0s: each batch at once, in its own file.",
     )
     partition_by: list[str] = Field([], description="Columns that a new table is partitioned by.")
     properties: dict[str, str | int | float | bool] = Field(
@@ -146,14 +146,14 @@ class SparkOptions(BaseModel):
         lowered = [column.lower() for column in columns]
         for column in columns:
             if lowered.count(column.lower()) > 1:
-                raise ValueError(f"{column} is there twice: Spark's names have no case")
+                raise ValueError(f"{column} is listed twice: Spark's names ignore case")
         return columns
 
     @field_validator("properties")
     @classmethod
     def _remembers(cls, properties: dict[str, object]) -> dict[str, object]:
         if (forgets := "delta.setTransactionRetentionDuration") in properties:
-            raise ValueError(f"leave {forgets} out: Delta would forget which segments a table holds")
+            raise ValueError(f"remove {forgets}: Delta would forget which segments a table has")
         return properties
 
     @field_validator("shared_segments")
@@ -161,8 +161,8 @@ class SparkOptions(BaseModel):
     def _soon(cls, seconds: float) -> float:
         if seconds > _LONGEST_CYCLE:
             raise ValueError(
-                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, as batches wait for it, "
-                "and a rebalance and a stop for them"
+                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, because batches wait for it, and "
+                "a rebalance and a stop wait for batches"
             )
         return seconds
 
@@ -177,7 +177,7 @@ class SparkOptions(BaseModel):
         if table is None:
             return None
         if not _NAME_PART.match(_template(table, "table")):
-            raise ValueError(f"{table!r} is no table of a catalog: write [catalog.][schema.]table")
+            raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
         return table
 
     @model_validator(mode="after")
@@ -196,7 +196,7 @@ class SparkOptions(BaseModel):
         if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
             raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
         if (self.mode == "function") != (self.function is not None):
-            raise ValueError("mode function and the key function belong together")
+            raise ValueError("mode function and the key function need each other")
         return self
 
 
@@ -204,12 +204,12 @@ def _template(text: str, kind: str) -> str:
     try:
         fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
     except ValueError as error:
-        raise ValueError(f"{text!r} is no template: {error}") from None
+        raise ValueError(f"{text!r} is not a template: {error}") from None
     for field in fields:
         if field not in _FIELDS:
             raise ValueError(f"{{{field}}} is unknown in a {kind}; allowed: {{database}}, {{table}}")
     if "table" not in fields:
-        raise ValueError(f"a {kind} needs {{table}}: each source table has a table of its own")
+        raise ValueError(f"a {kind} needs {{table}}: each source table has its own table")
     if re.search(r"[?*\[\]]", text):
-        raise ValueError(f"a {kind} must not hold ? * [ ]: Spark would read them as a pattern")
+        raise ValueError(f"a {kind} must not contain ? * [ ]: Spark would read them as a pattern")
     return text

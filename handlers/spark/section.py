@@ -42,21 +42,21 @@ class SparkSection(BaseModel):
     remote: ConnectAddress | None = Field(
         None,
         description="The address of a Spark Connect server, sc://host:port: Spark runs there and no Java "
-        "here. The server needs Delta's jars, and the worker must reach the warehouse, too.",
+        "here. The server needs Delta's jars, and the worker must also reach the warehouse.",
     )
     warehouse: str = Field(
         "lake",
         min_length=1,
-        description="Where tables are kept: a URI, or a folder (relative to the configuration file's).",
+        description="The place of the tables: a URI, or a folder (relative to the configuration file's).",
     )
     driver_memory: Memory = Field("2g", description="The Java heap, as Spark writes sizes: 512m, 2g.")
-    concurrency: int = Field(2, ge=1, le=64, description="How many tables may be written at once.")
+    concurrency: int = Field(2, ge=1, le=64, description="The most tables that are written at once.")
     single_writer: bool = Field(
         False,
-        description="Only one worker ever writes these tables at a time: what a store for which Delta has no "
-        "safe commits of several needs (S3).",
+        description="Promises that only one worker at a time writes these tables. Needed for stores without "
+        "safe Delta commits by several writers (S3).",
     )
-    ui: bool = Field(True, description="Spark's own web pages, while it runs; `binlane status` tells where.")
+    ui: bool = Field(True, description="Spark's own web pages, while it runs; `binlane status` shows where.")
     packages: list[Coordinate] = Field(
         [], description="More Maven coordinates (group:artifact:version), e.g. a storage connector."
     )
@@ -69,7 +69,7 @@ class SparkSection(BaseModel):
     def _only_spark_properties(cls, conf: dict[str, object]) -> dict[str, object]:
         for key in conf:
             if not key.startswith("spark."):
-                raise ValueError(f"{key!r} is no Spark property: their names begin with 'spark.'")
+                raise ValueError(f"{key!r} is not a Spark property: their names begin with 'spark.'")
         if "spark.master" in conf or "spark.driver.memory" in conf:
             raise ValueError("set master and driver_memory beside conf, not in it")
         return conf

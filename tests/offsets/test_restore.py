@@ -186,7 +186,7 @@ def test_what_was_remembered_of_another_topic_of_that_name_is_left_out(
     if source == "new topic":
         assert start.ahead == ()
         assert start.earlier is not None
-        assert "id one, today's is two" in start.reason
+        assert "id one, but the present id is two" in start.reason
 
 
 @pytest.mark.parametrize(

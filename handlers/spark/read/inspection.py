@@ -86,7 +86,7 @@ def mode_of(schema: pa.Schema, prefix: str) -> Mode:
             return "changelog"
         if f"{prefix}absent" in names:
             return "history" if f"{prefix}topic" in names else "replica"
-    raise LookupError(f"its segments have no columns of binlane that begin with {prefix!r}: which prefix?")
+    raise LookupError(f"its segments have no columns of binlane with the prefix {prefix!r}: which prefix?")
 
 
 def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
@@ -173,8 +173,8 @@ def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -
     fields = [field for field in shape.schema if field.name.lower() in there]
     if is_kept and len(fields) < len(there):
         raise NothingToSee(
-            f"{ref} has got other columns a moment ago, and no row with these is to be seen yet: make the "
-            f"view when the worker has gone on"
+            f"the columns of {ref} have just changed, and no row with them is visible yet: create the view "
+            "when the worker has continued"
         )
     return Shape(pa.schema(fields), after.key)
 

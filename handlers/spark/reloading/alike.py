@@ -15,18 +15,18 @@ def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> Non
     come into it."""
     table, built = look(session, there), look(session, new)
     if table is None:
-        raise Differs(f"there is no table {there}; the next change that a worker applies makes it")
+        raise Differs(f"there is no table {there}; the next change that a worker applies creates it")
     if built is None:
-        raise Differs(f"by what the topic holds there would be no table {there}")
+        raise Differs(f"according to the topic, there is no table {there}")
     declared = Declared.of(table.columns, table.partitions, table.properties)
     if declared.is_append_only:
-        raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
+        raise Refused(f"{there} accepts no changes of its rows (delta.appendOnly)")
     told = told_apart(_columns(table), _columns(built))
     if told:
-        raise Differs(f"{there} has other columns than the topic tells: {told}")
+        raise Differs(f"{there} has other columns than the topic: {told}")
     for text in declared.all_conditions(table.columns):
         if not session.table(new.sql).where(f"NOT coalesce({text}, false)").isEmpty():
-            raise Refused(f"the topic has rows that {there} does not take: {text}")
+            raise Refused(f"the topic has rows that {there} does not accept: {text}")
 
 
 def _columns(table: TableState) -> dict[str, str]:

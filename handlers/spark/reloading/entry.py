@@ -20,7 +20,7 @@ from handlers.spark.rows.added import Mode, added_columns, log_schema
 from handlers.spark.rows.shape import Shape
 
 _TOO_FAST = (
-    "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
+    "changes arrive faster than they can be merged: try again when there are fewer, or stop the worker"
 )
 
 
@@ -50,7 +50,7 @@ class NewRows:
         if is_behind(read, highest):
             raise Behind
         if self.new.shape != shape:
-            raise Differs("its log tells other columns than the topic")
+            raise Differs("its log has other columns than the topic")
         statement = Statement(
             op=REPLACE,
             sql=self.place,
@@ -106,8 +106,8 @@ def _moved(there: Marks, new: Marks) -> Marks:
         ids = {topic_id.current, None if known is None else known.current}
         if None not in ids and len(ids) > 1:
             raise Refused(
-                f"the topic {each[0]} was made anew, and nothing of the table in the new one was applied "
-                "yet: let the worker come that far first"
+                f"the topic {each[0]} was recreated, and no change of the table in the new one was applied "
+                "yet: let the worker read that far first"
             )
     highest = there.highest()
     for each, place in new.highest().items():

@@ -33,8 +33,8 @@ def check_place(root: str, spark: SharedSpark) -> None:
         check_store(root, spark)
     except UnsafeForSeveral:
         raise Refused(
-            f"{root} is safe for one writer alone, which is the worker: stop it, and say that none runs with "
-            f"--alone"
+            f"{root} is only safe for one writer, the worker: stop it, and confirm with --alone that none "
+            "runs"
         ) from None
 
 

@@ -84,7 +84,7 @@ def own_folder(place: Path) -> None:
     if not is_ours(place.parent):
         raise PermissionError(
             f"another user could change {place.parent}, or a folder above it: an archive there is not used. "
-            f"Lead XDG_CACHE_HOME to a folder of this user's own"
+            "Set XDG_CACHE_HOME to a folder that belongs to this user"
         )
 
 

@@ -94,7 +94,7 @@ class JavaProcess:
 
     def said(self) -> str:
         """What it printed since `started`, or its beginning."""
-        return " | ".join(self._said) or "it said nothing"
+        return " | ".join(self._said) or "no error message"
 
     def ends_within(self, seconds: float) -> bool:
         """Whether it has ended, or does in that time."""
@@ -166,7 +166,7 @@ class JavaProcess:
 
     def _check_wanted(self) -> None:
         if self._killed:
-            raise RuntimeError("Spark is not to be started any more")
+            raise RuntimeError("Spark must not be started any more")
 
     def _leave_start(self) -> None:
         """The process ends while this starts, and does not wait until pyspark has removed its folder. One

@@ -164,7 +164,7 @@ def test_a_table_that_computes_a_column_is_not_written_anew(lake: DDLLake) -> No
     )
     lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (1, 2)")
     with pytest.raises(
-        Rejected, match=r"column id of db\.t cannot become .*, and twice would be GENERATED no"
+        Rejected, match=r"column id of db\.t cannot become .*, and twice would no longer be GENERATED"
     ):
         lake.follow("ALTER TABLE t MODIFY id varchar(9)", mortal=False)
     lake.session.sql(f"INSERT INTO {lake.sql_of('t')} (id, n) VALUES (2, 3)")

@@ -181,7 +181,7 @@ def test_another_worker_that_puts_meanwhile_is_not_overtaken(
         monkeypatch.setattr(NewRows, "entry", busy)
         monkeypatch.setattr("handlers.spark.reloading.reload._PUTS", 3)
         most = 1000
-        with pytest.raises(Hindered, match="all the time"):
+        with pytest.raises(Hindered, match="keep writing to its log"):
             reload.take_over({PLACE: 5}, catch_up)
         assert lake.view() == model(sent[0])
         most = sent[0] + 2
@@ -231,7 +231,7 @@ def test_an_entry_of_which_the_answer_was_lost_is_followed_and_has_its_rows(
     ):
         reload.take_over({PLACE: 5})
     told = reload.end()
-    assert ("is not known" in told) == (error is KeyboardInterrupt)
+    assert ("it is unknown" in told) == (error is KeyboardInterrupt)
     lake.take(*rows(5, 8))
     lake.sink().merge()
     assert lake.rows() == model(8)
@@ -393,7 +393,7 @@ def test_statements_are_followed_before_and_by_both(lake: Lake) -> None:
     [
         ({"mode": "changelog", "format": "parquet"}, "plain Parquet"),
         ({"mode": "function", "function": "a:b"}, "own function"),
-        ({}, "applied nothing"),
+        ({}, "applied no change"),
     ],
 )
 def test_what_cannot_be_loaded_again_is_told(lake: Lake, options: dict[str, Any], told: str) -> None:
@@ -484,7 +484,7 @@ def test_new_rows_that_are_gone_are_told_and_nothing_is_taken_for_them(lake: Lak
     folder = lake.folder / "lake" / FOLDER
     folder.rename(folder.with_name("moved"))
     lake.take(*rows(12, 13))
-    with pytest.raises(SparkFailure, match=r"shop\.orders, loaded again: .*new rows, is not there"):
+    with pytest.raises(SparkFailure, match=r"shop\.orders, loaded again: .*new rows, is missing"):
         lake.sink().merge()
     assert lake.rows() == model(11)
     folder.with_name("moved").rename(folder)

@@ -178,7 +178,7 @@ class Merges:
         """Do what the source did between the rows before and those behind, if no other worker has."""
         held, told = self._work.held(), self._work.told_held.look()
         if held.last > segment.number:
-            raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
+            raise MergeConflict(f"{self._name}: another worker has merged the rows after a statement")
         if told.followed >= segment.number:
             self.fit_first()
             return
@@ -198,7 +198,7 @@ class Merges:
     def _check_not_followed(self, number: int) -> None:
         """Raises MergeConflict where another worker has followed this statement, or a later one."""
         if self._work.told_held.look().followed >= number:
-            raise MergeConflict(f"{self._name}: another worker has followed a statement")
+            raise MergeConflict(f"{self._name}: another worker has applied a statement")
 
     def _fit(self, shape: Shape, number: int) -> None:
         """See to it that the table holds what waits up to this segment. Raises LogFailure: it is not the

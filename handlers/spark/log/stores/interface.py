@@ -27,7 +27,7 @@ class AlreadyThere(FileExistsError):
     """There is something at the target's place; nothing was changed."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is there already")
+        super().__init__(f"{path} already exists")
         self.path = path
 
 
