@@ -250,7 +250,7 @@ def test_what_is_the_matter_is_said_and_nothing_is_done(start: Start) -> None:
         return answer.message
 
     assert "is not unfinished" in refused(0)
-    assert "is not what blocks shop.orders: that stands at cdc.shop[0] offset 3" in refused(4)
+    assert "is not what blocks shop.orders: that is blocked at cdc.shop[0] offset 3" in refused(4)
     assert "has not been read yet (read up to 8)" in refused(100)
     assert "has met no table shop.nothing" in refused(3, table="shop.nothing")
     assert "is of table shop.orders, not of shop.stock" in refused(3, table="shop.stock")
