@@ -125,7 +125,7 @@ def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
     else:
         whole, rest = divmod(whole, 10 ** -(exponent + scale))
     if rest or whole >= 10**precision:
-        raise Unencodable(f"{value:f} has more digits than it holds")
+        raise Unencodable(f"{value:f} has more digits than the column holds")
     units: int = -whole if sign else whole
     return units.to_bytes(size, "little", signed=True)
 

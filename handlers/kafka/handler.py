@@ -103,7 +103,7 @@ class KafkaOptions(BaseModel):
         literals = [part for part in template.parts if isinstance(part, str)]
         wrong = sorted({letter for text in literals for letter in _LITERAL.sub("", text)})
         if wrong:
-            raise ValueError(f"a topic cannot hold {' '.join(wrong)}; allowed: letters, digits, . _ -")
+            raise ValueError(f"a topic cannot have {' '.join(wrong)}; allowed: letters, digits, . _ -")
         if not template.parts:
             raise ValueError("the name is empty")
         return topic

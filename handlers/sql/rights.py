@@ -35,7 +35,7 @@ def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) 
     marks_schema, _, marks = options.marks_table.rpartition(".")
     home = marks_schema or schema
     if home is None or not sa.inspect(connection).has_schema(home):
-        return f"there is no schema {home or 'on the search path'} for the table {marks}"
+        return f"no schema {home or 'on the search path'} exists for the table {marks}"
     if not sa.inspect(connection).has_table(marks, schema=home) and not _schema_right(connection, home):
         return f"the account may not create the table {marks}; GRANT CREATE ON SCHEMA {home}"
     named = naming.schema

@@ -123,7 +123,7 @@ def match(
     if lacking:
         notes.append(f"the replica has no column {', '.join(lacking)}")
     if there:
-        notes.append(f"the source has no column {', '.join(each.name for each in there.values())} any longer")
+        notes.append(f"the source has no column {', '.join(each.name for each in there.values())} (any more)")
     if kept_by is not None and set(map(str.lower, kept_by)) != {name.lower() for name in table.key}:
         notes.append(f"the replica's key is {_list(kept_by)}, the source's {_list(table.key)}")
     return Matched(columns, _places(key, columns, leaving), lacking, notes, leaving)

@@ -132,7 +132,7 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
             elif name not in tables:
                 if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
                     continue  # a log that outlived its dropped or renamed table
-                report.state, report.error = "no source", "the source has no such table, or no longer"
+                report.state, report.error = "no source", "the source has no such table (any more)"
             else:
                 report.place = lake, found[name]
                 report.check = _checked(job, *report.place)

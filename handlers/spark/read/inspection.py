@@ -127,7 +127,7 @@ def newest_sql(
         head = head_of(files, ref.log_folder)
         if head is None:
             if columns is None:
-                raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
+                raise LookupError(f"there is neither a table {ref} nor its log in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
         sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged, shared=shared)
         # Whoever merged since may have removed segments that this version does not hold yet.

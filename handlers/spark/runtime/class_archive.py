@@ -101,7 +101,7 @@ def keep(made: Path, place: Path) -> None:
     """Put a new archive, made in a folder beside it, where `kept` finds it. Raises RuntimeError for one that
     is not whole."""
     if not is_whole(made):
-        raise RuntimeError(f"Java has made no archive of {place.name.partition('-')[0].title()}'s classes")
+        raise RuntimeError(f"Java created no archive of {place.name.partition('-')[0].title()}'s classes")
     made.chmod(0o644)
     for damaged in place.parent.glob(f"{place.name}.*.jsa"):
         damaged.unlink()
