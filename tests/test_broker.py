@@ -214,7 +214,7 @@ def test_java_ends_when_its_guard_is_killed(command: Callable[..., subprocess.Po
     assert ends(java)
     _, errors = parent.communicate(timeout=END_SECONDS)
     assert parent.returncode == 1
-    assert "Kafka ended by itself" in errors
+    assert "Kafka stopped unexpectedly" in errors
 
 
 def test_sigterm_stops_the_command_cleanly(

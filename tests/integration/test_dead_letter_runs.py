@@ -275,7 +275,7 @@ def test_letters_are_listed_chosen_and_tried_without_effect(stage: Stage, broker
     assert stage.run.mark() == mark
     nobody = binlane(worker, "dead-letters", "replay", "CONFIG", "--all")
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "give --yes" in nobody.stderr
+    assert "confirm with --yes" in nobody.stderr
 
     ask("replay", "CONFIG", "0:1", "--yes")
     assert [each["replayed"] for each in listed(worker)] == [False, True, False]

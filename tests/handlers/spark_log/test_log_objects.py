@@ -117,7 +117,7 @@ def test_a_put_that_is_always_in_conflict_is_an_outage_and_leaves_nothing(
 ) -> None:
     files.prove(root)
     s3.conflicts = 100
-    with pytest.raises(FilesError, match=rf"cannot write {root}/one: .*always busy") as told:
+    with pytest.raises(FilesError, match=rf"cannot write {root}/one: .*keeps reporting it as busy") as told:
         files.put(f"{root}/one", b"x")
     assert told.value.is_outage
     assert not files.exists(f"{root}/one")

@@ -95,7 +95,7 @@ def test_other_columns_than_the_topic_tells_are_not_overwritten(lab: SqlLab) -> 
         lab.run(f"ALTER TABLE {lab.ref('shop.orders')} ADD COLUMN note int")
         before = lab.rows()
         reload.handler.handle(batch(0, 5))
-        with pytest.raises(Differs, match=r"note is INTEGER.*, by the topic not there"):
+        with pytest.raises(Differs, match=r"note is INTEGER.*, according to the topic not there"):
             reload.take_over({PLACE: 5})
         assert lab.rows() == before
 
