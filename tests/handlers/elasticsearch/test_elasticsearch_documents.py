@@ -287,7 +287,9 @@ def test_what_no_field_takes_is_rejected_alone(search_node: SearchNode, database
         it.handle(batch(database, row(1, "a")))
         rows = [{**row(number, "b"), "total": "a lot" if number == 4 else None} for number in (2, 3, 4, 5)]
         whole = batch(database, *rows, types=retyped, offset=1)
-        with pytest.raises(Rejected, match=r"offset 3: .* type of the source's column changed.*_reindex") as told:
+        with pytest.raises(
+            Rejected, match=r"offset 3: .* type of the source's column changed.*_reindex"
+        ) as told:
             it.handle(whole)
         assert told.value.at == 2
         # As the worker goes on: what is before it, then what is after it.
