@@ -252,7 +252,7 @@ def test_what_is_the_matter_is_said_and_nothing_is_done(start: Start) -> None:
     assert "is not unfinished" in refused(0)
     assert "is not what blocks shop.orders: that is blocked at cdc.shop[0] offset 3" in refused(4)
     assert "has not been read yet (read up to 8)" in refused(100)
-    assert "has met no table shop.nothing" in refused(3, table="shop.nothing")
+    assert "has read no table shop.nothing" in refused(3, table="shop.nothing")
     assert "is of table shop.orders, not of shop.stock" in refused(3, table="shop.stock")
     assert "lacks that partition; it has cdc.shop[0]" in refused(3, partition=9)
     assert "dead_letter.topic is not set" in refused(3, action="dead_letter")

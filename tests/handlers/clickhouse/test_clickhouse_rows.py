@@ -308,8 +308,8 @@ def test_a_row_without_a_key_or_with_a_name_of_ours_is_rejected_alone(
             "has the rows of o.t",
         ),
         ("({}, name Array(String)) ENGINE = R ORDER BY id", "name is Array"),
-        ("({}, name String) ENGINE = R ORDER BY id PARTITION BY lower(name)", "PARTITION BY of name"),
-        ("({}) ENGINE = R ORDER BY id PARTITION BY _source_time_ms % 7", "PARTITION BY of _source_time_ms"),
+        ("({}, name String) ENGINE = R ORDER BY id PARTITION BY lower(name)", "PARTITION BY with name"),
+        ("({}) ENGINE = R ORDER BY id PARTITION BY _source_time_ms % 7", "PARTITION BY with _source_time_ms"),
     ],
 )
 def test_a_table_of_others_that_cannot_be_written_to_is_a_fault(

@@ -358,7 +358,7 @@ def test_other_columns_than_the_topic_tells_are_not_overwritten(lake: Lake) -> N
     before = lake.rows()
     with reloading(lake) as reload:
         reload.apply(batch(*rows(0, 5)))
-        with pytest.raises(Differs, match=r"note is int, by the topic not there"):
+        with pytest.raises(Differs, match=r"note is int, according to the topic not there"):
             reload.take_over({PLACE: 5})
         lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
         with pytest.raises(Refused, match="appendOnly"):

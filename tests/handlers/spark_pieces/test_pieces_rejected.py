@@ -100,5 +100,5 @@ def test_what_a_later_change_of_the_batch_replaced_need_not_fit() -> None:
 
 
 def test_a_change_without_a_row_is_rejected() -> None:
-    with pytest.raises(Rejected, match=r"the delete at cdc\[3\] offset 0 tells no row"):
+    with pytest.raises(Rejected, match=r"the delete at cdc\[3\] offset 0 has no row"):
         cut(typed(0, "delete"))

@@ -185,7 +185,7 @@ def test_a_table_that_was_changed_behind_the_handlers_back_is_looked_at_anew(sql
     ("options", "text"),
     [
         ({}, "url: missing; required"),
-        ({"url": "nonsense"}, "url: it is no URL of a database"),
+        ({"url": "nonsense"}, "url: it is not a database URL"),
         ({"url": "oracle://u:hunter2@h/d"}, "url: there is no driver for such a database"),
         ({"url": "postgresql+asyncpg://u:hunter2@h/d"}, "url: there is no driver"),
         ({"url": "sqlite://"}, "url: SQLite needs a file, as in sqlite:///replica.db"),
