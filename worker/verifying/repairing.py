@@ -75,10 +75,10 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
             return
         if rows == 0:
             raise TooDifferent(
-                f"{check.outcome.different_rows:,} rows differ although they were written. Either changes "
-                "that wait restore them until a worker has merged those, or their key does not find them, or "
-                "they are missing in a large table and a worker may be about to append them: have the source "
-                "send these again"
+                f"{check.outcome.different_rows:,} rows differ although they were written. Either waiting "
+                "changes restore them until a worker has merged those, or their key does not find them. Or "
+                "they are missing in a large table, to which a worker may be about to append them: have the "
+                "source send these again"
             )
     raise TooDifferent(f"other writers interfered {_ROUNDS} times: try again when there are fewer changes")
 

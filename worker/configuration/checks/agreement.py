@@ -71,7 +71,7 @@ def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
     yield (
         path,
         f"revoke_timeout ({revoke_timeout:g} s) and {_LAST_COMMIT_SECONDS:g} s for the last commit must be "
-        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s), otherwise the group assigns the partitions to "
+        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s). Otherwise the group assigns the partitions to "
         "another worker while one of their batches still runs here; lower revoke_timeout, or set "
         f"kafka.properties.{_POLL_INTERVAL} to more than {least * 1000:.0f}",
     )
