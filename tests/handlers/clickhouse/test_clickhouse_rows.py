@@ -232,7 +232,7 @@ def test_a_column_whose_type_is_changed_between_a_look_and_an_insert_takes_the_v
         it.handle(batch(database, {"id": 1, "n": 1, "m": 1}, types=types))
         monkeypatch.setattr(ClickHouseClient, "insert", late)
         changes = [{"id": number, "n": 258, "m": number} for number in (2, 3)]
-        with pytest.raises(ColumnsChanged, match="tried again"):
+        with pytest.raises(ColumnsChanged, match="trying again"):
             it.handle(batch(database, *changes, types=types, offset=5))
         it.handle(batch(database, *changes, types=types, offset=5))
     found = clickhouse.query(f"SELECT id, toString(n), m FROM {database}.t FINAL ORDER BY id FORMAT TSV")

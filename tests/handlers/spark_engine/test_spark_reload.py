@@ -277,7 +277,7 @@ def test_rows_that_the_table_does_not_take_are_told_before_anything_is_put(lake:
     lake.sql("ALTER TABLE {t} ADD CONSTRAINT filled CHECK (name <> '3')")
     with reloading(lake) as reload:
         reload.apply(batch(*rows(0, 5)))
-        with pytest.raises(Refused, match="does not take: name <> '3'"):
+        with pytest.raises(Refused, match="does not accept: name <> '3'"):
             reload.take_over({PLACE: 5})
     lake.take(row(7))
     lake.sink().merge()

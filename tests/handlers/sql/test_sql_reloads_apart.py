@@ -90,7 +90,7 @@ def test_a_reload_that_has_lost_its_lock_takes_nothing_from_the_next_one(lab: Sq
         second = begun(lab, 2)
         first.apply(batch(3, 7))
         second.apply(batch(2, 9))
-        with pytest.raises(Refused, match=r"other reloads of shop\.orders away is lost"):
+        with pytest.raises(Refused, match=r"lock against other reloads of shop\.orders is lost"):
             first.take_over({PLACE: 9})
         assert first.end() == ""
         assert second.take_over({PLACE: 9}).after == 3
