@@ -127,7 +127,7 @@ def test_an_undecodable_record_is_told_and_the_others_are_shown(check: Any) -> N
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "sample.jsonl:1: no JSON object"),
+        ("{", "sample.jsonl:1: not a JSON object"),
         ('{"value": {"base64": "?"}}', "sample.jsonl:1: "),
         ('{"value": "x", "partition": "one"}', "sample.jsonl:1: partition: "),
     ],

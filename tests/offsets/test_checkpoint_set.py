@@ -148,7 +148,7 @@ def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
     ("where", "code", "said"),
     [
         (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, not 11; the position was not changed"),
-        (["--partition", 5, "--offset", 0], 1, "no partition 5 of topic"),
+        (["--partition", 5, "--offset", 0], 1, "has no partition 5: "),
         (["--partition", 0], 2, "either --offset or --time"),
         (["--partition", 0, "--offset", 1, "--time", "2026-03-01"], 2, "either --offset or --time"),
         (["--partition", 0, "--time", "noon"], 2, "ISO 8601"),
