@@ -111,9 +111,7 @@ def test_what_waits_and_brings_a_wrong_row_back_is_told(stage: Stage, shop: sa.C
     code, told = stage.verify(url(shop), "--repair")
     [found] = told["tables"]
     assert (code, found["state"], found["different_rows"]) == (1, "different", 1)
-    assert (
-        "not repaired: 1 rows differ although they were written. Either waiting changes" in found["error"]
-    )
+    assert "not repaired: 1 rows differ although they were written. Either waiting changes" in found["error"]
 
 
 @pytest.mark.soak
