@@ -133,7 +133,7 @@ def records(data: bytes, writer: int, number: int, boot: bytes) -> Iterator[RunR
         raise Torn("its header does not match its checksum")
     head = Head(*_HEAD.unpack(packed)[1:])
     if (head.writer, head.number) != (writer, number):
-        raise Torn("another map has this name")
+        raise Torn("it is another file under this name")
     if head.boot != boot:
         raise Torn("the machine was rebooted since, or is another one")
     if head.size != len(data):

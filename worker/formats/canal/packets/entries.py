@@ -128,7 +128,7 @@ def read_content(value: bytes) -> Content:
     told = list(body.first_index)
     first_index = told or list(accumulate(map(len, entries), initial=0))[:-1]
     if len(first_index) != len(entries) or (entries and first_index[-1] + len(entries[-1]) > _MOST_INDEX):
-        raise UndecodableRecord("not a Canal packet: the numbers of indexes and entries differ")
+        raise UndecodableRecord("not a Canal packet: its indexes do not fit its entries")
     return Content(entries, first_index)
 
 
