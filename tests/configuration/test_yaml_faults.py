@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: st
         (
             "name: !!python/name:os.system x",
             'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; allowed: values '
-            "without a tag; quotes around !...",
+            "without a tag, quoted if they begin with !",
         ),
         (
             "spark: &a {conf: *a}",

@@ -204,7 +204,7 @@ class _Reader:
         # BaseLoader gives every untagged scalar the str tag. Any other tag was written in the file.
         if node.tag not in _TEXT_TAGS:
             self._document.add(
-                path, f"found the tag {shown(node.tag)}", "values without a tag; quotes around !..."
+                path, f"found the tag {shown(node.tag)}", "values without a tag, quoted if they begin with !"
             )
             return None
         try:
