@@ -61,7 +61,7 @@ def test_what_was_remembered_of_another_topic_of_that_name_does_not_count(site: 
     site.file.save({site.first: Checkpoint(7, AHEAD[1:], "of-another")})
     first, second = shown(site.config(initial="latest"))["partitions"]
     assert (first["start"]["place"], first["start"]["ahead"]) == ("earliest", [])
-    assert f"id of-another, today's is {site.topic_id()}" in first["start"]["reason"]
+    assert f"id of-another, but the present id is {site.topic_id()}" in first["start"]["reason"]
     assert second["start"]["place"] == "earliest", "the group read the topic before it was made anew"
 
 

@@ -196,7 +196,7 @@ def test_a_lower_epoch_than_the_table_was_written_under_is_refused(
 ) -> None:
     with handler(clickhouse, epoch=1) as it:
         it.handle(batch(database, {"id": 1, "name": "a"}))
-    with handler(clickhouse) as it, pytest.raises(Unfit, match="option epoch: 1, it is 0 here"):
+    with handler(clickhouse) as it, pytest.raises(Unfit, match="option epoch: 1, but it is 0 here"):
         it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))
     with handler(clickhouse, epoch=1) as it:
         it.handle(batch(database, {"id": 1, "name": "b"}, offset=1))

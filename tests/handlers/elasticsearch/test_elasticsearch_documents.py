@@ -382,7 +382,7 @@ def test_an_index_that_somebody_removed_is_made_anew_with_its_mapping(
         it.handle(batch(database, row(2, "b"), offset=1))
         properties = search_node.call("GET", f"/{database}.orders/_mapping")[f"{database}.orders"]
         assert properties["mappings"]["properties"]["name"]["type"] == "keyword"
-    is_told = pytest.raises(Unfit, match=r"there is no index hand-orders .* create is false")
+    is_told = pytest.raises(Unfit, match=r"index hand-orders .* does not exist, and create is false")
     with handler(search_node, create=False, index="hand-{table}") as it, is_told:
         it.handle(batch(database, row(1, "a")))
 
