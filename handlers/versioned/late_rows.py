@@ -45,7 +45,7 @@ def check_late(
     elif batch.replay_of is not None:
         if 0 < base <= epoch:  # versions of dead letters do not include the option
             raise RowMoved(
-                f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written under the option "
+                f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written with the option "
                 "epoch, so it is unknown whether the dead letter is later: let the source write the row again"
             )
         is_late = True  # every later epoch wins over a replayed dead letter

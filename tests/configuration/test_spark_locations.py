@@ -129,7 +129,9 @@ def test_tables_that_would_be_kept_among_the_logs_are_refused(
 def test_a_table_that_comes_and_would_be_kept_among_the_logs_is_rejected(tmp_path: Path) -> None:
     section = SparkSection.model_validate({"warehouse": "lake"})
     locations = Locations(SparkOptions(mode="replica"), section, tmp_path)
-    with pytest.raises(Rejected, match=r"_binlane\.orders would be kept in .*/lake/_binlane/orders, but binlane uses "):
+    with pytest.raises(
+        Rejected, match=r"_binlane\.orders would be kept in .*/lake/_binlane/orders, but binlane uses "
+    ):
         locations.ref_to_write("_binlane", "orders")
     assert locations.ref_to_write("shop", "_binlane").path == f"{tmp_path}/lake/shop/_binlane"
     own = Locations(SparkOptions(mode="replica", path="lake/{table}"), section, tmp_path)
