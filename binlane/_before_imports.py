@@ -24,15 +24,15 @@ def come_first() -> None:
             _load(name, beside)
         elif Path(known.__file__ or "").resolve().parents[1] != beside:
             raise ImportError(
-                f"binlane needs its own package {name}, and {known.__file__} was imported before under that "
-                f"name: import binlane first, and that module by another name"
+                f"binlane needs its own package {name}, but {known.__file__} was imported under that name "
+                "before: import binlane first, and rename that module"
             )
 
 
 def _load(name: str, folder: Path) -> None:
     spec = PathFinder.find_spec(name, [str(folder)])
     if spec is None or spec.loader is None:
-        raise ImportError(f"binlane is not whole: there is no {name} in {folder}; install it again")
+        raise ImportError(f"binlane is incomplete: {folder} has no {name}; install it again")
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

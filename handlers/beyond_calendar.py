@@ -36,7 +36,7 @@ class BeyondCalendar:
             found = _TEXT.fullmatch(text)
             year = 0 if found is None else int(found["year"])
             if found is None or not year or (found["era"] is None and year <= date.max.year):
-                raise ValueError(f"no time beyond the calendar: {text!r}")
+                raise ValueError(f"not a time beyond the calendar: {text!r}")
             self.microsecond = int(f"{found['fraction'] or '':0<6}")
             self.has_clock = bool((found["clock"] or "").strip(" 0:."))
             rest = found["day"] + (found["clock"] if self.has_clock else "")

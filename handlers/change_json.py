@@ -59,7 +59,7 @@ def json_value(value: Any) -> Any:
     for kind, encode in _ENCODERS.items():
         if isinstance(value, kind):
             return encode(value)
-    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON: {value!r:.60}")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON: {value!r:.60}")
 
 
 def duration_text(value: timedelta) -> str:

@@ -25,7 +25,7 @@ def bounded(value: Decimal) -> Decimal:
     zeros = exponent if isinstance(exponent, int) else 0
     if -MOST_FRACTION <= magnitude < MOST_DIGITS and zeros <= MOST_ZEROS:
         return value
-    raise BeyondBounds(f"no number of any source: its exponent is {magnitude}")
+    raise BeyondBounds(f"beyond the numbers of any source: its exponent is {magnitude}")
 
 
 def digits(value: Decimal) -> str:

@@ -74,5 +74,5 @@ class AskAgain(Exception):
     passed again, because its partition may be revoked or the worker may stop."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"it is known in {seconds:.3f} s")
+        super().__init__(f"the answer is due in {seconds:.3f} s")
         self.seconds = seconds

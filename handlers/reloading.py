@@ -73,6 +73,6 @@ def told_apart(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     """Describe the first three differences of columns (name -> type). Empty if there are none."""
     names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
     return "; ".join(
-        f"{name} is {ours.get(name, 'not there')}, by the topic {theirs.get(name, 'not there')}"
+        f"{name} is {ours.get(name, 'not there')}, according to the topic {theirs.get(name, 'not there')}"
         for name in names[:3]
     )

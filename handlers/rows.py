@@ -79,12 +79,12 @@ class ColumnChoice(BaseModel):
     columns: list[str] | None = Field(
         default=None, min_length=1, description="The columns that are kept; null: all."
     )
-    exclude: list[str] = Field(default=[], description="Columns that are left out.")
+    exclude: list[str] = Field(default=[], description="Columns to leave out.")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> ColumnChoice:
         if self.columns is not None and self.exclude:
-            raise ValueError("columns and exclude do not go together: remove one of the two")
+            raise ValueError("columns and exclude cannot be combined: remove one of the two")
         return self
 
     def chooser(self) -> Callable[[Row], Row]:

@@ -49,7 +49,7 @@ def make_batch(
     - `topic_id`: Kafka's id of the topic; None if it is unknown."""
     database, dot, name = table.partition(".")
     if not dot:
-        raise ValueError(f"table {table!r} is no database.table")
+        raise ValueError(f"table {table!r} is not database.table")
     columns = (key,) if isinstance(key, str) else tuple(key or ()) or None
     made: list[Change] = []
     for place, change in enumerate(changes):

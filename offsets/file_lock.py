@@ -33,7 +33,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise LockHeld(
-                        f"{path} has been held by another process for {seconds:g} s: `fuser` tells by which"
+                        f"{path} has been locked by another process for {seconds:g} s: `fuser` shows which"
                     ) from None
                 time.sleep(_AGAIN_SECONDS)
         yield

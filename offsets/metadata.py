@@ -162,7 +162,7 @@ def _varints(ahead: Sequence[OffsetRange], base_offset: int) -> tuple[bytes, Seq
         values.append(end - first - 1)
         previous = end
     if values and min(values) < 0:
-        raise ValueError(f"ranges must ascend, apart from each other and from {base_offset}: {ahead!r:.200}")
+        raise ValueError(f"ranges must ascend, with gaps, after {base_offset}: {ahead!r:.200}")
     if max(values, default=0) < 0x80:
         return bytes(values), range(0, len(values) + 1, 2)
     pieces = [_varint(value) for value in values]
@@ -210,5 +210,5 @@ def _ranges(packed: bytes, base_offset: int) -> tuple[OffsetRange, ...]:
         previous = first + length + 1
         ranges.append(OffsetRange(first, previous))
     if previous > _LARGEST_OFFSET:
-        raise ValueError("beyond Kafka's offsets")
+        raise ValueError("beyond the range of Kafka's offsets")
     return tuple(ranges)

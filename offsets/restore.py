@@ -138,7 +138,7 @@ def choose_start(
         return _anew(earlier, topic_id)
     why = "neither the local file nor Kafka knows this partition"
     if began_with is not None and partition.partition >= began_with and not isinstance(initial, Mapping):
-        why = f"{why}, but others of its topic: it was added later, and begins at its beginning"
+        why = f"{why}, but they know its topic: it was added later, and is read from its beginning"
         return Start("earliest", (), "initial", why)
     return _at_initial(partition, initial, "initial", why)
 
@@ -176,11 +176,11 @@ def _from_file(file: FileEntry, kafka: Committed | None, window: Found | None) -
             )
         return _with(window if is_own else None, file, reason)
     last = "nothing" if file.acknowledged is None else str(file.acknowledged.offset)
-    why = "did not commit that: it was moved, or another worker went on from there"
+    why = "did not commit that: it was moved, or another worker continued from there"
     if file.acknowledged is not None and file.acknowledged.checksum is None:
-        why = "is of an earlier binlane, which did not write down whose commit it knew"
+        why = "is from an earlier binlane, which did not store whose commit it knew"
     elif is_known:
-        why = "does not tell whose that is: it is without metadata, as another worker's would be"
+        why = "cannot tell whose commit that is: it has no metadata, like another worker's"
     return _from_kafka(kafka, f"the local file ({file.offset}, acknowledged: {last}) {why}")
 
 
@@ -191,7 +191,7 @@ def _with(window: Found | None, file: FileEntry, reason: str) -> Start:
     (_, offset), *ahead = covered(file.offset, file.ahead, window.ranges)
     more = offset + count_of(ahead) - file.offset - count_of(file.ahead)
     if more:
-        reason = f"{reason}; {more} offsets have been finished since, by the map of finished offsets"
+        reason = f"{reason}; {more} offsets were finished since, according to the map of finished offsets"
     return Start(offset, tuple(ahead), "file", reason)
 
 
@@ -203,8 +203,8 @@ def _from_kafka(kafka: Committed, why: str) -> Start:
 
 def _anew(earlier: Checkpoint, topic_id: str | None) -> Start:
     reason = (
-        f"the topic was made anew: {earlier.offset} was remembered of one with the id {earlier.topic_id}, "
-        f"today's is {topic_id}"
+        f"the topic was recreated: {earlier.offset} was stored for a topic with the id {earlier.topic_id}, "
+        f"but the present id is {topic_id}"
     )
     return Start("earliest", (), "new topic", reason, earlier)
 

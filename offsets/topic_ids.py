@@ -59,7 +59,7 @@ class TopicIds:
                     "topic_id_unknown",
                     topic=topic,
                     reason=reason,
-                    hint="should the topic be made anew, nobody notices. The user needs the ACL Describe",
+                    hint="a recreated topic will not be noticed. The user needs the ACL Describe",
                 )
         return {topic: each for topic, each in found.items() if each is not None}
 

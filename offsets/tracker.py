@@ -87,7 +87,7 @@ class OffsetTracker:
             start = offsets[0] if self._high is None else self._high
             if offsets[0] < start:
                 raise ValueError(
-                    f"offset {offsets[0]} comes after {start - 1}: register takes what `unknown` gives"
+                    f"offset {offsets[0]} follows {start - 1}: register accepts what `unknown` returns"
                 )
             run = Run(start, offsets, self._window)
             run.before = self._registered

@@ -102,7 +102,7 @@ def test_every_topic_made_is_a_new_one_with_the_partitions_and_settings_asked_fo
 
 
 def test_a_topic_with_an_impossible_setting_is_refused_by_name(broker: Broker) -> None:
-    with pytest.raises(BrokerError, match=r"'odd' cannot be made.*cleanup\.policy"):
+    with pytest.raises(BrokerError, match=r"'odd' cannot be created.*cleanup\.policy"):
         broker.create_topic("odd", cleanup_policy="sometimes")
 
 
@@ -214,7 +214,7 @@ def test_java_ends_when_its_guard_is_killed(command: Callable[..., subprocess.Po
     assert ends(java)
     _, errors = parent.communicate(timeout=END_SECONDS)
     assert parent.returncode == 1
-    assert "Kafka ended by itself" in errors
+    assert "Kafka stopped unexpectedly" in errors
 
 
 def test_sigterm_stops_the_command_cleanly(

@@ -77,7 +77,7 @@ def test_a_topic_that_no_format_is_given_for_is_told(broker: Broker, make_topic:
     name = make_topic()
     asked = configuration(broker.bootstrap_servers, f"^{name}").model_copy(update={"format": {"x": "canal"}})
     _, topic = reach_kafka(asked)
-    assert topic.error == f"no entry of format: matches {name}: nothing of it is read"
+    assert topic.error == f"no entry of format: matches {name}: its records are not read"
 
 
 def test_a_missing_topic_of_ddl_is_told_too(broker: Broker, make_topic: Callable[..., str]) -> None:

@@ -127,8 +127,8 @@ def test_a_jar_that_is_as_it_must_be_is_used(cache: Path, runs: Callable[[], int
 @pytest.mark.parametrize(
     ("digests", "told"),
     [
-        ({"b-1.jar": "0" * 64}, f"b-1.jar, as it was downloaded, has another digest than {'0' * 64}"),
-        ({"c-1.jar": DIGEST}, "b-1.jar, as it was downloaded, is not known"),
+        ({"b-1.jar": "0" * 64}, f"the downloaded b-1.jar has another digest than {'0' * 64}"),
+        ({"c-1.jar": DIGEST}, "the downloaded b-1.jar is not known"),
     ],
 )
 def test_a_download_that_is_something_else_is_refused_and_leaves_nothing(
@@ -222,7 +222,7 @@ def test_kafkas_jars_come_from_the_installation_that_the_variable_names(
 def test_a_variable_that_names_no_kafka_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BINLANE_KAFKA_HOME", str(tmp_path))
 
-    with pytest.raises(JarsError, match=r"BINLANE_KAFKA_HOME=.* is no Kafka installation"):
+    with pytest.raises(JarsError, match=r"BINLANE_KAFKA_HOME=.* is not a Kafka installation"):
         kafka_jars()
 
 

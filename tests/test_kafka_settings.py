@@ -142,7 +142,7 @@ def test_what_only_the_classic_protocol_knows_is_refused_with_the_new_one(name: 
         ({"sasl.mechanism": "XYZ", "security.protocol": "sasl_ssl"}, "kafka.properties", "SASL mechanism"),
         ({"ssl.ca.location": None}, "kafka.properties.ssl.ca.location", "NoneType"),
         ({"ssl.ca.location": ["a"]}, "kafka.properties.ssl.ca.location", "list"),
-        ({"stats_cb": "x"}, "kafka.properties.stats_cb", "program object"),
+        ({"stats_cb": "x"}, "kafka.properties.stats_cb", "Python object"),
     ],
 )
 def test_what_librdkafka_refuses_is_told_with_its_key(

@@ -99,9 +99,9 @@ def test_pythonpath_comes_before_the_configurations_folder(
     [
         ("lgo", "there is no such handler", ALLOWED, "log"),
         ("my.module.Thing", "there is no such handler", ALLOWED, "my.module:Thing"),
-        ("MODULE:", "it is no import path", ALLOWED, None),
-        (":Copy", "it is no import path", ALLOWED, None),
-        ("../x:Copy", "it is no import path", ALLOWED, None),
+        ("MODULE:", "not an import path", ALLOWED, None),
+        (":Copy", "not an import path", ALLOWED, None),
+        ("../x:Copy", "not an import path", ALLOWED, None),
         ("spark:Handler", "there is no module spark on PYTHONPATH or in FOLDER", ALLOWED, None),
         ("no_such.module:Thing", "there is no module no_such on PYTHONPATH or in FOLDER", ALLOWED, None),
         ("MODULE.py:Copy", "there is no module MODULE.py on PYTHONPATH or in FOLDER", ALLOWED, "MODULE:Copy"),
@@ -162,10 +162,10 @@ def test_a_module_behind_which_ones_own_is_hidden_is_told(tmp_path: Path, name: 
         resolve(f"{name}:Copy", tmp_path)
     found = getattr(importlib.import_module(name), "__file__", None) or "Python itself"
     assert caught.value.problem == (
-        f"the module {name} has no Copy: it is the one of {found}, which comes before {own}"
+        f"the module {name} has no Copy: it was loaded from {found}, which is found before {own}"
     )
     assert caught.value.allowed == "another name for your module"
-    with pytest.raises(HandlerTypeError, match=f"the module {name} has no copy: it is the one of "):
+    with pytest.raises(HandlerTypeError, match=f"the module {name} has no copy: it was loaded from "):
         load_function(f"{name}:copy", tmp_path, ["batch"])
 
 

@@ -39,7 +39,7 @@ class Certificate:
             try:
                 self._context = _context(*self._files)
             except CertificateError as error:
-                _log.error("http_certificate_refused", error=str(error), hint="the one before stays")
+                _log.error("http_certificate_refused", error=str(error), hint="the previous one stays in use")
             else:
                 _log.info("http_certificate_renewed", certificate=str(self._files[0]))
         return self._context
@@ -71,9 +71,9 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
         # Without the empty password a key that wants one would ask for it on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or "not in PEM"
+        reason = getattr(error, "reason", None) or "not in PEM format"
         raise CertificateError(
             "http.tls",
-            f"{certificate} and {key} are no certificate and its key without a password ({reason})",
+            f"{certificate} and {key} are not a certificate and its unencrypted key ({reason})",
         ) from None
     return context

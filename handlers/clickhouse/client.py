@@ -135,7 +135,7 @@ def check_server(client: ClickHouseClient, url: str) -> None:
     told = client.query("SELECT version() FORMAT TSV").decode("utf-8", "replace").strip()
     found = re.match(r"(\d+)\.(\d+)\.", told)
     if found is None:
-        raise Unfit(f"{url} is no ClickHouse: it tells no version")
+        raise Unfit(f"{url} is not ClickHouse: it reports no version")
     if (int(found[1]), int(found[2])) < _OLDEST:
         raise Unfit(f"{url} is ClickHouse {told}; needed: 23.8 or later")
     client.query("SELECT count() FROM system.columns WHERE database = '' FORMAT TSV")

@@ -107,7 +107,7 @@ def _plain(type_text: str) -> Codec | None:
 def _fixed(encode: Callable[[Any], bytes], size: int) -> Codec:
     def checked(value: Any) -> bytes:
         if value is None:
-            raise Unencodable("NULL, and the column is not Nullable")
+            raise Unencodable("NULL, but the column is not Nullable")
         encoded: bytes = encode(value)
         return encoded
 
@@ -118,7 +118,7 @@ def _integer(value: Any, *, size: int, signed: bool) -> bytes:
     if isinstance(value, Decimal) and bounded(value).is_finite() and value == int(value):
         value = int(value)
     if not isinstance(value, int):
-        raise Unencodable(f"no whole number: {value!r:.60}")
+        raise Unencodable(f"not a whole number: {value!r:.60}")
     try:
         return int(value).to_bytes(size, "little", signed=signed)
     except OverflowError:
@@ -127,10 +127,10 @@ def _integer(value: Any, *, size: int, signed: bool) -> bytes:
 
 def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
     if isinstance(value, bool) or not isinstance(value, Decimal | int):
-        raise Unencodable(f"no decimal number: {value!r:.60}")
+        raise Unencodable(f"not a decimal number: {value!r:.60}")
     number = bounded(Decimal(value))
     if not number.is_finite():
-        raise Unencodable(f"{number} is no number")
+        raise Unencodable(f"{number} is not a number")
     sign, digits_, exponent = number.as_tuple()
     assert isinstance(exponent, int)  # it is finite
     whole: int = int("".join(map(str, digits_)) or "0")
@@ -140,7 +140,7 @@ def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
     else:
         whole, rest = divmod(whole, 10 ** -(exponent + scale))
     if rest or whole >= 10**precision:
-        raise Unencodable(f"{value:f} has more digits than it holds")
+        raise Unencodable(f"{value:f} has more digits than the column holds")
     units: int = -whole if sign else whole
     return units.to_bytes(size, "little", signed=True)
 
@@ -148,14 +148,14 @@ def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
 def _in_years(value: date) -> None:
     if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
         raise Unencodable(
-            f"{value.isoformat()} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}, which it holds"
+            f"{value.isoformat()} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}, which the column holds"
         )
 
 
 def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:
     """A time without a zone is UTC."""
     if not isinstance(value, datetime):
-        raise Unencodable(f"no date with a time: {value!r:.60}")
+        raise Unencodable(f"not a date with a time: {value!r:.60}")
     moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     _in_years(moment)
     since = moment - _EPOCH
@@ -164,7 +164,7 @@ def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:
     if precision < 6:
         ticks, rest = divmod(ticks, 10 ** (6 - precision))
     if rest:
-        raise Unencodable(f"{value.isoformat()} has more digits behind the second than it holds")
+        raise Unencodable(f"{value.isoformat()} has more digits after the second than the column holds")
     return _integer(ticks, size=size, signed=size == 8)
 
 
@@ -177,10 +177,10 @@ def _day(value: Any, *, size: int) -> bytes:
 
 def _float(value: Any) -> bytes:
     if isinstance(value, bool) or not isinstance(value, float | int):
-        raise Unencodable(f"no floating-point number: {value!r:.60}")
+        raise Unencodable(f"not a floating-point number: {value!r:.60}")
     try:
         if isinstance(value, int) and float(value) != value:
-            raise Unencodable(f"{value} has more digits than it holds")
+            raise Unencodable(f"{value} has more digits than the column holds")
     except OverflowError:
         raise Unencodable(f"{value} is beyond its range") from None
     return struct.pack("<d", value)
@@ -202,7 +202,7 @@ def _uuid(value: Any) -> bytes:
 
 def _string(value: Any) -> bytes:
     if value is None:
-        raise Unencodable("NULL, and the column is not Nullable")
+        raise Unencodable("NULL, but the column is not Nullable")
     data = value if isinstance(value, bytes | bytearray | memoryview) else _text(value).encode("utf-8")
     return _varint(len(data)) + bytes(data)
 

@@ -64,7 +64,7 @@ class ClickHouseOptions(VersionedOptions):
     ) -> dict[str, str | int | float | bool]:
         for name in settings:
             if name in OWN_SETTINGS or not re.fullmatch(r"[a-z0-9_]+", name) or name in ("query", "password"):
-                raise ValueError(f"{name} cannot be set: no setting, or binlane needs its own value")
+                raise ValueError(f"{name} cannot be set: it does not exist, or binlane needs its own value")
         return settings
 
     @field_validator("database", "table")

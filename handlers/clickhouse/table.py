@@ -68,8 +68,8 @@ class Table(msgspec.Struct, frozen=True):
         found = codec_of(self.columns[column])
         if found is None:
             raise UnfitColumn(
-                f"{self.name}: its column {column} is {self.columns[column]}, which nothing is written to "
-                f"here: give it another type, or leave the column out by the table's rules"
+                f"{self.name}: its column {column} is {self.columns[column]}, a type that binlane does not "
+                "write: change its type, or leave the column out with the table's rules"
             )
         return found
 

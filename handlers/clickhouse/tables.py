@@ -52,7 +52,7 @@ class Tables:
         """Raises MissingValue (also if a column has the name of one of binlane's), TypeError."""
         for name in OWN_COLUMNS:
             if name in row:
-                raise MissingValue(f"its column {name} is what the target tells of a row's origin: rename it")
+                raise MissingValue(f"its column {name} has a name reserved for a row's origin: rename it")
         text = _KEY.key("", "", row, key_columns)
         if place is None or set(place.key) != set(key_columns or ()):
             return text  # `lacking` then refuses, or the table is created first
@@ -97,9 +97,9 @@ class Tables:
     def lacking(self, place: Table | None, states: Sequence[State], key: Sequence[str]) -> Mapping[str, str]:
         if place is not None and key and sorted(place.key) != sorted(key):
             raise Unfit(
-                f"{place.name} is ordered by {', '.join(place.key)}, and the source's primary key is "
-                f"{', '.join(key)}: ClickHouse changes no sorting key. {RENAMED}. Else lead the table to "
-                f"another one (options database, table), with a new snapshot of it"
+                f"{place.name} is ordered by {', '.join(place.key)}, but the source's primary key is "
+                f"{', '.join(key)}: ClickHouse cannot change a sorting key. {RENAMED}. Otherwise route the "
+                "table to another one (options database, table), with a new snapshot"
             )
         if place is not None and any(state.row is None for state in states):
             _check_ttl(place)
@@ -189,23 +189,23 @@ def _check_order(place: str, sorting_key: str, key: Sequence[str]) -> None:
     for name in sorted(key, key=len, reverse=True):
         rest = rest.replace(identifier(name)[1:-1], "", 1)
     if rest.strip("(), `"):
-        raise Unfit(f"{place} is ordered by {sorting_key}: it has to be the primary key's columns alone")
+        raise Unfit(f"{place} is ordered by {sorting_key}: it must have the primary key's columns only")
 
 
 def _check_key(place: str, written: Mapping[str, str], key: Sequence[str]) -> None:
     for name in key:
         kind = written.get(name, "computed by the server")
         if codec_of(kind) is None:
-            why = f"its key column {name} is {kind}, which nothing is written to here"
-            raise Unfit(f"{place}: {why}: make the table with another type for it")
+            why = f"its key column {name} is {kind}, a type that binlane does not write"
+            raise Unfit(f"{place}: {why}: create the table with another type for it")
 
 
 def _check_partitions(place: str, others: Sequence[str]) -> None:
     """Raise Unfit for a partition key outside the primary key: rows of two partitions are never merged."""
     if others:
         raise Unfit(
-            f"{place} has PARTITION BY of {', '.join(others)}, outside the primary key: a row would be in "
-            f"two partitions, and stay in both. Make the table with a partition key of key columns alone"
+            f"{place} has PARTITION BY with {', '.join(others)}, outside the primary key: a row could be in "
+            "two partitions, and stay in both. Create the table with a partition key of key columns only"
         )
 
 

@@ -89,7 +89,7 @@ def _check_places(table: Table, row: Row) -> None:
     """Raise UnfitColumn if a value has no column. A NULL needs none: the first value creates the column."""
     for column, value in row.items():
         if value is not None and column not in table.columns and column not in table.computed:
-            raise UnfitColumn(f"{table.name} has no column {column}, and a row has a value for it")
+            raise UnfitColumn(f"{table.name} has no column {column}, but a row has a value for it")
 
 
 def _insert(client: ClickHouseClient, table: Table, lines: Sequence[Line], most_bytes: int) -> None:

@@ -24,9 +24,9 @@ _CONFLICT = 409
 _OF_PIPELINE = "fail_processor_exception"
 """An ingest pipeline refuses the document on purpose. Its status 500 does not mean a failed cluster."""
 _OTHER_TYPE = (
-    "Where the source's column has another type now: no field changes its type, so make an index with this "
-    "one's mapping and the new type, copy the documents (_reindex with version_type: external), and lead "
-    "this table there (option index)"
+    "If the type of the source's column changed: a field cannot change its type, so create an index with "
+    "this one's mapping and the new type, copy the documents (_reindex with version_type: external), and "
+    "route this table there (option index)"
 )
 
 
@@ -86,7 +86,7 @@ class SearchClient:
         )
         body = _json(answer, form if answer.is_success else Any)
         if answer.is_success and body is None and answer.content:  # a HEAD has no body
-            raise self._client.unavailable(answer, "it is no JSON, so somebody else answers")
+            raise self._client.unavailable(answer, "it is not JSON, so another server answers")
         if answer.is_success or answer.status in may:
             return Answer(answer.status, body)
         reason = f"{method} {path.partition('?')[0]}: {told(body, self._client.clean) or answer.text}"
@@ -141,7 +141,7 @@ def check_cluster(client: SearchClient, options: ElasticsearchOptions) -> None:
     told = body.get("version") if isinstance(body, dict) else None
     number = told.get("number") if isinstance(told, dict) else None
     if not isinstance(told, dict) or not isinstance(number, str) or not re.match(r"\d+\.", number):
-        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it tells no version")
+        raise Unfit(f"{options.url} is neither Elasticsearch nor OpenSearch: it reports no version")
     product = "opensearch" if told.get("distribution") == "opensearch" else "elasticsearch"
     if int(number.partition(".")[0]) < _OLDEST[product]:
         raise Unfit(
@@ -215,7 +215,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
 def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> list[Item]:
     """Return items with a later version in the index. `start`: the first one's place. Raises as `write`."""
     if len(results.items) != len(items):
-        raise TargetUnavailable("the answer to _bulk does not tell of each document")
+        raise TargetUnavailable("the answer to _bulk does not list each document")
     if not results.errors:
         return []
     late, refused = list[Item](), list[RowRefused]()

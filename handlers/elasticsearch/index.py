@@ -70,10 +70,10 @@ def index_name(template: Template, database: str, table: str) -> str:
     name = template.of_table(database, table).lower()
     wrong = _REFUSED.search(name)
     if wrong or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
-        because = f"{wrong[0]!r} cannot stand there" if wrong else f"it has more than {_NAME_BYTES} bytes"
+        because = f"{wrong[0]!r} is not allowed there" if wrong else f"it has more than {_NAME_BYTES} bytes"
         raise Unfit(
-            f"{database}.{table} has no index: {name!r} is no name of one ({because}). Give this table a rule"
-            f" with an index of its own (option index, without {{database}} or with other text)"
+            f"{database}.{table} has no index: {name!r} is not a valid index name ({because}). Give this "
+            "table a rule with its own index (option index, without {database} or with other text)"
         )
     return name
 
@@ -85,16 +85,16 @@ def check_names(index: Index, columns: Iterable[str]) -> None:
         parts = name.split(".")
         parents = (".".join(parts[:depth]) for depth in range(1, len(parts)))
         if name in _METADATA:
-            because = "the cluster keeps that name for itself"
+            because = "the cluster reserves that name"
         elif not all(part.strip() for part in parts):
-            because = "between its dots a part is empty"
+            because = "a part between its dots is empty"
         elif (parent := next((one for one in parents if one in names), None)) is not None:
-            because = f"with the dot it is a part of {parent}, which is a column, too"
+            because = f"its dot makes it a part of {parent}, which is also a column"
         else:
             continue
         raise UnfitColumn(
-            f"{index.name}: no document can have the column {name!r}: {because}. Leave it out by the table's "
-            f"rules (columns: exclude), or rename it in the source"
+            f"{index.name}: a document cannot have the column {name!r}: {because}. Leave it out with the "
+            "table's rules (columns: exclude), or rename it in the source"
         )
 
 
@@ -113,13 +113,13 @@ def _check_writes(name: str, told: Mapping[str, Any], mappings: Mapping[str, Any
     """Raise Unfit if documents cannot be overwritten, or if a search does not find all of them."""
     alias = (told.get("aliases") or {}).get(name) or {}
     for is_so, because in (
-        ("data_stream" in told, "is a data stream, which takes no new version of a document"),
-        ((mappings.get("_routing") or {}).get("required"), "requires a routing, and a row has none"),
+        ("data_stream" in told, "is a data stream, which accepts no new version of a document"),
+        ((mappings.get("_routing") or {}).get("required"), "requires a routing value, but rows have none"),
         ("filter" in alias, "is an alias with a filter: a TRUNCATE would not find all documents"),
-        (alias.get("is_write_index") is False, "is an alias that takes no writes"),
+        (alias.get("is_write_index") is False, "is an alias that accepts no writes"),
     ):
         if is_so:
-            raise Unfit(f"{name} {because}. Lead the table to an index of its own (option index)")
+            raise Unfit(f"{name} {because}. Route the table to its own index (option index)")
 
 
 def _check_origin(index: str, found: Mapping[str, Any]) -> None:
@@ -132,8 +132,8 @@ def _check_origin(index: str, found: Mapping[str, Any]) -> None:
     if foreign:
         raise Unfit(
             f"the mapping of {index} has fields of other types in {ORIGIN} ({', '.join(foreign)}): the "
-            f"cluster made this index by itself, for a write that came just after it was deleted, or a "
-            f"template is in the way. Delete the index, and have the table's rows sent again"
+            "cluster created this index itself, because of a write just after it was deleted, or a template "
+            "interferes. Delete the index, and have the source send the table's rows again"
         )
 
 

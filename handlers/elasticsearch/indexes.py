@@ -60,7 +60,7 @@ class Indexes:
 
     def key_of(self, place: Index | None, row: Row, key_columns: tuple[str, ...] | None) -> str:
         if ORIGIN in row:
-            raise MissingValue(f"its column {ORIGIN} is what documents tell of their origin: rename it")
+            raise MissingValue(f"its column {ORIGIN} has a name reserved for the origin: rename it")
         return document_id(row, key_columns)
 
     def find(self, database: str, table: str) -> Index | None:
@@ -72,11 +72,11 @@ class Indexes:
         if answer.status == 404:
             if error_type(answer.body) == "index_not_found_exception":
                 return None
-            raise TargetUnavailable(f"{path[1:]}: somebody else answers 404, no cluster does")
+            raise TargetUnavailable(f"{path[1:]}: another server answers 404, not a cluster")
         found = {} if not isinstance(answer.body, dict) else answer.body
         if len(found) > 1:
             listed = ", ".join(sorted(found))
-            raise Unfit(f"{name} is an alias of several indexes ({listed}): a document has to be in one")
+            raise Unfit(f"{name} is an alias of several indexes ({listed}): a document must be in one index")
         told_: Mapping[str, Any] = next(iter(found.values()), {})
         mappings = told_.get("mappings") or {}
         if _MAKING in (mappings.get("_meta") or {}):
@@ -94,8 +94,8 @@ class Indexes:
             told_, known = hit.get("_source", {}).get(ORIGIN), hit.get("fields", {}).get(_VERSION, [0])
             if told_ is not None and known == [0]:
                 raise Unfit(
-                    f"{place.name} has documents that a TRUNCATE would not find: when they came, its mapping "
-                    f"had no {ORIGIN}. Make the index with the mapping of the former one, and copy them again"
+                    f"{place.name} has documents that a TRUNCATE would not find: when they were written, its "
+                    f"mapping had no {ORIGIN}. Create it with the former mapping, and copy them again"
                 )
             return int(known[0])
         return 0
@@ -106,9 +106,9 @@ class Indexes:
         is_other = place is not None and key and place.memory.key not in ((), tuple(key))
         if place is not None and is_other and self._holds_earlier(place, states):
             raise Unfit(
-                f"the documents of {place.name} have ids of {', '.join(place.memory.key)}, and the source's "
-                f"primary key is {', '.join(key)}: two rows could have one id. {RENAMED}. Else lead the "
-                f"table to another index (option index), with a new snapshot of it"
+                f"the documents of {place.name} have ids from {', '.join(place.memory.key)}, but the "
+                f"source's primary key is {', '.join(key)}: two rows could have the same id. {RENAMED}. "
+                "Otherwise route the table to another index (option index), with a new snapshot"
             )
         known = {} if place is None else place.columns
         found = fields_of(new_columns(states, known))
@@ -142,7 +142,7 @@ class Indexes:
         answer = self._client.request("PUT", path, body, may=(400,))
         # Another worker may have created it.
         if answer.status == 400 and error_type(answer.body) != "resource_already_exists_exception":
-            raise Unfit(f"the index {index} cannot be made: {told(answer.body)}")
+            raise Unfit(f"the index {index} cannot be created: {told(answer.body)}")
 
     def _finish(self, path: str, mappings: Mapping[str, Any]) -> None:
         """Finish the creation of an index. Whichever worker finds it does so. Templates may set `dynamic`."""
@@ -155,14 +155,14 @@ class Indexes:
         check_names(place, columns)
         because = self._map(place, columns)
         if because is not None:
-            raise RequestRefused(f"{place.name} takes no such fields: {because}")
+            raise RequestRefused(f"{place.name} does not accept these fields: {because}")
 
     def remember(self, place: Index, memory: Memory) -> None:
         because = self._map(place, {ORIGIN: {"properties": _revision(memory)}})
         if because is not None:
             now = self._named(place.name)
             if now is not None and now.memory.number < memory.number:
-                raise Unfit(f"{place.name} cannot remember where it is fed from: {because}")
+                raise Unfit(f"{place.name} cannot store where its rows are from: {because}")
 
     def _map(self, place: Index, fields: Mapping[str, Field]) -> str | None:
         """Add fields. Return the cluster's reason if it refuses them, else None."""
@@ -207,8 +207,8 @@ class Indexes:
         """Return id -> current document. Raises AnswerTooLarge, Unfit."""
         if not place.keeps_source:
             raise Unfit(
-                f"{place.name} keeps no whole _source (see _source in its mapping): what an update does not "
-                f"send would be lost"
+                f"{place.name} does not store the whole _source (see _source in its mapping): values that an "
+                "update does not send would be lost"
             )
         found = self._documents(place, ids, "", self._options.max_bytes if is_bounded else None)
         return {each.id: each.source or {} for each in found}
@@ -252,7 +252,7 @@ class Indexes:
             removed += len(items) - len(late)
             if len(late) == len(items):
                 raise RequestRefused(
-                    f"{place.name} is not emptied: its documents have other versions than they tell in "
+                    f"{place.name} is not emptied: the versions of its documents differ from those in "
                     f"{ORIGIN}; was it copied without them (_reindex with version_type: external keeps them)?"
                 )
 

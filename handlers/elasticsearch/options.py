@@ -42,7 +42,7 @@ class ElasticsearchOptions(VersionedOptions):
     def _index_tells_tables_apart(cls, index: str) -> str:
         template = Template(index, row=False)
         if not any(field.kind == "table" for field in template.fields):
-            raise ValueError("every table would have the same index: it needs {table}")
+            raise ValueError("every table would have the same index: add {table}")
         if not all(_NAMED.fullmatch(part) for part in template.parts if isinstance(part, str)):
             raise ValueError("besides {database} and {table}: letters, digits, '.', '_' and '-'")
         return index

@@ -73,7 +73,7 @@ class FilesOptions(BaseModel):
             )
         if is_uri and scheme not in _STORES:
             stores = ", ".join(f"{store}://" for store in _STORES)
-            raise ValueError(f"directory: {scheme}:// is no store; allowed: a folder, {stores}")
+            raise ValueError(f"directory: {scheme}:// is not a store; allowed: a folder, {stores}")
         return self
 
 

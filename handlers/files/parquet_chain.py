@@ -162,8 +162,8 @@ def _read(files: Files, folder: str, hour: str, name: str) -> Chain:
 
 def _broken(path: str) -> BrokenFile:
     return BrokenFile(
-        f"{path} does not tell how far its changes go: it is damaged, or something else wrote it. Restore "
-        f"it, or move it away if its changes may come again"
+        f"{path} does not say which changes it contains: it is damaged, or another program wrote it. Restore "
+        "it, or move it away if its changes may be written again"
     )
 
 

@@ -121,8 +121,8 @@ class ParquetFiles:
                 self._forget_if_lost(table, own)
                 return put
         raise FilesError(
-            f"{table.folder}: another worker writes the same changes all the time; do two workers have the "
-            f"same group and name?"
+            f"{table.folder}: another worker keeps writing the same changes; do two workers have the same "
+            "group and name?"
         )
 
     # ---- existing files
@@ -168,8 +168,8 @@ class ParquetFiles:
                 "files_of_other_order",
                 table=batch.table,
                 path=ahead[0].newest,
-                means="lanes.order_by was another one when they were written: what a worker that still has "
-                "it writes from now on is there twice, so none may be left",
+                means="lanes.order_by was different when they were written: a worker that still uses that "
+                "setting writes duplicates, so stop all such workers",
             )
 
     def _table(self, batch: Batch) -> _Table:

@@ -143,8 +143,8 @@ class HttpClient:
         try:
             origin = _origin(self._at.join(location))
         except httpx.InvalidURL:
-            return "it is elsewhere now"
-        return "it is at another path now" if origin == self._name else f"it is at {origin} now"
+            return "it has moved"
+        return "it has moved to another path" if origin == self._name else f"it has moved to {origin}"
 
 
 def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> ssl.SSLContext | bool:
@@ -156,7 +156,7 @@ def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> s
     if httpx.URL(url).scheme != "https":  # in upper or lower case
         if tls.ca is not None or tls.certificate is not None:
             at = _origin(httpx.URL(url))
-            raise OSError(f"{where}: nobody shows a certificate at {at}, it is plain HTTP: write https://")
+            raise OSError(f"{where}: {at} is plain HTTP and shows no certificate: write https://")
         return False
     made = httpx.create_ssl_context(verify=tls.verify)
     read = f"ca ({tls.ca})"

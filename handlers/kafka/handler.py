@@ -82,9 +82,9 @@ class KafkaOptions(BaseModel):
         literals = [part for part in template.parts if isinstance(part, str)]
         wrong = sorted({letter for text in literals for letter in _LITERAL.sub("", text)})
         if wrong:
-            raise ValueError(f"a topic cannot hold {' '.join(wrong)}; allowed: letters, digits, . _ -")
+            raise ValueError(f"a topic cannot have {' '.join(wrong)}; allowed: letters, digits, . _ -")
         if not template.parts:
-            raise ValueError("it is empty")
+            raise ValueError("the name is empty")
         return topic
 
     @field_validator("properties")
@@ -116,7 +116,7 @@ class KafkaHandler(Handler):
         """Raises Rejected, TargetUnavailable, UnfitPlace, Undelivered, or PartialFailure with one of them."""
         topic = self._topic.of_table(batch.database, batch.name)
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            told = f"{topic!r} is no name of a topic (letters, digits, . _ -, at most 249); see option topic"
+            told = f"{topic!r} is not a topic name (letters, digits, . _ -, at most 249); see option topic"
             raise _rejected(batch, 0, told)
         messages: list[KafkaMessage] = []
         places: list[int] = []
@@ -193,8 +193,8 @@ class KafkaHandler(Handler):
             if change.lacks or is_untold:
                 which = ", ".join(sorted(change.lacks or ())) or "all columns"
                 raise ValueError(
-                    f"the source does not send the row's value of {which}, and value: after cannot say so: "
-                    "use value: change, or let the source send whole rows"
+                    f"the source does not send the row's value of {which}, and value: after cannot express "
+                    "that: use value: change, or let the source send whole rows"
                 )
             return KafkaMessage(key, _encode(json_row(change.after)), headers)
         if key is None:
@@ -204,7 +204,7 @@ class KafkaHandler(Handler):
         return KafkaMessage(key, None, headers)
 
     def _deliver(self, batch: Batch, topic: str, messages: list[KafkaMessage], places: list[int]) -> None:
-        assert self._outbox is not None, "handle comes after open"
+        assert self._outbox is not None, "handle needs open"
         errors = self._outbox.send(topic, messages)
         if not errors:
             return
@@ -225,7 +225,7 @@ class KafkaHandler(Handler):
 
     def _failure(self, topic: str, error: KafkaError) -> Exception:
         if error.code() in UNKNOWN_TOPIC:
-            return UnfitPlace(f"there is no topic {topic}, and the brokers make none: create it")
+            return UnfitPlace(f"topic {topic} does not exist, and the brokers do not create it: create it")
         if error.code() in _NO_RIGHT:
             return UnfitPlace(f"topic {topic}: {error.str()}: give the user the right to write to it")
         if error.code() in _DOWN or error.retriable() or error.fatal():

@@ -48,7 +48,7 @@ _WITH_UNIT = re.compile(r"\s*[-+]?(?!0[xX][0-9a-fA-F]+\s*$)[0-9.]+\s*[A-Za-z].*"
 _OWNED = {
     "bootstrap.servers": "set bootstrap_servers instead",
     "metadata.broker.list": "set bootstrap_servers instead",
-    "enable.idempotence": "the handler's order needs it on",
+    "enable.idempotence": "the handler needs it to keep the order",
     "acks": "the handler waits for all replicas",
     "request.required.acks": "the handler waits for all replicas",
     "message.timeout.ms": "set timeout instead",
@@ -121,7 +121,7 @@ def refuse_units(properties: Mapping[str, object]) -> None:
     """Refuse numbers with a unit: librdkafka reads `30s` as 30, in any unit. Raises SettingsError."""
     for name, value in properties.items():
         if isinstance(value, str) and _WITH_UNIT.fullmatch(value) and _is_number(name):
-            raise fault(name, "found letters behind a number; allowed: a number without a unit")
+            raise fault(name, "found letters after a number; allowed: a number without a unit")
 
 
 def _is_number(name: str) -> bool:
@@ -163,7 +163,7 @@ def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, An
         if name in _OWNED:
             raise _PropertyFault(name, f"the handler sets it itself ({_OWNED[name]}): remove it")
         if name.endswith("_cb") or name in {"logger", "default.topic.config"}:
-            raise _PropertyFault(name, "takes a program object, which a configuration cannot hold: remove it")
+            raise _PropertyFault(name, "needs a Python object, which a configuration cannot have: remove it")
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return {**_DEFAULTS, **texts, "bootstrap.servers": servers}
 

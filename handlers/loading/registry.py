@@ -105,7 +105,7 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     if not colon:
         raise HandlerTypeError("there is no such handler", _ALLOWED, _likely(handler_type))
     if not all(part.isidentifier() for part in [*module_name.split("."), class_name]):
-        raise HandlerTypeError("it is no import path", _ALLOWED)
+        raise HandlerTypeError("not an import path", _ALLOWED)
     near = nearest(handler_type, BUILT_IN)
     if module_name.endswith(".py"):
         near = f"{module_name.removesuffix('.py')}:{class_name}"
@@ -149,7 +149,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
     """
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
-        raise HandlerTypeError("it is no import path", _ALLOWED_FUNCTION)
+        raise HandlerTypeError("not an import path", _ALLOWED_FUNCTION)
     module = _module(module_name, name, folder, _ALLOWED_FUNCTION, None)
     found = getattr(module, name, None)
     wanted = f"{name}({', '.join(arguments)})"
@@ -162,7 +162,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
         ]
         raise _missing(module_name, name, own, f"def {wanted}")
     if not callable(found) or inspect.isclass(found):
-        raise HandlerTypeError(f"{name} is no function", f"def {wanted}")
+        raise HandlerTypeError(f"{name} is not a function", f"def {wanted}")
     problem = uncallable(found, arguments)
     if problem is not None:
         raise HandlerTypeError(f"{name} {problem}", f"def {wanted}")
@@ -210,8 +210,8 @@ def _refuse_hiding(module: ModuleType, name: str, member: str, folder: Path) -> 
     own = folder.absolute() / f"{name.replace('.', '/')}.py"
     file = getattr(module, "__file__", None)
     if own.exists() and (file is None or not own.samefile(file)):
-        problem = f"the module {name} has no {member}: it is the one of {file or 'Python itself'}"
-        raise HandlerTypeError(f"{problem}, which comes before {own}", _OTHER_NAME)
+        problem = f"the module {name} has no {member}: it was loaded from {file or 'Python itself'}"
+        raise HandlerTypeError(f"{problem}, which is found before {own}", _OTHER_NAME)
 
 
 def _imported(name: str, member: str) -> ModuleType:

@@ -22,9 +22,9 @@ _PREFIX = "user_"
 def uncallable(function: Callable[..., Any], arguments: Sequence[str]) -> str | None:
     """Explain why a call with these arguments would fail or do nothing; None if it would work."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return "is async, and nobody would await it"
+        return "is async, and binlane would not await it"
     if inspect.isgeneratorfunction(function):
-        return "has a yield, and nobody would iterate over it"
+        return "has a yield, and binlane would not iterate over it"
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
@@ -41,8 +41,8 @@ def refuse_unrun(answer: object, of: object) -> None:
             answer.close()  # otherwise Python warns that the coroutine was never awaited
         name = getattr(of, "__qualname__", None) or f"{type(of).__name__}.handle"
         raise StopWorker(
-            f"{name} returned a {type(answer).__name__}, of which nothing has run: write it without async "
-            f"and yield, or call asyncio.run(...) in it"
+            f"{name} returned a {type(answer).__name__}, which has not run: write it without async and "
+            "yield, or call asyncio.run(...) in it"
         )
 
 

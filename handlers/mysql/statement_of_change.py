@@ -37,7 +37,7 @@ def operations_of(change: Change, own: TableName) -> list[Operation]:
     try:
         return list(parse(change.sql or "", own.database))
     except StatementError as error:
-        raise Rejected(f"DDL of {own} not understood: {error}: {shown(change.sql)}") from error
+        raise Rejected(f"cannot parse DDL of {own}: {error}: {shown(change.sql)}") from error
 
 
 def shown(sql: str | None) -> str:
@@ -75,7 +75,7 @@ class WholeTables(msgspec.Struct, frozen=True):
             if isinstance(operation, RenameTable):
                 self.log.warning("ddl_refused", table=named, because=self.renamed)
             elif named != batch.table and not self.handles(named):
-                because = f"no rule leads {named} to this handler"
+                because = f"no rule routes {named} to this handler"
                 self.log.warning("ddl_refused", table=batch.table, because=because)
             elif not (self.truncate if is_truncate else self.drop_tables):
                 option = "truncate: false" if is_truncate else "drop_tables: false"

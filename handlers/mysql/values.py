@@ -195,7 +195,7 @@ def _bytes(text: str) -> bytes:
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
-        raise ValueError("no bytes: a character beyond U+00FF") from None
+        raise ValueError("not bytes: a character beyond U+00FF") from None
 
 
 def _vector(text: str) -> bytes:

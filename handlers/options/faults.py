@@ -140,7 +140,7 @@ def _more(error: ErrorDetails, annotation: Any) -> str:
     if kind in ("model_type", "model_attributes_type") and holder is not None:
         text = f" with the keys {', '.join(_required_first(holder))}"
     elif kind == "list_type" and isinstance(error["input"], Mapping):
-        text = ", each entry behind a dash"
+        text = ", each entry after a dash"
     is_mapping_or_list = kind in ("model_type", "model_attributes_type", "dict_type", "list_type")
     return text + ("; or null" if is_mapping_or_list and type(None) in get_args(annotation) else "")
 
@@ -165,7 +165,7 @@ def _allowed(error: ErrorDetails) -> tuple[str | None, str | None]:
     elif kind == "bool_type" and isinstance(found, str):
         near = _SWITCHES.get(found.lower())
     if kind == "string_pattern_mismatch":  # the model describes the value by its pattern only
-        return f"text that the expression {context['pattern']} takes", None
+        return f"text that matches the expression {context['pattern']}", None
     return _TYPES.get(kind), near
 
 

@@ -14,12 +14,12 @@ class TlsOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    verify: bool = Field(default=True, description="Whether the service must prove who it is.")
+    verify: bool = Field(default=True, description="Whether to verify the service's certificate.")
     ca: str | None = Field(
-        default=None, min_length=1, description="A file of certificates (PEM) to trust beside the usual ones."
+        default=None, min_length=1, description="A file of additional certificates (PEM) to trust."
     )
     certificate: str | None = Field(
-        default=None, min_length=1, description="Our own certificate (PEM), for services that ask for one."
+        default=None, min_length=1, description="binlane's certificate (PEM), for services that require one."
     )
     key: str | None = Field(
         default=None, min_length=1, description="Its private key, unless the certificate's file contains it."
@@ -50,5 +50,5 @@ def header_text(value: str | None, *, ascii_only: bool = True) -> str | None:
     """Return a header's value after a check. Raises ValueError, which does not repeat it."""
     if value is not None and not (value.isprintable() and (value.isascii() or not ascii_only)):
         kind = "ASCII without line breaks" if ascii_only else "no line breaks"
-        raise ValueError(f"it cannot stand in a header: {kind}")
+        raise ValueError(f"not allowed in a header: {kind}")
     return value

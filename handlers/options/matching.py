@@ -28,7 +28,7 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
     Raises PatternError: an empty pattern, a broken regular expression, or a glob that no table can match."""
     if pattern.startswith("/"):
         if len(pattern) < 3 or not pattern.endswith("/"):
-            raise PatternError("a regular expression stands between two slashes", f"{pattern.rstrip('/')}/")
+            raise PatternError("a regular expression must be between two slashes", f"{pattern.rstrip('/')}/")
         expression = _compiled(pattern[1:-1])
         return lambda table: expression.fullmatch(table) is not None
     if not pattern:

@@ -153,13 +153,13 @@ def _parse(text: str, row: bool) -> list[str | Field]:
 
 def _field(name: str, row: bool) -> Field:
     if not name:
-        raise TemplateError("{} in a template names nothing")
+        raise TemplateError("{} in a template has no name")
     if name in _NAMES:
         return Field(name)
     if not row:
         near = nearest(name, _NAMES)
         hint = f"; nearest: {{{near}}}" if near else ""
-        raise TemplateError(f"{{{name}}} cannot stand here; allowed: {{database}}, {{table}}{hint}")
+        raise TemplateError(f"{{{name}}} is not allowed here; allowed: {{database}}, {{table}}{hint}")
     return Field(_KEY) if name == _KEY else Field("column", name.removeprefix("column:"))
 
 
@@ -167,7 +167,7 @@ def _value(row: Mapping[str, Any], column: str) -> str:
     if column not in row:
         raise MissingValue(f"the row has no column {column}, which the key template names")
     if row[column] is None:
-        raise MissingValue(f"{column} is NULL, and the key template names it")
+        raise MissingValue(f"{column} is NULL, but the key template uses it")
     return text_of(row[column])
 
 

@@ -124,7 +124,7 @@ class PassingOver:
             table=table,
             handler=handler,
             count=total,
-            means="the target's marks say that they were applied before; they are not applied again",
+            means="the target's marks show that they were applied before; they are not applied again",
         )
 
     def made_anew(self, table: str, found: Iterable[MadeAnew]) -> None:
@@ -143,8 +143,8 @@ class PassingOver:
                     topic_id=each.topic_id,
                     table=table,
                     handler=self._context.handler,
-                    means="its offsets begin anew, so marks of the former topic cover nothing of it: all of "
-                    "it is applied, upon the rows that are there",
+                    means="its offsets restart, so marks of the former topic do not cover it: all its "
+                    "records are applied to the existing rows",
                 )
 
 

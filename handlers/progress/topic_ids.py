@@ -126,11 +126,10 @@ def former_topic(topic: str, found: str, later: Collection[str]) -> FormerTopic:
     """Return the error for changes of the topic id `found`. `later`: the ids that replaced it."""
     listed = ", ".join(f'"{one}"' for one in later)
     return FormerTopic(
-        f"these changes are of a former topic {topic} (id {found}), and changes of the topic that took its "
-        f"place (id {', '.join(later)}) were applied already. Another worker has read the new topic: this "
-        f"one has to leave the partition. Where {found} is the live topic again, as after a fail-over to "
-        f"another cluster and back, say so in this handler's options: topic_again: "
-        f'{{"{found}": [{listed}]}}'
+        f"these changes are from a former topic {topic} (id {found}), but changes of the topic that replaced "
+        f"it (id {', '.join(later)}) were already applied. Another worker has read the new topic: this one "
+        f"must leave the partition. If {found} is the live topic again, as after a fail-over to another "
+        f'cluster and back, set this in the handler\'s options: topic_again: {{"{found}": [{listed}]}}'
     )
 
 

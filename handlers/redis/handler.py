@@ -64,7 +64,7 @@ class RedisOptions(ColumnChoice):
     def _key_tells_rows_apart(cls, key: str) -> str:
         template = Template(key)
         if not any(field.kind in ("key", "column") for field in template.fields):
-            raise ValueError("every row would have the same key: it needs {key}, or a column in braces")
+            raise ValueError("every row would have the same key: add {key}, or a column in braces")
         return key
 
     @field_validator("truncate")
@@ -73,8 +73,8 @@ class RedisOptions(ColumnChoice):
         key = info.data.get("key")
         if truncate and key is not None and Template(key).start("d", "t") is None:
             raise ValueError(
-                "the table's keys cannot be told from others: in key, {table} and a colon must come "
-                "before {key} and columns"
+                "the table's keys cannot be distinguished from others: in key, {table} and a colon must "
+                "precede {key} and columns"
             )
         return truncate
 

@@ -76,8 +76,8 @@ def _refuse_shared(template: Template, key_columns: tuple[str, ...] | None) -> N
         return
     if not {field.column for field in template.fields}.issuperset(key_columns or ()):
         raise MissingValue(
-            f"the key {template.text} does not name the primary key, so one row may take it from another. "
-            "With order_by: row their order is not kept: set order_by: table, or put {key} into the template"
+            f"the key {template.text} does not contain the primary key, so two rows may share it. With "
+            "order_by: row their order is not kept: set order_by: table, or put {key} into the template"
         )
 
 
@@ -120,7 +120,7 @@ def json_commands(key: str, state: KeyState, held: bytes | None, expire_ms: int 
             row = {**_decode(held), **(row or {})}
         except msgspec.DecodeError:
             raise TypeError(
-                "the row lacks columns, and its key holds no JSON object to take them from"
+                "the row lacks columns, and its key has no JSON object to take them from"
             ) from None
     command: Command = ("SET", key, _encode(row))
     return [command if expire_ms is None else (*command, "PX", expire_ms)]

@@ -100,8 +100,8 @@ class RedisTarget:
                 raise told[-1]
             if waits and told[-1] < self._wait_replicas:
                 raise TargetUnavailable(
-                    f"Redis at {self.name}: {told[-1]} replicas have what was written, the option "
-                    f"wait_replicas asks for {self._wait_replicas}"
+                    f"Redis at {self.name}: {told[-1]} replicas have the written rows, but the option "
+                    f"wait_replicas needs {self._wait_replicas}"
                 )
         return _carried_out(answers)
 

@@ -69,9 +69,8 @@ class Locations:
         ref = self.ref(database, table)
         if ref.path is not None and f"{ref.path}/".startswith(f"{self.logs}/"):
             raise Rejected(
-                f"{database}.{table} would be kept in {ref.path}, and {self.logs} is for what binlane puts "
-                f"there itself: give the handler another path for it, such as "
-                f"{self._root}/of/{{database}}/{{table}}"
+                f"{database}.{table} would be kept in {ref.path}, but binlane uses {self.logs} for its own "
+                f"files: give the handler another path for it, such as {self._root}/of/{{database}}/{{table}}"
             )
         return ref
 

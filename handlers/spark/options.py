@@ -144,14 +144,14 @@ class SparkOptions(BaseModel):
         lowered = [column.lower() for column in columns]
         for column in columns:
             if lowered.count(column.lower()) > 1:
-                raise ValueError(f"{column} is there twice: Spark's names have no case")
+                raise ValueError(f"{column} is listed twice: Spark's names ignore case")
         return columns
 
     @field_validator("properties")
     @classmethod
     def _remembers(cls, properties: dict[str, object]) -> dict[str, object]:
         if (forgets := "delta.setTransactionRetentionDuration") in properties:
-            raise ValueError(f"leave {forgets} out: Delta would forget which segments a table holds")
+            raise ValueError(f"remove {forgets}: Delta would forget which segments a table has")
         return properties
 
     @field_validator("shared_segments")
@@ -159,8 +159,8 @@ class SparkOptions(BaseModel):
     def _soon(cls, seconds: float) -> float:
         if seconds > _LONGEST_CYCLE:
             raise ValueError(
-                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, as batches wait for it, "
-                "and a rebalance and a stop for them"
+                f"found {seconds:g} s; allowed: up to {_LONGEST_CYCLE:g} s, because batches wait for it, and "
+                "a rebalance and a stop wait for batches"
             )
         return seconds
 
@@ -175,7 +175,7 @@ class SparkOptions(BaseModel):
         if table is None:
             return None
         if not _NAME_PART.match(_template(table, "table")):
-            raise ValueError(f"{table!r} is no table of a catalog: write [catalog.][schema.]table")
+            raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
         return table
 
     @model_validator(mode="after")
@@ -194,7 +194,7 @@ class SparkOptions(BaseModel):
         if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
             raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
         if (self.mode == "function") != (self.function is not None):
-            raise ValueError("mode function and the key function belong together")
+            raise ValueError("mode function and the key function need each other")
         return self
 
 
@@ -202,12 +202,12 @@ def _template(text: str, kind: str) -> str:
     try:
         fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
     except ValueError as error:
-        raise ValueError(f"{text!r} is no template: {error}") from None
+        raise ValueError(f"{text!r} is not a template: {error}") from None
     for field in fields:
         if field not in _FIELDS:
             raise ValueError(f"{{{field}}} is unknown in a {kind}; allowed: {{database}}, {{table}}")
     if "table" not in fields:
-        raise ValueError(f"a {kind} needs {{table}}: each source table has a table of its own")
+        raise ValueError(f"a {kind} needs {{table}}: each source table has its own table")
     if re.search(r"[?*\[\]]", text):
-        raise ValueError(f"a {kind} must not hold ? * [ ]: Spark would read them as a pattern")
+        raise ValueError(f"a {kind} must not contain ? * [ ]: Spark would read them as a pattern")
     return text

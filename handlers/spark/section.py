@@ -69,7 +69,7 @@ class SparkSection(BaseModel):
     def _only_spark_properties(cls, conf: dict[str, object]) -> dict[str, object]:
         for key in conf:
             if not key.startswith("spark."):
-                raise ValueError(f"{key!r} is no Spark property: their names begin with 'spark.'")
+                raise ValueError(f"{key!r} is not a Spark property: their names begin with 'spark.'")
         if "spark.master" in conf or "spark.driver.memory" in conf:
             raise ValueError("set master and driver_memory beside conf, not in it")
         return conf

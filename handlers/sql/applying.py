@@ -140,7 +140,7 @@ class Applier:
         if table is None:
             if not self._options.create:
                 shown = ".".join(filter(None, name))
-                raise Unfit(f"the target has no table {shown}; make it, or set create: true")
+                raise Unfit(f"the target has no table {shown}; create it, or set create: true")
             raise TableMissing(name, wanted_columns(changes), run.key)
         key = run.key or _own_key(table, changes[0])
         because, waits = table.unsafe
@@ -268,8 +268,8 @@ class Applier:
     def _change_one(self, connection: sa.Connection, table: KnownTable, change: Change) -> None:
         if change.before is None or not change.before_is_whole:
             raise Unfit(
-                f"the table has no primary key, and the {change.op} does not tell the whole old row: which "
-                "row it was is not known; let the source send whole old rows, or give the table a key"
+                f"the table has no primary key, and the {change.op} does not have the whole old row, so the "
+                "row is unknown; let the source send whole old rows, or give the table a key"
             )
         old = self._fitting.row(table, change.before, change)
         if change.after is None:
@@ -283,7 +283,7 @@ class Applier:
 
 def _waiting(table: KnownTable, because: str) -> TargetUnavailable:
     return TargetUnavailable(
-        f"{table.shown}: {because}; rows could be lost, or in it twice",
+        f"{table.shown}: {because}; rows could be lost or duplicated",
         retry_after=TABLE_SECONDS,
         others_go_on=True,
     )

@@ -54,7 +54,7 @@ class Fitting:
             elif column in key and column.kind in (Kind.DECIMAL, Kind.FLOAT):
                 _refuse_other_spellings(column, values[place], _source_type(column, changes))
         if not columns:
-            raise Unfit("it has no column that the target's table has")
+            raise Unfit("it has none of the columns of the target's table")
         renews = any(column.is_renewed for column in table.columns.values())
         renewed = self._renewed(table, block.columns, changes) if renews else ()
         return Rows(table, tuple(columns), values, block.count, renewed=renewed)
@@ -123,8 +123,8 @@ def _refuse_other_spellings(column: KnownColumn, values: Sequence[Any], source_t
         if isinstance(value, str) and not _SHORTEST.fullmatch(value):
             raise UnfitColumn(
                 column.name,
-                f"{value!r:.40} is a text, and other texts of the key are the same number to the target; "
-                "make it a column of text",
+                f"{value!r:.40} is text, and the target reads other texts of the key as the same number; "
+                "make it a text column",
             )
 
 
@@ -133,6 +133,6 @@ def _without_padding(column: KnownColumn, values: Sequence[Any], kind: str) -> S
     if kind == "char":
         return [value.rstrip(" ") if isinstance(value, str) else value for value in values]
     if kind == "varchar" and any(isinstance(value, str) and value.endswith(" ") for value in values):
-        why = "it ends with a space, which a column of CHAR does not keep; make it VARCHAR"
+        why = "it ends with a space, which a CHAR column does not keep; make it VARCHAR"
         raise UnfitColumn(column.name, why)
     return values

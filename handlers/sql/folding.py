@@ -137,7 +137,7 @@ def _key(take: Callable[[Row], Any], row: Row | None, change: Change, key: tuple
     try:
         return take(row or {})
     except KeyError as error:
-        raise KeyMissing(f"it does not carry the key column {error.args[0]}") from None
+        raise KeyMissing(f"it does not have the key column {error.args[0]}") from None
 
 
 def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
@@ -145,7 +145,7 @@ def _refuse_compound(row: Row, key: tuple[str, ...]) -> None:
     for column in key:
         if isinstance(row.get(column), list | dict):
             kind = "a list" if isinstance(row[column], list) else "an object"
-            raise KeyMissing(f"its key column {column} holds {kind}, by which no row can be found")
+            raise KeyMissing(f"its key column {column} contains {kind}, so no row can be found by it")
 
 
 def blocks(rows: Sequence[Row]) -> Iterator[Block]:

@@ -131,7 +131,7 @@ class SqlHandler(Handler):
             else:
                 self._tell(batch, done)
                 return
-        raise DatabaseError(f"{batch.table}: its table in the target changes all the time")
+        raise DatabaseError(f"{batch.table}: its table in the target keeps changing")
 
     def close(self) -> None:
         """Close all connections."""
@@ -225,7 +225,7 @@ class SqlHandler(Handler):
         except DATABASE_ERRORS as error:
             if self._judge(batch, error) is not Fault.CONFLICT:
                 raise DatabaseError(
-                    f"{batch.table}: {missing}, and making it failed: {told(error)}"
+                    f"{batch.table}: {missing}, and creating it failed: {told(error)}"
                 ) from error
 
     def _follow_schema(self, batch: Batch, changed: SchemaChanged) -> None:
@@ -236,7 +236,7 @@ class SqlHandler(Handler):
             applier.tables.forget(table)
         except DATABASE_ERRORS as error:
             fault = self._judge(batch, error)
-            what = f"{batch.table}: its columns changed in the source, and in the target that failed"
+            what = f"{batch.table}: its columns changed in the source, and changing the target failed"
             if fault is Fault.DATA:
                 place = next(number for number, one in enumerate(batch.changes) if one is changed.change)
                 raise Rejected(f"{what}: {told(error)}, at {_where(changed.change)}", at=place) from error

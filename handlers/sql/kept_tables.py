@@ -113,7 +113,7 @@ class Kept:
             self._note_made(name, naming)
             yield
             return
-        with self._locked(self.own_tables.folded((schema, table)), why=f"makes the table {table}"):
+        with self._locked(self.own_tables.folded((schema, table)), why=f"creates the table {table}"):
             # Another session may have created it since the last check. Then the statement fails.
             if not sa.inspect(self.connection).has_table(table, schema=schema):
                 self._note_made(name, naming)

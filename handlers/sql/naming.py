@@ -35,15 +35,15 @@ def check_name(name: str, dialect: str) -> None:
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:
-        raise NameUnfit(f"no database takes the name {name!r}: {error.reason}") from error
+        raise NameUnfit(f"no database accepts the name {name!r}: {error.reason}") from error
     if not name or "\0" in name:
-        raise NameUnfit(f"no database takes the name {name!r}")
+        raise NameUnfit(f"no database accepts the name {name!r}")
     if dialect == "postgresql" and size > _PG_NAME_BYTES:
-        raise NameUnfit(f"PostgreSQL takes no name of more than {_PG_NAME_BYTES} bytes: {name}")
+        raise NameUnfit(f"PostgreSQL accepts names of at most {_PG_NAME_BYTES} bytes, not {name}")
     if is_mysql and (len(name) > _MYSQL_NAME_CHARACTERS or name.endswith(" ")):
         raise NameUnfit(
-            f"MySQL takes no name of more than {_MYSQL_NAME_CHARACTERS} characters or with a space at its "
-            f"end: {name!r}"
+            f"MySQL accepts names of at most {_MYSQL_NAME_CHARACTERS} characters without a space at the end, "
+            f"not {name!r}"
         )
     if is_mysql and max(name) > "\uffff":
         raise NameUnfit(f"in MySQL and MariaDB no name may have characters beyond U+FFFF (emoji): {name}")
@@ -110,7 +110,7 @@ def check_template(template: str) -> str:
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
-        raise ValueError(f"{template!r} is no template: {error}") from None
+        raise ValueError(f"{template!r} is not a template: {error}") from None
     for _, field, form, conversion in parts:
         if field is not None and (field not in _FIELDS or form or conversion):
             raise ValueError(f"{{{field}}} is unknown in a name; allowed: {{database}}, {{table}}")

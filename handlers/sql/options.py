@@ -72,7 +72,7 @@ class SqlOptions(BaseModel):
         for key in ("deletes", "deleted_column"):
             if isinstance(given, Mapping) and key in given:
                 raise ValueError(
-                    f"{key} is no option of sql any more: set it beside handlers, for all of them"
+                    f"{key} is no longer an option of sql: set it beside handlers, for all of them"
                 )
         return given
 

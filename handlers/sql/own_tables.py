@@ -71,15 +71,15 @@ class OwnTables:
         shown = ".".join(filter(None, target))
         if names == (self._alike(self.marks[0] or ""), self._alike(self.marks[1])):
             return (
-                f"it would be kept in {shown}, where this handler writes down what it has applied; "
-                "set table, schema or marks_table so that the two differ, or lead it to another handler"
+                f"its rows would be in {shown}, where this handler stores what it has applied; set table, "
+                "schema or marks_table to make the two differ, or route it to another handler"
             )
         if names[0] in _OF_SERVER.get(self.dialect, ()):
             return (
-                f"it would be kept in {shown}, in a schema of the server itself; set schema, or match others"
+                f"its rows would be in {shown}, in a schema of the server itself; set schema, or change match"
             )
         if self.dialect in ("sqlite", "duckdb") and names[1] == REBUILDING:
-            return f"it would be kept in {shown}, in which this handler rebuilds tables; set table"
+            return f"its rows would be in {shown}, in which this handler rebuilds tables; set table"
         return ""
 
     def _alike(self, name: str) -> str:

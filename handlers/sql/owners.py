@@ -59,10 +59,10 @@ class Owners:
             return ""
         shown, key = _shown(known), self._key(target).replace("'", "''")
         return (
-            f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are one "
-            "there. Set table or schema so that they differ, or lead one of them to another handler. If "
-            f"{shown} is no more, or a former name of this table: DELETE FROM {self.marks.fullname} "
-            f"WHERE worker = '' AND source_table = '{key}'"
+            f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are the "
+            "same there. Set table or schema to make them differ, or route one of them to another handler. "
+            f"If {shown} no longer exists, or is a former name of this table: DELETE FROM "
+            f"{self.marks.fullname} WHERE worker = '' AND source_table = '{key}'"
         )
 
     def are_one(self, one: TableName, other: TableName) -> bool:
@@ -89,8 +89,8 @@ class Owners:
             for one, other in combinations(sorted(names.difference(former)), 2):
                 if not _agree(self._asked(one), self._asked(other)):
                     return (
-                        f"{one} and {other} are kept in one table; set table or schema so that they differ, "
-                        "or lead one of them to another handler, and load both anew"
+                        f"{one} and {other} share one table; set table or schema to make them differ, or "
+                        "route one of them to another handler, and reload both"
                     )
         return ""
 

@@ -26,7 +26,7 @@ def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) 
         "has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()"
     ).one()
     if is_standby:
-        return "it is a standby, which takes no writes"
+        return "it is a standby, which accepts no writes"
     if options.create and "{" in (naming.schema or "") and not may_create:
         return (
             f"the account may not create schemas; GRANT CREATE ON DATABASE {database}, or set schema to one "
@@ -35,12 +35,12 @@ def _postgresql(connection: sa.Connection, options: SqlOptions, naming: Naming) 
     marks_schema, _, marks = options.marks_table.rpartition(".")
     home = marks_schema or schema
     if home is None or not sa.inspect(connection).has_schema(home):
-        return f"there is no schema {home or 'on the search path'} for the table {marks}"
+        return f"no schema {home or 'on the search path'} exists for the table {marks}"
     if not sa.inspect(connection).has_table(marks, schema=home) and not _schema_right(connection, home):
         return f"the account may not create the table {marks}; GRANT CREATE ON SCHEMA {home}"
     named = naming.schema
     if options.create and named and "{" not in named and sa.inspect(connection).has_schema(named):
-        return None if _schema_right(connection, named) else f"GRANT CREATE ON SCHEMA {named} is lacking"
+        return None if _schema_right(connection, named) else f"GRANT CREATE ON SCHEMA {named} is missing"
     return None
 
 

@@ -30,7 +30,7 @@ class VersionedHandler(Handler):
 
     def handle(self, batch: Batch) -> None:
         """Write a batch. Raises as VersionedTarget.handle does."""
-        assert self._target is not None, "handle comes after open"
+        assert self._target is not None, "handle needs open"
         self._target.handle(batch)
 
     def close(self) -> None:

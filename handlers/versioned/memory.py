@@ -25,7 +25,7 @@ class Unfit(UnfitPlace):
     """The server, table or index cannot accept a table's rows. The message says why, and what to do."""
 
 
-RENAMED = "If the source has only renamed them, let the table's rules give back the former names (rename)"
+RENAMED = "If the source has only renamed them, restore the former names with the table's rules (rename)"
 
 
 class UnfitColumn(Exception):
@@ -73,7 +73,7 @@ def recalled(place: str, texts: Mapping[str, str]) -> Memory:
         memory = msgspec.json.decode(texts[name], type=Memory)
     except msgspec.MsgspecError as error:
         raise Unfit(
-            f"{place}: what {name} remembers cannot be read, somebody has changed it: {error}"
+            f"{place}: the contents of {name} cannot be read, because they were changed: {error}"
         ) from None
     return msgspec.structs.replace(memory, number=max(numbers))
 

@@ -14,7 +14,7 @@ class VersionedOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="The HTTP interface of the server or cluster: https://HOST:PORT.")
+    url: str = Field(description="The HTTP address of the server or cluster: https://HOST:PORT.")
     username: str | None = Field(default=None, min_length=1, description="The user, with `password`.")
     password: str | None = Field(default=None, min_length=1, repr=False, description="The user's password.")
     tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
@@ -48,5 +48,5 @@ class VersionedOptions(BaseModel):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+            raise ValueError("set both username and password")
         return self

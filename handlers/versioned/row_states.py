@@ -55,22 +55,22 @@ def check_late(
     elif batch.replay_of is not None:
         if 0 < base <= epoch:  # versions of dead letters do not include the option
             raise RowMoved(
-                f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written under the option "
-                "epoch, so whether the dead letter is later cannot be told: let the source write the row anew"
+                f"{place_of(batch.changes[state.at], batch.table)}: {held.name} was written with the option "
+                "epoch, so it is unknown whether the dead letter is later: let the source write the row again"
             )
         is_late = True  # every later epoch wins over a replayed dead letter
     elif _topic_of(held.partition) == topic:
         known = topics()  # another worker may have begun the epoch since this batch began
         is_late = known is None or has_reached(known, topic, base=base, version=held.version)
-        whose = "is of a later epoch than any that the target remembers (is it a bare copy?)"
+        whose = "has a later epoch than any that the target remembers (is it a bare copy?)"
     else:
         is_late = False
     if not is_late:
         raise RowMoved(
-            f"{place_of(batch.changes[state.at], batch.table)}: {held.name} {whose}, with a version as "
-            f"high or higher: which of the two is later cannot be told. All changes of a row have to come "
-            f"from one partition. If the topic has others now, or others have filled the target, let what "
-            f"comes win: option epoch: {base + 1 + max(0, epochs_later)}"
+            f"{place_of(batch.changes[state.at], batch.table)}: {held.name} {whose}, with a version as high "
+            "or higher: it is unknown which of the two is later. All changes of a row must be in one "
+            "partition. If the topic has other partitions now, or other writers have filled the target, let "
+            f"new changes win: option epoch: {base + 1 + max(0, epochs_later)}"
         )
 
 

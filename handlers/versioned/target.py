@@ -25,8 +25,7 @@ _ROUNDS = 40
 """Most attempts for one batch. Each is needed only because this or another writer changed the table."""
 _RENAMED = "rows of a renamed table stay where they are"
 _LEFT: Mapping[type, str] = {
-    ddl.AddColumn: "a new column comes with the first row that has it, "
-    "rows that are there are left as they are",
+    ddl.AddColumn: "a new column is added with the first row that has it, and existing rows do not change",
     ddl.DropColumn: "a dropped column stays, and new rows have no value there",
     ddl.RenameColumn: "a renamed column gets a new column beside the one with its former name",
     ddl.ModifyColumn: "a column keeps its type",
@@ -133,7 +132,7 @@ class VersionedTarget(Generic[P]):
 
     def _write(self, batch: Batch, places: Sequence[int]) -> None:
         ready = self._ready(ddl.TableName(batch.database, batch.name), batch, places)
-        assert ready is not None, "it is made for rows"
+        assert ready is not None, "it is not None for rows"
         place, _, states = ready
 
         def topics() -> Sequence[Topic] | None:
@@ -149,7 +148,7 @@ class VersionedTarget(Generic[P]):
             now = self._find(batch.database, batch.name)
             if now is None or now.columns != place.columns:
                 raise ColumnsChanged(
-                    f"{place.name}: somebody has changed its columns meanwhile; tried again, with them"
+                    f"{place.name}: its columns were changed meanwhile; trying again with the new ones"
                 ) from None
             told = place_of(batch.changes[error.at], batch.table)
             blamed = next((state.blamed for state in states if state.at == error.at), error.at)
@@ -173,7 +172,7 @@ class VersionedTarget(Generic[P]):
             if batch.replay_of is not None and key and former.key not in ((), key):
                 raise RowMoved(
                     f"{self._dialect.name_of(*named)} has another primary key than the dead letter's rows "
-                    f"({', '.join(key)}): let the source write them anew"
+                    f"({', '.join(key)}): let the source write them again"
                 )
             memory = remembering(
                 former,
@@ -196,7 +195,7 @@ class VersionedTarget(Generic[P]):
                 self._dialect.remember(place, memory.next())
             else:
                 return place, versions, states
-        raise Unfit(f"others change the target of {named} all the time, or it is gone as soon as it is made")
+        raise Unfit(f"others keep changing the target of {named}, or it disappears right after it is created")
 
     def _find(self, database: str, table: str) -> P | None:
         place = self._dialect.find(database, table)
@@ -205,22 +204,22 @@ class VersionedTarget(Generic[P]):
         memory = place.memory
         if memory.table not in (None, f"{database}.{table}"):
             raise Unfit(
-                f"{place.name} holds the rows of {memory.table}, those of {database}.{table} need a place of "
-                f"their own: see the options database, table and index"
+                f"{place.name} has the rows of {memory.table}, so those of {database}.{table} need their own "
+                "place: see the options database, table and index"
             )
         if memory.epoch > self._options.epoch:
             raise Unfit(
-                f"{place.name} was written under the option epoch: {memory.epoch}, it is "
-                f"{self._options.epoch} here: what comes now would lose against all of that. Leave it as "
-                f"high as it ever was, in all workers"
+                f"{place.name} was written with the option epoch: {memory.epoch}, but it is "
+                f"{self._options.epoch} here: new changes would lose against all existing rows. Set it to "
+                "its highest value so far, in all workers"
             )
         last = 0 if memory.number else self._dialect.last_version(place)
         if last and last - 1 >> EPOCH_BITS >= self._options.epoch:
             raise Unfit(
-                f"{place.name} holds rows with versions, and nothing tells of which topics (was it copied "
-                f"without what it remembers?): what comes now might lose against them. Copy that, too "
-                f"(the handler's page tells where it is); or let what comes win: "
-                f"option epoch: {(last - 1 >> EPOCH_BITS) + 1}"
+                f"{place.name} has rows with versions, but not the topics they came from (was it copied "
+                "without its memory?): new changes might lose against them. Copy the memory, too (the "
+                "handler's page says where it is); or let new changes win: option epoch: "
+                f"{(last - 1 >> EPOCH_BITS) + 1}"
             )
         return place
 
@@ -229,7 +228,7 @@ class VersionedTarget(Generic[P]):
     ) -> None:
         name = self._dialect.name_of(*named)
         if not self._options.create:
-            raise Unfit(f"there is no {name} for {named}, and create is false: make it")
+            raise Unfit(f"{name} for {named} does not exist, and create is false: create it")
         self._dialect.make(named, columns, key, memory)
         log.info("target_table_made", target=name, table=str(named))
 

@@ -73,14 +73,14 @@ def version_of(epoch: int, offset: int, row: int) -> int:
     """
     if epoch >= _EPOCHS:
         raise BeyondVersions(
-            f"{_EPOCHS} topics (made anew, or others) and steps of the option epoch are all that versions "
-            f"can tell apart, this is number {epoch + 1}: lead the table to a new "
-            f"place in the target (an index or a table of its own), with a new snapshot of it"
+            f"{_EPOCHS} versions can distinguish only this many topics (recreated, or others) and steps of "
+            f"the option epoch, and this is number {epoch + 1}: route the table to a new place in the target "
+            "(its own index or table), with a new snapshot"
         )
     if offset >= _OFFSETS:
-        raise BeyondVersions(f"versions hold offsets below 2^40, found: {offset}")
+        raise BeyondVersions(f"versions can store offsets below 2^40, found: {offset}")
     if row >= _ROWS:
-        raise BeyondVersions(f"versions hold {_ROWS} rows of a record, found: row {row}")
+        raise BeyondVersions(f"versions can store {_ROWS} rows of a record, found: row {row}")
     return (epoch << EPOCH_BITS | offset << 16 | row) + 1
 
 

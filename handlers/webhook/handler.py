@@ -26,7 +26,7 @@ from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.rows import borders
 
-_URLS = "a URL such as https://HOST/path, in which {database} and {table} may stand"
+_URLS = "a URL such as https://HOST/path, which may contain {database} and {table}"
 # https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
@@ -95,7 +95,7 @@ class WebhookOptions(BaseModel):
             if _header_name(name).lower() in _OWNED:
                 raise ValueError(f"the handler sets {name} itself: remove it")
             if not _HEADER_VALUE.fullmatch(value):
-                raise ValueError(f"the value of {name} cannot stand in a header (ASCII, no line breaks)")
+                raise ValueError(f"the value of {name} is not allowed in a header (ASCII, no line breaks)")
         return headers
 
 
@@ -112,7 +112,7 @@ def _address(template: Template, database: str, table: str) -> str:
 
 def _header_name(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a header")
+        raise ValueError(f"{name!r} is not a header name")
     return name
 
 
@@ -195,7 +195,7 @@ class WebhookHandler(Handler):
 
     def _send(self, batch: Batch, lines: Sequence[bytes], start: int, end: int) -> None:
         """Send changes `start` to `end`. Raises Refused, TargetUnavailable, UnfitPlace, or PartialFailure."""
-        assert self._client is not None, "handle comes after open"
+        assert self._client is not None, "handle needs open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
         url = _address(self._url, batch.database, batch.name)

@@ -133,16 +133,16 @@ def records(data: bytes, writer: int, number: int, boot: bytes) -> Iterator[RunR
         raise Torn("its header does not match its checksum")
     head = Head(*_HEAD.unpack(packed)[1:])
     if (head.writer, head.number) != (writer, number):
-        raise Torn("it is another one under this name")
+        raise Torn("it is another file under this name")
     if head.boot != boot:
-        raise Torn("the machine has been started anew since, or it is another one")
+        raise Torn("the machine was rebooted since, or is another one")
     if head.size != len(data):
-        raise Torn(f"it has {len(data)} bytes, {head.size} were written")
+        raise Torn(f"it has {len(data)} bytes, but {head.size} were written")
     if data[GIVEN_UP_AT] == GIVEN_UP:
-        raise Torn("its worker had given it up")
+        raise Torn("its worker gave it up")
     used = int.from_bytes(data[USED_WORD * 8 : USED_WORD * 8 + 8], sys.byteorder)
     if not FIRST_RECORD <= used <= len(data):
-        raise Torn("it does not tell where it ends")
+        raise Torn("it does not say where it ends")
     place = FIRST_RECORD
     while place < used:
         record, place = _record(data, place, used)
@@ -167,19 +167,19 @@ def _record(data: bytes, place: int, used: int) -> tuple[RunRecord | WindowRecor
         return _window(window, data[body:stop]), after
     flags = data[flags_at:stop]
     if flags.strip(_FLAGS):
-        raise Torn("a flag is neither of an offset that is finished nor of one that is not")
+        raise Torn("a flag means neither a finished nor an unfinished offset")
     sparse = struct.unpack_from(f"<{count}q", data, body) if kind == _SPARSE else None
     offsets = sparse if sparse is not None else (first, first + count - 1)
     if kind not in {_DENSE, _SPARSE} or not count or not start <= offsets[0] <= offsets[-1] < end:
-        raise Torn("a record makes no sense")
+        raise Torn("a record contradicts itself")
     if any(before >= after for before, after in pairwise(sparse or ())):
-        raise Torn("a record makes no sense")
+        raise Torn("a record contradicts itself")
     return RunRecord(window, start, end, first, sparse, flags), after
 
 
 def _window(window: int, body: bytes) -> WindowRecord:
     if len(body) != _WINDOW_BODY or body[0] not in {LIVE, ENDED}:
-        raise Torn("a window does not tell whether it was ended")
+        raise Torn("a window does not say whether it was ended")
     slots = (_MARK.unpack_from(body, mark_place(slot)) for slot in range(MOST_MARKS))
     marks = tuple(Mark(offset, checksum) for offset, checksum, is_one in slots if is_one == 1)
     return WindowRecord(window, body[0] == ENDED, marks)

@@ -225,7 +225,7 @@ class FinishedMap:
                 "finished_map_off",
                 directory=str(self._directory),
                 reason=error.strerror or str(error),
-                hint="a kill repeats what finished since the last checkpoint, until the map can be written: "
+                hint="a kill repeats what finished since the checkpoint, until the map can be written: "
                 + ("make room on its disk" if error.errno in _NO_ROOM else "see checkpoint.directory"),
             )
 
@@ -251,7 +251,7 @@ class FinishedMap:
         boot = boot_id()
         if boot is None:
             self._never = True
-            _log.info("finished_map_off", reason="this system does not tell when it was started")
+            _log.info("finished_map_off", reason="this system does not report its boot")
             return None
         try:
             path = partial(segment_path, self._directory, self._group)

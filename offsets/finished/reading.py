@@ -67,7 +67,7 @@ def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict
                 directory=str(directory),
                 writer=writer_text(writer),
                 reason=str(problem),
-                hint="the start is at the last checkpoint: what finished since comes again",
+                hint="the worker starts at the last checkpoint: records finished since then are repeated",
             )
             if remove:
                 # The last file marks all as given up, and a gap before it is detected.
@@ -109,7 +109,7 @@ def _named(names: Iterable[_Name], writer: int, files: dict[int, Path]) -> dict[
         window = windows.get(each.window)
         if window is not None:
             if not set(range(each.first, max(files) + 1)) <= set(files):
-                raise Torn("files of it are gone")
+                raise Torn("some of its files are gone")
             found[each.text] = window
     return found
 
@@ -118,7 +118,7 @@ def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
     """Return the windows that were not ended. Raises Torn, OSError."""
     boot = boot_id()
     if boot is None:
-        raise Torn("this system does not tell when it was started")
+        raise Torn("this system does not report its boot")
     ranges: dict[int, list[OffsetRange]] = {}
     marks: dict[int, set[Mark]] = {}
     ended: set[int] = set()
@@ -131,7 +131,7 @@ def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
                 if record.ended:
                     ended.add(record.window)
             elif record.window not in here:
-                raise Torn("a run is of no window")
+                raise Torn("a run belongs to no window")
             else:
                 ranges.setdefault(record.window, []).extend(_finished(record))
     return {

@@ -164,7 +164,7 @@ class Writer:
         """Continue in a new segment, with room for `needed` bytes. Raises OSError."""
         size = max(self._segment_bytes, FIRST_RECORD + needed + -needed % 8)
         if size + sum(each.size for each in self.segments.values()) > self._most_bytes:
-            raise OSError(errno.EFBIG, f"it takes more than {self._most_bytes >> 20} MiB")
+            raise OSError(errno.EFBIG, f"it needs more than {self._most_bytes >> 20} MiB")
         number = self.last + 1
         path = self._path(self.id, number)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,7 @@ class UnitFiles:
         is_new = first not in self._firsts
         descriptor = self._descriptor(first, make=is_new)
         if descriptor is None:
-            raise FileNotFoundError(2, "somebody removed it", str(self.path(first)))
+            raise FileNotFoundError(2, "it was removed", str(self.path(first)))
         place = (number - first) * SIZE
         try:
             written = 0

@@ -79,8 +79,8 @@ class CommitTexts:
             "commit_metadata_too_large",
             characters=longest,
             now_at_most=self._limit,
-            hint="raise the brokers' offset.metadata.max.bytes (default 4096): what finished ahead does not "
-            "fit is remembered by the local file only",
+            hint="raise the brokers' offset.metadata.max.bytes (default 4096): finished ranges that do not "
+            "fit are only in the local file",
         )
         return True
 

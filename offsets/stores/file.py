@@ -165,7 +165,7 @@ class FileStore:
         except NewerFile as newer:
             raise CheckpointError(
                 f"{self.path} was written by a newer binlane ({newer}): run that version, or move the file "
-                "away to begin where Kafka's committed offsets say"
+                "away to start at Kafka's committed offsets"
             ) from None
         self._cached = (first_line, document)
         return document, True
@@ -174,7 +174,7 @@ class FileStore:
         try:
             document = file_format.decode(self.previous.read_bytes(), self._group)
         except (OSError, DamagedFile, NewerFile):
-            self._warn(damage, "there is no sound previous copy: Kafka's committed offsets decide")
+            self._warn(damage, "there is no intact previous copy: Kafka's committed offsets decide")
             return Document({}, {})
         self._warn(damage, "used the previous copy")
         # Windows of the map of finished offsets that continue from there may no longer be complete.

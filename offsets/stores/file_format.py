@@ -114,10 +114,10 @@ def decode(data: bytes, group: str) -> Document:
         if version > VERSION:
             raise NewerFile(f"format {version}; this binlane knows up to {VERSION}")
         if version < 1:
-            raise DamagedFile(f"there never was a format {version}")
+            raise DamagedFile(f"format {version} never existed")
         header = _header.decode(line)
         if len(body) != header.size:
-            raise DamagedFile(f"{len(body)} bytes after the first line, {header.size} were written")
+            raise DamagedFile(f"{len(body)} bytes after the first line, but {header.size} were written")
         if hashlib.sha256(body).hexdigest() != header.sha256:
             raise DamagedFile("its content does not match its checksum")
         others = _groups.decode(body)

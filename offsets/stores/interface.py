@@ -92,7 +92,7 @@ def held_by_another(place: str, identity: str, group: str) -> StoreAway:
     """Return the error of a store whose identity another process has."""
     return StoreAway(
         f"another worker with group.instance.id {identity} of group {group} uses {place}: end it, or give "
-        "each worker an id of its own"
+        "each worker its own id"
     )
 
 

@@ -132,8 +132,8 @@ def _committed(
         except KafkaException as error:
             if error.args[0].code() not in COORDINATOR_BUSY or time.monotonic() >= end:
                 raise CheckpointError(
-                    f"cannot read the group's committed offsets from Kafka: {text_of(error)}; "
-                    "see whether the brokers are up and the group may be read"
+                    f"cannot read the group's committed offsets from Kafka: {text_of(error)}; check that the "
+                    "brokers are up and that the user may read the group"
                 ) from error
         time.sleep(_AGAIN_SECONDS)
 

@@ -158,7 +158,7 @@ class PolledKafkaStore:
             self._away = True
             request = self._request
         if request is not None:
-            self._end(request, CommitInterrupted("a rebalance came before Kafka's answer"))
+            self._end(request, CommitInterrupted("a rebalance started before Kafka answered"))
 
     def close(self) -> None:
         """Nothing to release."""

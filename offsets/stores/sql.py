@@ -155,8 +155,8 @@ class SqlStore:
                 self._drop()
                 told = " ".join(str(getattr(error, "orig", None) or error).split())
                 raise StoreAway(
-                    f"the checkpoints in {self.place} cannot be reached: {told}; see whether the database is "
-                    "up and its user may make and write that table"
+                    f"the checkpoints in {self.place} cannot be reached: {told}; check that the database is "
+                    "up and that its user may create and write that table"
                 ) from None
 
     def _transaction(self, work: Callable[[sa.Connection], Answer]) -> Answer:
@@ -173,7 +173,7 @@ class SqlStore:
                 told = held_by_another(self.place, str(self._identity), self._group)
                 if self._identity_lock is None or not self._identity_lock.was_had:
                     raise told
-                raise StoreAway(f"{told}; or the database has yet to end a connection that this worker lost")
+                raise StoreAway(f"{told}; or the database has not ended a lost connection of this worker yet")
             for again in (True, False):
                 try:
                     with connection.begin():
@@ -188,7 +188,7 @@ class SqlStore:
         if missing:
             self._drop()
             raise CheckpointError(
-                f"{self.place} is no table of binlane's: it has no column {', '.join(missing)}; rename it, "
+                f"{self.place} is not a table of binlane: it has no column {', '.join(missing)}; rename it, "
                 "or name another database in checkpoint.url"
             )
         return connection
@@ -222,7 +222,7 @@ class SqlStore:
             except msgspec.DecodeError as error:
                 raise CheckpointError(
                     f"{self.place} has a damaged row for {row.topic} [{row.partition_number}] of group "
-                    f"{self._group} ({error}): delete it, to begin where Kafka's committed offset says"
+                    f"{self._group} ({error}): delete it to start at Kafka's committed offset"
                 ) from None
             found[TopicPartition(row.topic, row.partition_number)] = entry
         return found

@@ -60,12 +60,12 @@ def test_a_review_is_shown_what_leaves_of_each_table(tmp_path: Path) -> None:
     assert result.return_value == 0, result.output
     lines = [" ".join(line.replace("│", " ").split()) for line in result.stdout.splitlines()]
     for line in (
-        "ssn char(9) - does not leave",
+        "ssn char(9) - left out",
         "email varchar(90) email varchar(64) hashed (HMAC-SHA-256, keyed)",
-        "state varchar(9) state varchar(4) stays: the first 1; *** for the rest",
+        "state varchar(9) state varchar(4) the first 1 visible; *** for the rest",
         "id int number int renamed",
         "origin varchar(255) added",
-        "deleted_at timestamp(6) added: when the row was deleted",
+        "deleted_at timestamp(6) added: time of the delete",
         "Only rows with: state = 'active'",
         "Deletes: mark",
     ):
@@ -84,7 +84,7 @@ def test_a_name_that_no_table_of_the_sample_has_is_told_with_the_nearest(tmp_pat
 def test_a_record_that_the_rules_refuse_is_told(tmp_path: Path) -> None:
     result = check(tmp_path, {"columns": {"exclude": ["id"]}}, canal())
     assert result.return_value == 1
-    assert "refused by its rules: id is a column of the primary key" in result.stdout
+    assert "refused by its rules: id is a primary key column" in result.stdout
 
 
 def letter(value: str, index: int | None) -> DeadLetter:
@@ -116,7 +116,7 @@ def test_a_replayed_letter_goes_through_the_rules(index: int | None) -> None:
     assert "ssn" not in change.after
     gone = canal(type="DELETE", data=[{**ROW, "state": "gone"}])
     assert reader.changes(letter(gone, index=index)).skipped == "the table's rules leave it out"
-    with pytest.raises(ReplayFault, match="column rules: ssn is a column of the primary key"):
+    with pytest.raises(ReplayFault, match="column rules: ssn is a primary key column"):
         Reader(configured({"columns": {"exclude": ["ssn"]}})).changes(letter(canal(pkNames=["ssn"]), index))
 
 

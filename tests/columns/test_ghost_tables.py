@@ -218,7 +218,7 @@ def left_of() -> Callable[..., str | None]:
 def test_a_table_is_not_renamed_to_where_more_or_less_is_hidden(
     sql: str, left_of: Callable[..., str | None]
 ) -> None:
-    with pytest.raises(RuleFault, match="whose rules hide what those of crm"):
+    with pytest.raises(RuleFault, match=r"whose rules hide (data that the rules|less than those) of crm"):
         left_of(sql)
 
 
@@ -227,7 +227,7 @@ def test_a_table_is_not_renamed_to_where_more_or_less_is_hidden(
 def test_a_name_in_capitals_hides_as_much(sql: str, table: str) -> None:
     """`lower_case_table_names` of MySQL: rows are of crm.people, and statements stand as they were typed."""
     people, plain = configured({"match": "crm.people", **RULES}, {"match": "crm.plain"}).tables
-    with pytest.raises(RuleFault, match="whose rules hide what those of crm"):
+    with pytest.raises(RuleFault, match=r"whose rules hide (data that the rules|less than those) of crm"):
         ruled(people if table == "people" else plain, [statement(sql)], f"crm.{table}")
 
 
@@ -245,7 +245,7 @@ def test_a_table_of_an_untold_database_is_not_renamed_to_where_less_is_hidden(ma
     """It ran in a database that the record does not name: the handler takes the table that it keeps."""
     configuration = configured({"match": match, **RULES}, {"match": "shop.*"})
     sql = "ALTER TABLE people RENAME TO shop.people2"
-    with pytest.raises(RuleFault, match="renames people, whose rules hide"):
+    with pytest.raises(RuleFault, match=r"renames people to .*, whose rules hide less"):
         ruled(configuration.tables[1], [statement(sql)], "shop.people2")
     if not match.endswith("*"):
         ruled(configuration.tables[1], [statement("ALTER TABLE a RENAME TO shop.b")], "shop.b")
@@ -258,7 +258,7 @@ def test_a_table_of_an_untold_database_is_not_renamed_to_where_anything_is_hidde
     sql: str, left_of: Callable[..., str | None]
 ) -> None:
     """Handlers take the table that they keep, of whichever database it is."""
-    with pytest.raises(RuleFault, match="does not say which database's"):
+    with pytest.raises(RuleFault, match="does not name the database of"):
         left_of(sql)
 
 
@@ -284,7 +284,7 @@ def test_copies_of_a_table_go_by_the_rules_of_their_own_name(left_of: Callable[.
 
 def test_without_the_rule_for_ghosts_the_last_statement_is_refused(tmp_path: Path) -> None:
     found = configuration(f"sqlite:///{tmp_path / 'target.db'}", "crm.*", ghost_tables=False)
-    with pytest.raises(RuleFault, match=r"renames crm\.people, whose rules hide"):
+    with pytest.raises(RuleFault, match=r"renames crm\.people to .*, whose rules hide less"):
         apply(found, records(gh_ost()), tmp_path)
 
 
@@ -294,7 +294,7 @@ def test_ghosts_that_another_rule_shows_are_a_doubt() -> None:
 
     people = {"match": "crm.people", **RULES, "ghost_tables": False}
     [doubt] = told(people, {"match": "crm.*"})
-    assert "tables[0] (crm.people) has ghost_tables: false, and crm.* takes crm._people_gho" in doubt
+    assert "tables[0] (crm.people) has ghost_tables: false, and crm.* matches crm._people_gho" in doubt
     assert told({**people, "match": "crm.p*"}, {"match": "crm.*"})
     assert told({**people, "ghost_tables": True}, {"match": "crm.*"}) == []
     assert told({**people, "match": "/crm\\.(people|users)/"}, {"match": "*.*"}) == []

@@ -24,29 +24,29 @@ def rule(keys: str, more: str = "") -> str:
     ("keys", "line"),
     [
         ("columns: {exlude: [a]}", "columns.exlude: unknown key; allowed: add, cast, exclude, include, mask"),
-        ("columns: {include: [a], exclude: [b]}", "include and exclude do not go together"),
-        ("columns: {exclude: [a, A]}", "exclude: A is there twice"),
+        ("columns: {include: [a], exclude: [b]}", "include and exclude cannot be combined"),
+        ("columns: {exclude: [a, A]}", "exclude: A is listed twice"),
         ("columns: {exclude: [a], mask: {A: redact}}", "mask names A, which exclude leaves out"),
         ("columns: {include: [a], rename: {b: c}}", "rename names b, which include leaves out"),
         ("columns: {mask: {a: redact}, cast: {a: text}}", "mask and cast both name a"),
-        ("columns: {rename: {a: x, b: X}}", "rename and add give: X is there twice"),
-        ("columns: {rename: {a: x}, add: {x: topic}}", "rename and add give: x is there twice"),
+        ("columns: {rename: {a: x, b: X}}", "rename and add give: X is listed twice"),
+        ("columns: {rename: {a: x}, add: {x: topic}}", "rename and add give: x is listed twice"),
         ("columns: {mask: {a: hsh}}", 'columns.mask.a: found "hsh"; allowed: hash, redact, null'),
-        ("columns: {mask: {a: partial}}", "allowed: a partial mask that says what stays"),
-        ("columns: {mask: {a: {partial: {first: 0}}}}", "allowed: a partial mask that says what stays"),
+        ("columns: {mask: {a: partial}}", "allowed: a partial mask with a visible part"),
+        ("columns: {mask: {a: {partial: {first: 0}}}}", "allowed: a partial mask with a visible part"),
         ("columns: {mask: {a: {partial: {frist: 1}}}}", "allowed: hash, redact, null"),
         ("columns: {cast: {a: int}}", 'columns.cast.a: found "int"; allowed: text, integer'),
         ("columns: {cast: {a: 'decimal(2,3)'}}", "allowed: text, integer"),
         ("columns: {add: {a: nov()}}", 'columns.add.a: found "nov()"; allowed: now(), source_time'),
         ("columns: {add: {a: {value: [1]}}}", "allowed: {value: ...} with a text, a number, true or false"),
         ("filter: status = ", 'filter: found "status ="; allowed: a condition on the row; it cannot be read'),
-        ("filter: SLEEP(9)", "allowed: a condition on the row; 'SLEEP(9)' is not taken as a condition"),
+        ("filter: SLEEP(9)", "allowed: a condition on the row; 'SLEEP(9)' is not allowed as a condition"),
         ("filter: 1", "filter: found 1; allowed: a condition on the row, such as"),
         ("filter:", "filter: found null; allowed: a condition on the row, such as"),
         ("columns: {include: }", "columns.include: found null; allowed: a list of columns"),
         (
             'columns: {mask: {"${COLUMN}": redact}}',
-            "found ${...} in a key; allowed: variables in values alone",
+            "found ${...} in a key; allowed: variables in values only",
         ),
         ("deletes: keep", 'deletes: found "keep"; allowed: apply, mark, ignore'),
         (
@@ -70,9 +70,9 @@ def test_a_secret_that_is_too_short_is_a_fault_and_not_shown(faults: Faults) -> 
 @pytest.mark.parametrize(
     ("option", "fault"),
     [
-        ("deletes: ignore", "deletes is no option of sql any more: set it beside handlers, for all of them"),
-        ("deleted_column: x", "deleted_column is no option of sql any more: set it beside handlers"),
-        ("new_columns: ignore", "deletes: mark sets a column, which new_columns: ignore leaves out"),
+        ("deletes: ignore", "deletes is no longer an option of sql: set it beside handlers, for all of them"),
+        ("deleted_column: x", "deleted_column is no longer an option of sql: set it beside handlers"),
+        ("new_columns: ignore", "deletes: mark sets a column, but new_columns: ignore leaves it out"),
     ],
 )
 def test_what_sql_cannot_do_with_deletes_is_refused(option: str, fault: str, faults: Faults) -> None:
@@ -111,7 +111,7 @@ def test_a_reload_takes_over_rules_and_another_secret(tmp_path: Path) -> None:
 
 def test_check_tells_that_dead_letters_hold_what_is_kept_back(tmp_path: Path) -> None:
     letters = "dead_letter: {topic: dead}"
-    assert any("dead letters hold" in told for told in doubts(loaded(tmp_path, "filter: a = 1", letters)))
+    assert any("dead letters contain" in told for told in doubts(loaded(tmp_path, "filter: a = 1", letters)))
     assert not list(doubts(loaded(tmp_path, "filter: a = 1", letters + "\non_undecodable: halt")))
     assert not list(doubts(loaded(tmp_path, "columns: {rename: {a: b}}", letters)))
 

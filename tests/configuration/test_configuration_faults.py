@@ -26,11 +26,11 @@ INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: 
 OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 DURATION = "a duration such as 250ms, 5s, 2m or 1h"
 SIZE = "a size such as 512KiB, 64MiB or 1GiB"
-SERVERS = "host:port, several divided by commas"
+SERVERS = "host:port, several separated by commas"
 TOPIC = "a topic name (letters, digits, '.', '_', '-'), or a regular expression that begins with ^"
 LEVELS = "debug, info, warning, error"
 SEVERAL = "one pattern: a glob, or for several tables /shop\\.(orders|items)/; or a rule for each"
-NO_TOPIC = "it needs dead_letter.topic, which is not set"
+NO_TOPIC = "this value needs dead_letter.topic, which is not set"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ NO_TOPIC = "it needs dead_letter.topic, which is not set"
             "warehouse; "
             "nearest: master",
         ),
-        ("tables: {}", "tables: found a mapping; allowed: a list, each entry behind a dash"),
+        ("tables: {}", "tables: found a mapping; allowed: a list, each entry after a dash"),
     ],
 )
 def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, line: str) -> None:
@@ -142,7 +142,7 @@ def test_a_fault_of_a_section_is_told_in_one_line(faults: Faults, text: str, lin
         ),
         ("match: 5", f"match: found 5; allowed: {SEVERAL}"),
         ("match: [shop.orders, shop.items]", f"match: found a list; allowed: {SEVERAL}"),
-        ("handlers: {type: log}", "handlers: found a mapping; allowed: a list, each entry behind a dash"),
+        ("handlers: {type: log}", "handlers: found a mapping; allowed: a list, each entry after a dash"),
         (
             "match: /shop.(/",
             'match: found "/shop.(/"; allowed: a regular expression '
@@ -331,14 +331,14 @@ def test_a_dead_letter_topic_that_the_worker_itself_would_read_is_refused(
     faults: Faults, topics: str, key: str
 ) -> None:
     [told] = faults("dead_letter: {topic: cdc.dead}", kafka=KAFKA.replace("topics: [cdc.shop]", topics))
-    assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches it' in told
+    assert f'dead_letter.topic: found "cdc.dead"; kafka.{key} matches this topic' in told
 
 
 def test_a_topic_without_a_format_is_refused(faults: Faults) -> None:
     [told] = faults("format: {other: canal, '^rest': canal}")
     assert told == (
-        'shop.yaml:4: kafka.topics[0]: found "cdc.shop"; no entry of format: matches it (other, ^rest); '
-        "add one for it"
+        'shop.yaml:4: kafka.topics[0]: found "cdc.shop"; no entry of format: matches this topic (other, '
+        "^rest); add one"
     )
 
 
@@ -392,8 +392,8 @@ def test_a_property_that_another_one_needs_is_told_once(faults: Faults) -> None:
 def test_brokers_that_are_not_divided_by_commas_are_refused(faults: Faults, servers: str) -> None:
     [told] = faults(kafka=KAFKA.replace("localhost:9092", servers))
     assert told == (
-        f'shop.yaml:2: kafka.bootstrap_servers: found "{servers}"; '
-        "allowed: host:port, several divided by commas"
+        f'shop.yaml:2: kafka.bootstrap_servers: found "{servers}"; allowed: host:port, several separated '
+        "by commas"
     )
 
 

@@ -48,7 +48,7 @@ def test_a_rule_behind_a_wider_one_is_told_with_both(patterns: tuple[str, ...]) 
 
 def test_a_pattern_of_sql_is_told() -> None:
     assert found(tables=rules("shop.%")) == [
-        "tables[0].match (shop.%): % is a character as any other in a glob; * stands for any characters"
+        "tables[0].match (shop.%): in a glob, % is an ordinary character; use * for any characters"
     ]
     assert found(tables=rules("shop.*", "/crm.%/")) == []
 
@@ -87,8 +87,8 @@ def test_a_section_of_a_format_that_no_topic_has_is_told() -> None:
     layout = {"database": "=shop", "table": "t"}
     for format_ in ("canal", {"t": "dts"}):
         [debezium, json] = found(format=format_, debezium={"binary": "hex"}, json=layout)
-        assert debezium.startswith("debezium tells about records of the format debezium")
-        assert json.startswith("json tells about records of the format json")
+        assert debezium.startswith("debezium describes records of the format debezium")
+        assert json.startswith("json describes records of the format json")
     assert found(format={"a": "debezium", "t": "json"}, debezium={"binary": "hex"}, json=layout) == []
     assert found(format="canal") == []
 
@@ -103,12 +103,12 @@ def test_handlers_of_one_name_in_a_rule_are_told() -> None:
 
 def test_a_batch_that_is_larger_than_what_lanes_hold_is_told() -> None:
     assert found(lanes={"max_records": 500}, batch={"max_wait": 1}) == [
-        "tables[0].batch.max_records (1000) is more than a lane holds (lanes.max_records, 500): a batch "
+        "tables[0].batch.max_records (1000) is more than a lane can hold (lanes.max_records, 500): a batch "
         "never fills and waits for max_wait each time"
     ]
     assert found(lanes={"max_bytes": 2**20}) == [
-        "tables[0].batch.max_bytes (16MiB) is more than all lanes hold (lanes.max_bytes, 1MiB): a batch "
-        "never fills"
+        "tables[0].batch.max_bytes (16MiB) is more than all lanes can hold (lanes.max_bytes, 1MiB): a "
+        "batch never fills"
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_local_warehouse_with_a_remote_spark_is_told(spark: dict[str, str], to
 )
 def test_a_configuration_for_one_worker_says_so(demand: dict[str, Any]) -> None:
     [sentence] = found(**demand)
-    assert "let no two run at a time (in Kubernetes a StatefulSet with one replica" in sentence
+    assert "never run two workers at once (in Kubernetes use a StatefulSet with one replica" in sentence
 
 
 def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:
@@ -143,12 +143,12 @@ def test_a_comparison_with_null_and_a_column_of_no_mark_are_told() -> None:
     filters = {"a = NULL OR b <> NULL": ["a = NULL", "b <> NULL"], "a IS NULL AND b IN (1, NULL)": []}
     for text, told in filters.items():
         assert found(tables=[{**rule, "filter": text}]) == [
-            f"tables[0].filter: {each} is true for no row, as in SQL; write IS NULL or IS NOT NULL"
+            f"tables[0].filter: {each} is never true, as in SQL; write IS NULL or IS NOT NULL"
             for each in told
         ]
     [sentence] = found(tables=[{**rule, "deleted_column": "gone_at"}])
     assert sentence.startswith(
-        "tables[0].deleted_column (gone_at) is for deletes: mark, and deletes is apply"
+        "tables[0].deleted_column (gone_at) is only used with deletes: mark, but deletes is apply"
     )
     assert found(tables=[{**rule, "deletes": "mark", "deleted_column": "gone_at"}]) == []
 
@@ -158,4 +158,6 @@ def test_shared_segments_of_a_mode_that_has_none_are_told(mode: str, told: int) 
     handler = {**SPARK, "mode": mode, "shared_segments": "1s"}
     sentences = found(tables=[{"match": "shop.*", "handlers": [handler]}])
     assert len(sentences) == told
-    assert all("handlers[0].shared_segments: mode history puts nothing into" in each for each in sentences)
+    assert all(
+        "handlers[0].shared_segments: mode history does not use shared segments" in each for each in sentences
+    )

@@ -19,9 +19,9 @@ from servers.own_authority import OwnAuthority
         ("certificate: tls.pem, key: none.pem", "http.tls.key: none.pem cannot be read (No such"),
         (
             "certificate: tls.pem, key: ca.pem",
-            "http.tls: tls.pem and ca.pem are no certificate and its key",
+            "http.tls: tls.pem and ca.pem are not a certificate and its unencrypted key",
         ),
-        ("certificate: tls.pem, key: other-key.pem", "without a password (KEY_VALUES_MISMATCH)"),
+        ("certificate: tls.pem, key: other-key.pem", "its unencrypted key (KEY_VALUES_MISMATCH)"),
         ("certificate: tls.pem", "http.tls.key: missing"),
     ],
 )

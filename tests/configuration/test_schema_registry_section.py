@@ -51,7 +51,7 @@ def test_a_fault_of_it_is_told_in_one_line(tmp_path: Path, section: str, told: s
 def test_without_records_of_debezium_it_is_told_to_be_of_no_use(tmp_path: Path) -> None:
     text = "schema_registry: {url: 'http://registry'}"
     [sentence] = doubts(load(written(tmp_path, f"format: canal\n{text}")))
-    assert sentence.startswith("schema_registry is asked for schemas of records of the format debezium alone")
+    assert sentence.startswith("schema_registry is only used for the format debezium")
     assert list(doubts(load(written(tmp_path, f"format: {{t: debezium}}\n{text}")))) == []
 
 

@@ -35,7 +35,7 @@ def test_two_handlers_of_one_rule_in_one_place_are_refused(faults: Faults, first
     assert told.startswith(
         "shop.yaml:5: tables[0].handlers[1]: tables[0].handlers[0] keeps its tables in the same place, "
     )
-    assert told.endswith("give one of them a path of its own, such as lake/changes/{database}/{table}")
+    assert told.endswith("give one of them its own path, such as lake/changes/{database}/{table}")
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,16 @@ def test_two_handlers_of_one_rule_in_one_place_are_refused(faults: Faults, first
 )
 def test_a_table_within_another_is_refused(faults: Faults, first: str, second: str) -> None:
     [told] = faults(rule(REPLICA % first, CHANGES % second))
-    assert "one would be within the other, whose VACUUM removes its files: give one of them" in told
+    assert "so one table would be inside the other, whose VACUUM removes its files: give one of them" in told
 
 
 @pytest.mark.parametrize(
     ("match", "second", "met"),
     [
-        ("shop.orders", "lake/shop/{table}/changes", "lake/shop/orders, and one would be within"),
-        ("shop.*", "lake/shop/{table}/changes", "lake/shop/{table}, and one would be within"),
+        ("shop.orders", "lake/shop/{table}/changes", "lake/shop/orders, so one table would be inside"),
+        ("shop.*", "lake/shop/{table}/changes", "lake/shop/{table}, so one table would be inside"),
         ("shop.*", "lake/shop/{table}", "the same place, lake/shop/{table},"),
-        ("shop*", "lake/{database}/{table}/changes", "lake/{database}/{table}, and one would be within"),
+        ("shop*", "lake/{database}/{table}/changes", "lake/{database}/{table}, so one table would be inside"),
     ],
 )
 def test_a_place_is_what_its_template_is_for_the_names_of_the_rule(
@@ -97,7 +97,7 @@ def test_a_place_without_the_database_is_told_where_several_may_be_met(
     found = list(doubtful_locations(read(rule(REPLICA % ", path: 'lake/{table}'", match=match))))
     assert bool(found) is is_told
     for told in found:
-        assert told.startswith("tables[0].handlers[0]: lake/{table} does not hold {database}, ")
+        assert told.startswith("tables[0].handlers[0]: lake/{table} does not contain {database}, ")
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,15 @@ def test_tables_that_would_be_kept_among_the_logs_are_refused(
         return
     [told] = faults(text)
     assert f"tables[0].match: found {match}; the handler replica would keep these tables in " in told
-    assert "/_binlane, which is for what binlane puts there itself: give it a path such as " in told
+    assert "/_binlane, which binlane uses for its own files: set table to a path such as " in told
 
 
 def test_a_table_that_comes_and_would_be_kept_among_the_logs_is_rejected(tmp_path: Path) -> None:
     section = SparkSection.model_validate({"warehouse": "lake"})
     locations = Locations(SparkOptions(mode="replica"), section, tmp_path)
-    with pytest.raises(Rejected, match=r"_binlane\.orders would be kept in .*/lake/_binlane/orders, and "):
+    with pytest.raises(
+        Rejected, match=r"_binlane\.orders would be kept in .*/lake/_binlane/orders, but binlane uses "
+    ):
         locations.ref_to_write("_binlane", "orders")
     assert locations.ref_to_write("shop", "_binlane").path == f"{tmp_path}/lake/shop/_binlane"
     own = Locations(SparkOptions(mode="replica", path="lake/{table}"), section, tmp_path)

@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_a_fault(faults: Faults, folder: Path) -> 
 
 def test_a_variable_in_a_key_is_a_fault(faults: Faults) -> None:
     (told,) = faults("${A}: 1", A="name")
-    assert told == "shop.yaml:5: ${A}: found ${...} in a key; allowed: variables in values alone"
+    assert told == "shop.yaml:5: ${A}: found ${...} in a key; allowed: variables in values only"
 
 
 def test_a_mapping_may_take_in_another(read: Load) -> None:

@@ -10,20 +10,17 @@ from configuration.shorthand import Faults
 from worker.configuration import ConfigurationError, load
 
 INDENT = (
-    "found a line that is indented otherwise than those it belongs to; "
-    "allowed: the keys of a mapping in one column, and the items of a list"
+    "found a line whose indentation differs from its neighbours; allowed: the keys of a mapping in one "
+    "column, and the items of a list"
 )
 COLON = (
-    "found a colon where no key begins; "
-    "allowed: a value with a colon in quotes; the keys of a mapping in one column"
+    "found a colon where no key is expected; allowed: a value with a colon in quotes; the keys of a "
+    "mapping in one column"
 )
 
 
 def special(sign: str) -> str:
-    return (
-        f"found a value that begins with {sign}, which is a sign of YAML's own there; "
-        f"allowed: the value in quotes"
-    )
+    return f"found a value that begins with {sign}, which has a meaning in YAML; allowed: the value in quotes"
 
 
 @pytest.mark.parametrize(
@@ -33,27 +30,27 @@ def special(sign: str) -> str:
         (b"# nothing\n", "shop.yaml: the file is empty; allowed: a mapping with the key kafka"),
         (b"- a\n", "shop.yaml:1: found a list; allowed: a mapping with the key kafka"),
         (b"\nkafka\n", "shop.yaml:2: found a single value; allowed: a mapping with the key kafka"),
-        (b"kafka:\n\tgroup_id: a\n", "shop.yaml:2: found a tab; allowed: spaces, which YAML indents with"),
+        (b"kafka:\n\tgroup_id: a\n", "shop.yaml:2: found a tab; allowed: spaces for indentation"),
         (b"a: 1\n---\nb: 2\n", "shop.yaml:2: found a second document; allowed: one document"),
         (
             b"kafka: {\n",
-            "shop.yaml:2: found { or [ that is not closed; allowed: the } or ] that belongs to it",
+            "shop.yaml:2: found { or [ that is not closed; allowed: the matching } or ]",
         ),
         (
             b"a: {b: c\n",
-            "shop.yaml:2: found { or [ that is not closed; allowed: the } or ] that belongs to it",
+            "shop.yaml:2: found { or [ that is not closed; allowed: the matching } or ]",
         ),
         (
             b"a: 'b\n",
-            "shop.yaml:2: found a quote that is not closed; allowed: the quote that belongs to it",
+            "shop.yaml:2: found a quote that is not closed; allowed: the matching quote",
         ),
         (b"a:\n  b\nc: d\n  e: f\n", f"shop.yaml:4: {COLON}"),
         (b"a: b: c\n", f"shop.yaml:1: {COLON}"),
         (b"a:\n  b: c\n d: e\n", f"shop.yaml:3: {INDENT}"),
         (b"a:\n  - b: c\n  d: e\n", f"shop.yaml:3: {INDENT}"),
-        (b"a: b\nc\nd: e\n", "shop.yaml:3: found a line without a colon behind its key; allowed: key: value"),
-        (b"a: *.b\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
-        (b"a: *\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
+        (b"a: b\nc\nd: e\n", "shop.yaml:3: found a line without a colon after its key; allowed: key: value"),
+        (b"a: *.b\n", f"shop.yaml:1: {special('*')}, or an anchor's name after *"),
+        (b"a: *\n", f"shop.yaml:1: {special('*')}, or an anchor's name after *"),
         (b"a: &.b\n", f"shop.yaml:1: {special('&')}"),
         (b"a: %b\n", f"shop.yaml:1: {special('%')}"),
         (b"a: @b\n", f"shop.yaml:1: {special('@')}"),
@@ -61,7 +58,7 @@ def special(sign: str) -> str:
             b"kafka: {a: ${B}}\n",
             'shop.yaml:1: found ${...} within {...} or [...]; allowed: "${...}" in quotes',
         ),
-        (b"kafka: *a\n", f"shop.yaml:1: {special('*')}, or an anchor's name behind *"),
+        (b"kafka: *a\n", f"shop.yaml:1: {special('*')}, or an anchor's name after *"),
         (b"kafka: \xff\n", "shop.yaml: the file is not UTF-8 text"),
         (b"kafka:\n  a: \x00\n", "shop.yaml:2: found a control character; allowed: UTF-8 text"),
         (b"[" * 5000, "shop.yaml: nested too deeply; allowed: a mapping of the keys"),
@@ -90,8 +87,8 @@ def test_aliases_of_aliases_end_soon(tmp_path: Path, merged: bool) -> None:
         load(path)
     [line] = str(caught.value).splitlines()
     assert line.endswith(
-        ": found aliases that repeat more than 20,000 values; "
-        "allowed: fewer of them, or the values written out"
+        ": found aliases that repeat more than 20,000 values; allowed: fewer aliases, or the values "
+        "written out"
     )
 
 
@@ -118,20 +115,21 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("lanes: {}\nlanes: {}", "shop.yaml:6: lanes: the key stands twice, first in line 5; allowed: once"),
+        ("lanes: {}\nlanes: {}", "shop.yaml:6: lanes: the key occurs twice, first in line 5; allowed: once"),
         (
             "lanes:\n  count: 1\n  count: 2",
-            "shop.yaml:7: lanes.count: the key stands twice, first in line 6; allowed: once",
+            "shop.yaml:7: lanes.count: the key occurs twice, first in line 6; allowed: once",
         ),
         ("? [a]\n: b", "shop.yaml:1: found a key that is a list or a mapping; allowed: a word as the key"),
         (
             "name: !!python/name:os.system x",
-            'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; '
-            "allowed: values without a tag; in quotes what begins with !",
+            'shop.yaml:5: name: found the tag "tag:yaml.org,2002:python/name:os.system"; allowed: values '
+            "without a tag, quoted if they begin with !",
         ),
         (
             "spark: &a {conf: *a}",
-            "shop.yaml:5: spark.conf: found an alias of a part it stands in; allowed: a finite value",
+            "shop.yaml:5: spark.conf: found an alias inside the part that it refers to; allowed: a finite "
+            "value",
         ),
     ],
 )

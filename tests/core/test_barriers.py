@@ -103,7 +103,7 @@ def test_a_statement_of_no_rule_that_would_show_what_a_table_hides_is_that_table
     assert parts == [("shop.orders", [2]), ("shop.orders", [3]), ("shop.orders", [5])]
     [refused] = [chunk for to, chunk in delivery.parts if chunk.alone]
     work = Work.of(routed.unit("orders"), [refused])
-    assert "its values would leave as remark" in str(work.decode(lambda *_: False))
+    assert "its values would be visible as remark" in str(work.decode(lambda *_: False))
 
 
 def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_that_names() -> None:

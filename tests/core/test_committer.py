@@ -198,7 +198,7 @@ def test_an_error_of_one_partition_is_not_over_because_another_leaves_with_nothi
 
 def test_a_commit_that_a_rebalance_interrupts_is_neither_a_failure_nor_a_success(site: Site) -> None:
     site.finish(site.first, 5)
-    site.kafka.fault = CommitInterrupted("a rebalance came before Kafka's answer")
+    site.kafka.fault = CommitInterrupted("a rebalance started before Kafka answered")
     assert not site.committer.commit()
     assert site.error is None
     assert site.last_success is None

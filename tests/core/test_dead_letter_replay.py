@@ -154,7 +154,7 @@ def test_of_a_row_that_moves_both_halves_are_applied_whichever_the_letter_names(
         ({"value": canal("orders", 1, database="other")}, "no rule of tables: matches other.orders"),
         ({"handler": "gone"}, "shop.orders has no handler gone now; it has a"),
         ({"index": 4}, "its record has no row 4"),
-        ({"topic": None}, "its headers do not say which topic it comes from"),
+        ({"topic": None}, "its headers do not name its source topic"),
     ],
 )
 def test_what_cannot_be_replayed_says_why(fields: dict[str, Any], reason: str) -> None:
@@ -180,7 +180,7 @@ def test_a_statement_that_is_of_no_table_is_nothing_to_do(index: int | None) -> 
         "orders", isDdl=True, type="QUERY", sql="GRANT ALL ON *.* TO a IDENTIFIED BY 'x'", data=None
     )
     plan = Reader(config).plan(letter(1, grant, index=index))
-    assert plan.skipped == "it holds no change"
+    assert plan.skipped == "it contains no change"
     Replay(config).apply(plan)
     assert CALLS == []
 

@@ -173,7 +173,7 @@ def test_undecodable_records_are_written_in_the_order_of_their_table() -> None:
     stage.run(table)
     assert events == [0, 1, ("letter", 2), ("letter", 3), 4]
     assert letters.sent == [(2, "shop.orders", None, None), (3, "shop.orders", None, None)]
-    assert all(error.startswith("undecodable record: no Canal message") for error in letters.errors)
+    assert all(error.startswith("undecodable record: not a Canal message") for error in letters.errors)
     assert stage.checkpoint() == Checkpoint(5)
 
 

@@ -99,7 +99,7 @@ def test_a_record_that_would_take_too_much_when_it_is_decoded_is_refused() -> No
     made = work(unit(), chunk(assignment(), [record(0), record(1, value=value)]))
     place, told = made.decode(lambda _record, _fault: False) or (None, "")
     assert place == 1
-    assert str(told).startswith("decoded it would take about 64 MiB, and a record may take 64 MiB")
+    assert str(told).startswith("the decoded record would take about 64 MiB, but at most 64 MiB are allowed")
     assert made.decode(lambda _record, _fault: False, SMALL * 2) is None
 
 

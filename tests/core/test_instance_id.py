@@ -19,7 +19,7 @@ from worker.kafka.errors import GroupStrategies, KafkaErrors
 from worker.kafka.group import InstanceId
 from worker.local.broker import Broker
 
-WAITS = "group.instance.id pod-0 is another member's until its session ends: waiting"
+WAITS = "group.instance.id pod-0 belongs to another member until its session ends: waiting"
 
 
 class Group:

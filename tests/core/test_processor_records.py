@@ -76,7 +76,7 @@ def test_at_an_undecodable_record_the_table_halts_after_all_before_it_is_handled
         stage.run(table)
     assert seen(handler) == [[0, 1]]
     assert table.state is UnitState.HALTED
-    assert (table.error or "").startswith("undecodable record: no Canal message")
+    assert (table.error or "").startswith("undecodable record: not a Canal message")
     assert stage.checkpoint() == Checkpoint(2)
     assert [log["position"] for log in logs if log["event"] == "table_halted"] == ["cdc.shop[0] offset 2"]
 

@@ -83,8 +83,8 @@ CUT = (
 @pytest.mark.parametrize(
     ("reason", "goes_on_at", "said"),
     [
-        pytest.param(CUT, 7, "cut off", id="the log was cut off and written on"),
-        pytest.param("not available on the broker", 12, "is there now", id="the broker has it now"),
+        pytest.param(CUT, 7, "truncated", id="the log was cut off and written on"),
+        pytest.param("not available on the broker", 12, "exists now", id="the broker has it now"),
     ],
 )
 def test_an_offset_within_what_the_broker_has_has_not_expired(

@@ -135,7 +135,7 @@ def test_a_table_halts_at_a_statement_that_its_rules_refuse_whatever_becomes_of_
     stage.run(orders)
     assert seen(handler) == [[0]]
     assert orders.state is UnitState.HALTED
-    assert "its values would leave as e" in (orders.error or "")
+    assert "its values would be visible as e" in (orders.error or "")
 
 
 def test_rows_are_spread_by_the_keys_that_leave() -> None:

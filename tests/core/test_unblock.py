@@ -249,11 +249,11 @@ def test_what_is_the_matter_is_said_and_nothing_is_done(start: Start) -> None:
         return answer.message
 
     assert "is not unfinished" in refused(0)
-    assert "is not what blocks shop.orders: that stands at cdc.shop[0] offset 3" in refused(4)
+    assert "is not what blocks shop.orders: that is blocked at cdc.shop[0] offset 3" in refused(4)
     assert "has not been read yet (read up to 8)" in refused(100)
-    assert "has met no table shop.nothing" in refused(3, table="shop.nothing")
+    assert "has read no table shop.nothing" in refused(3, table="shop.nothing")
     assert "is of table shop.orders, not of shop.stock" in refused(3, table="shop.stock")
-    assert "does not have that partition; it has cdc.shop[0]" in refused(3, partition=9)
+    assert "lacks that partition; it has cdc.shop[0]" in refused(3, partition=9)
     assert "dead_letter.topic is not set" in refused(3, action="dead_letter")
     unblock.held.append((other, chunk(stage.partition, [record(9, "stock")])))
     assert "waits for room in the lanes" in refused(9, table="shop.stock")
@@ -276,7 +276,7 @@ def test_an_offset_that_two_partitions_have_must_be_told_apart(start: Start) -> 
     unblock = Unblocked(stage, table, partitions=(one, two))
     answer = unblock.ask(0)
     assert answer.result == "refused"
-    assert "cdc.shop[0], cdc.shop[1]: say --topic and --partition" in answer.message
+    assert "cdc.shop[0], cdc.shop[1]: give --topic and --partition" in answer.message
     assert unblock.ask(0, partition=1).result == "refused", "that is behind the other"
     assert unblock.ask(0, partition=0).result == "set_aside"
     assert (one.tracker.head, two.tracker.head) == (None, 0)

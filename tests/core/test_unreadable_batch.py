@@ -88,7 +88,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def refused(site: Site) -> None:
     answer = site.order()
     assert answer.result == "refused"
-    assert "rows[0] still holds records from before that batch" in answer.message
+    assert "rows[0] still has records from before that batch" in answer.message
     assert site.rows.tracker.next_offset == 0, "they would count as finished"
 
 

@@ -115,7 +115,7 @@ def test_nothing_is_read_while_a_topic_with_ddl_is_missing_and_it_goes_on_once_i
         assert not member.share.may_read(500), "nobody else has what is missing, so it need not end"
     assert [line["event"] for line in logged] == ["ddl_topics_missing"]
     assert member.share.reason is not None
-    assert f"kafka.ddl_topics names {ddl}, and there is no such topic" in member.share.reason
+    assert f"kafka.ddl_topics names {ddl}, but this topic does not exist" in member.share.reason
     member.make(ddl)
     with capture_logs():
         assert not member.share.may_read(600), "its partitions have not come yet"

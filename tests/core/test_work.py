@@ -52,7 +52,7 @@ def test_decoding_ends_at_the_first_bad_record_and_tells_its_place() -> None:
     fault = made.decode(never)
     assert fault is not None
     assert fault[0] == 2
-    assert "no Canal message" in str(fault[1])
+    assert "not a Canal message" in str(fault[1])
     assert made.changes is None
 
 

@@ -50,7 +50,7 @@ def test_values_are_compared_as_the_handler_keeps_them() -> None:
     [
         ([], "is not in the replica"),
         ([{**ROW, "id": 8}, ROW], "is not in the source"),
-        ([ROW, ROW], "1 rows have the key of another"),
+        ([ROW, ROW], "1 rows have a duplicate key"),
         ([{**ROW, "note": ""}], "note is '' in the replica, None in the source"),
         ([{**ROW, "total": "1.50"}], "total is '1.50' in the replica, Decimal('1.50') in the source"),
         ([{**ROW, "total": 1.5}], "total is 1.5 in the replica, Decimal('1.50') in the source"),
@@ -100,23 +100,23 @@ def test_a_statement_at_the_end_needs_no_merge() -> None:
     batches = [*GOOD[0], RecordedBatch("orders", 0, 104.5, 91_000, [(9, 0)])]
     assert order_faults("orders", history, batches, GOOD[1]) == []
     assert order_faults("orders", [*history[:-1], Place("insert", 9, 0)], batches, GOOD[1]) == [
-        "1 changes were never merged, the first of offset 9"
+        "1 changes were never merged, the first at offset 9"
     ]
 
 
 @pytest.mark.parametrize(
     ("batches", "commits", "fault"),
     [
-        ([batch(6, 6, 100.0), batch(3, 5, 103.0)], None, "the change at offset 3[0] came after 6[1]"),
-        ([batch(3, 5, 100.0)], None, "2 changes never came, the first of offset 6"),
-        ([batch(3, 5, 100.0), batch(3, 5, 101.0), batch(6, 6, 103.0)], None, "offset 3[0] came after 5[1]"),
+        ([batch(6, 6, 100.0), batch(3, 5, 103.0)], None, "the change at offset 3[0] follows 6[1]"),
+        ([batch(3, 5, 100.0)], None, "2 changes were never handled, the first at offset 6"),
+        ([batch(3, 5, 100.0), batch(3, 5, 101.0), batch(6, 6, 103.0)], None, "offset 3[0] follows 5[1]"),
         (None, [Commit((5, 1), 99.5), Commit((6, 1), 104.0)], "at offset 5 was merged before it was handled"),
-        (None, [Commit((5, 1), 102.5)], "2 changes were never merged, the first of offset 6"),
-        (None, [], "6 changes were never merged, the first of offset 3"),
+        (None, [Commit((5, 1), 102.5)], "2 changes were never merged, the first at offset 6"),
+        (None, [], "6 changes were never merged, the first at offset 3"),
         (
             None,
             [Commit((6, 1), 104.0), Commit((5, 1), 104.5)],
-            "up to offset 5 came after that up to 6",
+            "up to offset 5 follows that up to 6",
         ),
         (
             None,
@@ -133,7 +133,7 @@ def test_every_break_of_the_order_is_told(
 
 
 def test_a_change_that_the_source_never_made_is_told() -> None:
-    assert "2 changes came that the source never made" in order_faults("orders", HISTORY[:4], *GOOD)[0]
+    assert "2 changes are not from the source" in order_faults("orders", HISTORY[:4], *GOOD)[0]
 
 
 def test_a_tables_work_lasts_until_the_merge_of_each_batch() -> None:
@@ -175,4 +175,4 @@ def test_a_result_is_good_only_without_any_fault() -> None:
     assert good.good
     assert not good._replace(faults=["the worker ended with exit code 1 instead of 0"]).good
     assert not good._replace(tables=[table, table._replace(differences=["7: is not in the replica"])]).good
-    assert not good._replace(tables=[table._replace(order_faults=["1 changes never came"])]).good
+    assert not good._replace(tables=[table._replace(order_faults=["1 changes were never handled"])]).good

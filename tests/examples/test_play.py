@@ -36,7 +36,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     done = play(str(tmp_path / "none.jsonl"))
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"play.py: {tmp_path}/none.jsonl: it cannot be read (No such file or directory)\n"
+    assert done.stderr == f"play.py: {tmp_path}/none.jsonl cannot be read (No such file or directory)\n"
 
 
 def test_a_kafka_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:

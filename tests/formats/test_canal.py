@@ -227,7 +227,7 @@ def test_a_zero_date_does_not_disturb_the_messages_after_it() -> None:
     ("record", "said"),
     [
         (sent(b"{}"), "missing required field"),
-        (sent(b'{"es": 1, "type": "INSERT", "data": [{"id": "\xff"}]}'), "no Canal message"),
+        (sent(b'{"es": 1, "type": "INSERT", "data": [{"id": "\xff"}]}'), "not a Canal message"),
         (without("es"), "missing required field `es`"),
         (message(es="soon"), r"got `str` - at `\$.es`"),
         (message(data={"id": "7"}), r"Expected `array \| null`, got `object` - at `\$.data`"),

@@ -205,18 +205,18 @@ WHOLE = packet(rows("orders", row(ORDER)))
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (WHOLE[:-3], "no packet of Canal"),
+        (WHOLE[:-3], "not a Canal packet"),
         (packet(rows("orders", row(ORDER)), type=3), "of type 3, not MESSAGES"),
         (packet(rows("orders", row(ORDER)), compression=2), "with compression 2"),
-        (packet(b"\xff\xff"), "an entry of it"),
+        (packet(b"\xff\xff"), "one of its entries"),
         (
             packet(rows("orders", row({**ORDER, "total": "x"}))),
             "column 'total' of type decimal(10,2) holds 'x'",
         ),
         (packet(rows("orders", row(ORDER), event=UPDATE, is_ddl=1)), "contradict each other"),
         (packet(rows("orders", row(ORDER), database="")), "without a database"),
-        (packet(rows("", row(ORDER))), "rows of no table"),
-        (packet(ddl("orders", " ")), "holds no `sql`"),
+        (packet(rows("", row(ORDER))), "rows without a table"),
+        (packet(ddl("orders", " ")), "has no `sql`"),
         (packet(rows("orders", row(before=ORDER), event=UPDATE)), "an update without the row after it"),
         (packet(rows("orders", row({"id": "1"}), row(ORDER))), "not in the first"),
     ],

@@ -19,24 +19,24 @@ from worker.formats.interface import Skip, UndecodableRecord
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"", "no Debezium record: the value is empty"),
+        (b"", "not a Debezium record: the value is empty"),
         (
             b"\0\0\0\0\x07abcdef",
             "schema is in a registry (schema 7): set schema_registry.url to its address",
         ),
-        (b"\x08\xff\xfe", "no JSON but binary data; set value.converter"),
-        (b"not json", "no Debezium record: JSON is malformed"),
-        (b"[1]", "no Debezium record: Expected `object`, got `array`"),
-        (b"[" * 100_000, "no Debezium record: "),
+        (b"\x08\xff\xfe", "not JSON, but binary data; set value.converter"),
+        (b"not json", "not a Debezium record: JSON is malformed"),
+        (b"[1]", "not a Debezium record: Expected `object`, got `array`"),
+        (b"[" * 100_000, "not a Debezium record: "),
         (b'{"a":1}', "ExtractNewRecordState wrote it, a flattened record needs add.fields=op,db,table"),
-        (b'{"isDdl":false,"database":"a","data":[]}', "one of Canal: set `format: canal`"),
-        (b'{"database":"a","table":"b","data":{}}', "one of Maxwell: set `format: maxwell`"),
+        (b'{"isDdl":false,"database":"a","data":[]}', "a Canal message: set `format: canal`"),
+        (b'{"database":"a","table":"b","data":{}}', "a Maxwell record: set `format: maxwell`"),
         (b'{"before":null,"after":{}}', "before or after, but no `source` and `op`"),
         (b'{"op":"x","source":{"db":"a","table":"b"}}', "the operation 'x' is not known"),
-        (b'{"op":"c","source":{"db":5}}', "no Debezium record: Expected `str`, got `int`"),
+        (b'{"op":"c","source":{"db":5}}', "not a Debezium record: Expected `str`, got `int`"),
         (b'{"op":"c","source":5}', "ExtractNewRecordState wrote it, a flattened record needs"),
         (b'{"op":"c","source":{"db":"a","table":""}}', "`source` names no database and table"),
-        (b'{"ddl":5,"source":{}}', "no Debezium record: Expected `str`, got `int`"),
+        (b'{"ddl":5,"source":{}}', "not a Debezium record: Expected `str`, got `int`"),
         (b'{"__op":"x","__db":"a","__table":"b"}', "the operation 'x'"),
     ],
 )
@@ -49,7 +49,7 @@ def test_what_is_no_record_is_told_in_words(value: bytes, message: str) -> None:
 
 def test_a_flattened_record_that_does_not_tell_its_table_is_told_what_it_needs() -> None:
     with pytest.raises(
-        UndecodableRecord, match=r"does not tell its database: a flattened record needs add\."
+        UndecodableRecord, match=r"does not name its database: a flattened record needs add\."
     ):
         Debezium().explain(record({"id": 7, "__op": "c", "__table": "orders"}, topic="orders"))
 
@@ -57,9 +57,9 @@ def test_a_flattened_record_that_does_not_tell_its_table_is_told_what_it_needs()
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (envelope("u", after=None), "the operation 'u', but no `after`"),
+        (envelope("u", after=None), "operation 'u', but no `after`"),
         (envelope("c", after=[1]), "Expected `object | null`, got `array`"),
-        (envelope("d"), "which row it was is not told"),
+        (envelope("d"), "the deleted row is unknown"),
         ({"schema": {"type": 5}, "payload": envelope()}, "no Connect schema"),
     ],
 )
@@ -107,10 +107,10 @@ def test_the_key_tells_the_key_columns(key: Any, columns: tuple[str, ...] | None
 def test_a_key_that_is_there_and_cannot_be_read_is_a_fault(key: bytes) -> None:
     """Without its columns the table would have no key: updates would add rows, deletes find none."""
     one = record(envelope("u"), key)
-    with pytest.raises(UndecodableRecord, match="the record's key is no JSON object"):
+    with pytest.raises(UndecodableRecord, match="the record's key is not a JSON object"):
         change_of(one)
     flat = record({"id": 7, "__op": "u", "__db": "shop", "__table": "orders"}, key)
-    with pytest.raises(UndecodableRecord, match="the record's key is no JSON object"):
+    with pytest.raises(UndecodableRecord, match="the record's key is not a JSON object"):
         change_of(flat)
     knowing = Debezium()
     knowing.learn(create({"id": "INT"}))

@@ -247,7 +247,7 @@ def test_a_topic_with_more_dots_tells_the_table_if_its_prefix_is_known(prefix: s
     for signs in known:
         assert routed(flat({"id": 7, **signs}, topic=topic)) == ("shop", table, False)
     for signs in unknown:
-        with pytest.raises(UndecodableRecord, match=r"does not tell its (table|database): .*add\.fields"):
+        with pytest.raises(UndecodableRecord, match=r"does not name its (table|database): .*add\.fields"):
             routed(flat({"id": 7, **signs}, topic=topic))
 
 
@@ -259,7 +259,7 @@ def test_the_topic_tells_the_schema_of_postgresql() -> None:
 @pytest.mark.parametrize("topic", ["any", "prod.my.sales.orders"])
 def test_a_database_of_postgresql_is_no_schema(topic: str) -> None:
     one = flat({"id": 7, "__db": "shop", "__table": "orders", "__connector": "postgresql"}, topic=topic)
-    with pytest.raises(UndecodableRecord, match=r"does not tell its database: .*of PostgreSQL schema"):
+    with pytest.raises(UndecodableRecord, match=r"does not name its database: .*for PostgreSQL, schema"):
         routed(one)
 
 

@@ -96,7 +96,7 @@ def test_json_of_ones_own_refuses_it(number: str, columns: dict[str, str]) -> No
 
 @pytest.mark.parametrize("moment", [Decimal("1e95219019"), "1e95219019", "1e-95219019", 10**40, "NaN"])
 def test_a_time_beyond_all_bounds_is_none(moment: Any) -> None:
-    with pytest.raises(ValueError, match="no time in s"):
+    with pytest.raises(ValueError, match="not a time in s"):
         reader_of("s")(moment)
 
 
@@ -139,7 +139,7 @@ def test_debezium_refuses_a_number_that_no_source_has_before_it_is_made(
 
 def test_an_integer_that_no_source_has_is_refused() -> None:
     row = envelope(after={"id": 1, "x": base64.b64encode(b"\x7f" * 65).decode()})
-    with pytest.raises(UndecodableRecord, match="no integer of any source"):
+    with pytest.raises(UndecodableRecord, match="longer than an integer of any source"):
         change_of(debezium(with_schema(row, {"id": connect("int32"), "x": connect("int64")})))
 
 

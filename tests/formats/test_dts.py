@@ -159,16 +159,16 @@ def test_ddl_is_one_change_with_its_statement(sql: str, op: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"afterImages": image(7, "a")[:1]}, "`afterImages` holds 1 values of 2 columns"),
-        ({"afterImages": [*image(7, "a"), None]}, "`afterImages` holds 3 values or more, of 2 columns"),
+        ({"afterImages": image(7, "a")[:1]}, "`afterImages` has 1 values for 2 columns"),
+        ({"afterImages": [*image(7, "a"), None]}, "`afterImages` has 3 values or more for 2 columns"),
         ({"afterImages": None}, "INSERT without `afterImages`"),
         ({"operation": "DELETE"}, "DELETE without `beforeImages`"),
-        ({"afterImages": "text"}, "INSERT, but text in its images"),
-        ({"fields": None}, "`afterImages` holds values, but `fields` is no array"),
-        ({"fields": "id,note"}, "`afterImages` holds values, but `fields` is no array"),
+        ({"afterImages": "text"}, "INSERT, but its images contain text"),
+        ({"fields": None}, "`afterImages` has values, but `fields` is not an array"),
+        ({"fields": "id,note"}, "`afterImages` has values, but `fields` is not an array"),
         ({"tags": {"pk_uk_info": "id"}}, "malformed"),
         ({"tags": {"pk_uk_info": '{"PRIMARY":"id"}'}}, "Expected `array`"),
-        ({"source": {"sourceType": "Oracle", "version": "19"}}, "a stream of Oracle: only those of MySQL"),
+        ({"source": {"sourceType": "Oracle", "version": "19"}}, "a stream of Oracle: only streams of MySQL"),
         ({"operation": "DDL", "afterImages": None}, "without a statement"),
         (
             {"afterImages": [value("Integer", precision=8, value="7.5"), NULL]},
@@ -176,7 +176,7 @@ def test_ddl_is_one_change_with_its_statement(sql: str, op: str) -> None:
         ),
         (
             {"afterImages": [NULL, value("Character", charset="klingon", value=b"x")]},
-            "column 'note' in `afterImages`: text in the character set 'klingon'",
+            "column 'note' in `afterImages`: text in an unknown character set, 'klingon'",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_what_cannot_be_decoded_says_what_was_found_and_changes_nothing(fields: 
 
 
 def test_bytes_behind_the_last_field_are_refused() -> None:
-    with pytest.raises(UndecodableRecord, match="3 bytes too many behind its last field"):
+    with pytest.raises(UndecodableRecord, match="3 bytes too many after its last field"):
         decode(sent(encode(record_fields()) + b"\1\2\3"))
 
 

@@ -156,11 +156,11 @@ JSON = b'{"database": "shop", "table": "orders", "type": "INSERT", "data": [{"id
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (JSON, "JSON: is this topic's format another one"),
-        (b"\xff" * 60, r"ends in the middle, after 60 bytes \(it begins with ff ff"),
-        (encode(record_fields(objectName="x" * 60))[:60], "ends in the middle, after 60 bytes"),
-        (b"\0" * 60, r"INSERT of no table \(`objectName` is ''\)"),
-        (encode(record_fields(objectName="shop")), r"INSERT of no table \(`objectName` is 'shop'\)"),
+        (JSON, "JSON: does this topic have another format"),
+        (b"\xff" * 60, r"is cut off after 60 bytes \(it begins with ff ff"),
+        (encode(record_fields(objectName="x" * 60))[:60], "is cut off after 60 bytes"),
+        (b"\0" * 60, r"INSERT without a table \(`objectName` is ''\)"),
+        (encode(record_fields(objectName="shop")), r"INSERT without a table \(`objectName` is 'shop'\)"),
         (encode(record_fields(objectName="a.b.c.d")), "neither db, db.table nor db.schema.table"),
         (encode(record_fields(objectName="a..b")), "neither db, db.table nor db.schema.table"),
         (encode(record_fields(operation="DDL", objectName="shop", afterImages=None)), "without a statement"),

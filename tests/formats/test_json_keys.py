@@ -43,7 +43,7 @@ def test_a_record_that_names_no_key_has_none(layout_key: Any, record_key: Any) -
     ("layout_key", "value", "said"),
     [
         (["id", "b"], {"id": 1}, "key column 'b' is not in the row"),
-        ("pk", {"pk": 5}, "json.key holds 5: no object and no list of column names"),
+        ("pk", {"pk": 5}, "json.key holds 5: neither an object nor a list of column names"),
         ("pk", {"pk": [1]}, r"json.key holds \[1\]"),
         ("pk", {"pk": ["id"]}, "key column 'id' is not in the row"),
     ],

@@ -128,7 +128,7 @@ def test_the_topics_name_and_a_key_that_is_no_json_are_names() -> None:
         ("$topic.7", VALUE, "found nothing"),
         ("$header.t", VALUE, "found nothing"),
         ("$key.t", VALUE, "found nothing"),
-        ("t", b"{", "no JSON"),
+        ("t", b"{", "not a JSON record"),
         (".", VALUE, "no table"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_record_whose_table_is_not_told_is_refused(table: str, value: Any, sai
 
 def test_a_header_that_is_no_utf_8_is_no_name() -> None:
     one = replace(record(VALUE), headers_=[("t", "订单".encode("gbk"))])
-    with pytest.raises(UndecodableRecord, match="header 't' is no UTF-8"):
+    with pytest.raises(UndecodableRecord, match="header 't' is not UTF-8"):
         reader(table="$header.t").explain(one)
 
 

@@ -141,12 +141,12 @@ def test_a_value_is_what_its_columns_type_says(
         (c("bigint"), "bigint", "1.5", "column 'c' of type bigint holds 1.5: no integer"),
         (c("decimal"), "decimal(3,1)", "[1]", r"column 'c' of type decimal\(3,1\) holds \[1\]: no number"),
         (c("blob"), "blob", '"?"', "column 'c' of type blob holds"),
-        (c("set", enum_values=["a"]), "set", '["b"]', "no label of its 1"),
-        (c("geometry"), "geometry", '"CIRCLE (1 2)"', "no geometry: no type that MySQL has"),
+        (c("set", enum_values=["a"]), "set", '["b"]', "not one of its 1 labels"),
+        (c("geometry"), "geometry", '"CIRCLE (1 2)"', "not a geometry: its type does not exist in MySQL"),
         (c("geometry"), "geometry", '"' + "GEOMETRYCOLLECTION (" * 9999 + '"', "nested too deeply"),
         (c("datetime"), "datetime", "5", "no date"),
         (c("varchar"), "varchar(9)", "5", "Expected `str"),
-        (c("json"), "json", "[" * 100_000 + "]" * 100_000, "no Maxwell record"),
+        (c("json"), "json", "[" * 100_000 + "]" * 100_000, "not a Maxwell record"),
     ],
 )
 def test_a_value_that_is_not_of_its_type_is_refused_with_its_column(

@@ -235,7 +235,7 @@ def test_a_text_that_is_none_is_refused() -> None:
     file = simple("Value", ("s", FIELD.TYPE_STRING))
     file.ClearField("syntax")
     assert split_of(file, b"\x0a\x01a") == {"s": "a"}
-    with pytest.raises(UndecodableRecord, match="no UTF-8"):
+    with pytest.raises(UndecodableRecord, match="not UTF-8"):
         split_of(file, b"\x0a\x01\xff")
 
 
@@ -254,8 +254,8 @@ def test_a_message_that_is_only_called_as_a_known_one_is_a_struct() -> None:
         (("google.type.Date", {"year": 1500, "month": 2, "day": 30}), "no date: 1500-2-30"),
         (("google.type.Date", {"year": 1900, "month": 2, "day": 29}), "no date: 1900-2-29"),
         (("google.type.Date", {}), "no date: 0-0-0"),
-        (("google.type.TimeOfDay", {"hours": 25}), "no time of a day"),
-        (("google.type.TimeOfDay", {"minutes": 60}), "no time of a day"),
+        (("google.type.TimeOfDay", {"hours": 25}), "not a time of day"),
+        (("google.type.TimeOfDay", {"minutes": 60}), "not a time of day"),
         (("google.protobuf.UInt64Value", {"value": 2**63}), "beyond 63 bits"),
     ],
 )
@@ -308,7 +308,7 @@ def test_schemas_of_messages_within_messages_take_no_time() -> None:
     wide.message_type.add(name="Last").CopyFrom(wide.message_type[-1])
     del wide.message_type[-1]
     wide.message_type.insert(0, wide.message_type.pop())
-    for file, told in ((own, "within itself"), (wide, "more than 20000 fields")):
+    for file, told in ((own, "contains itself"), (wide, "more than 20000 fields")):
         with pytest.raises(SchemaError, match=told):
             ProtobufSchema(serialized(file), [], b"\0\0\0\0\1", 1)
 
@@ -362,9 +362,9 @@ def test_what_a_schema_imports_is_asked_for(registry: SchemaRegistry) -> None:
         ('syntax = "proto3"; message A {}', r"as text, .*\?format=serialized"),
         ("AAAA", "no schema|as text"),
         (serialized(simple("A", ("b", ".q.B"), dependency=["q.proto"])), "imports q.proto"),
-        (serialized(simple("A", ("b", ".p.Nothing"))), "no schema of Protobuf"),
+        (serialized(simple("A", ("b", ".p.Nothing"))), "not a Protobuf schema"),
         (serialized(descriptor_pb2.FileDescriptorProto(name="f", syntax="proto3")), "has no message 0"),
-        (serialized(simple("A", ("a", ".p.A"), ("b", ".p.A"))), "a message within itself"),
+        (serialized(simple("A", ("a", ".p.A"), ("b", ".p.A"))), "a message contains itself"),
     ],
 )
 def test_a_schema_that_cannot_be_used_says_why(text: str, told: str) -> None:

@@ -121,10 +121,10 @@ def test_a_schema_may_refer_to_itself_by_its_id_and_by_places_in_lists() -> None
 @pytest.mark.parametrize(
     ("reference", "told"),
     [
-        ("other.json", "'other.json', which is the name of none of its references"),
-        ("date.json#/definitions/x", "which is not there"),
-        ("#/definitions/x", "which is not there"),
-        ("#anchor", "which is not there"),
+        ("other.json", "'other.json', which names none of its references"),
+        ("date.json#/definitions/x", "which does not exist"),
+        ("#/definitions/x", "which does not exist"),
+        ("#anchor", "which does not exist"),
         ("#/properties/a", "references form a circle"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_value_alone_is_never_routed_by_what_it_begins_with(registry: SchemaRe
     """It may begin with a zero and four bytes that are no id: the thread that polls would wait for that."""
     format_ = reader(registry)
     one = in_header(AvroWriter(registry).written(SCHEMA, row({"id": 4})))
-    with pytest.raises(LookupError, match="headers say"):
+    with pytest.raises(LookupError, match="headers describe"):
         format_.route(one.value_)  # type: ignore[arg-type]
     assert registry.asked == []
 
@@ -107,10 +107,25 @@ def test_apicurios_headers_tell_which_of_its_ids_they_hold(registry: SchemaRegis
             "by its hash: let the connector write ids",
         ),
         ("apicurio.value.encoding", b"JSON", {}, "let the connector write the binary encoding"),
-        ("__value_schema_id", b"\1" + b"7" * 15, {}, "the header __value_schema_id holds no GUID"),
-        ("__value_schema_id", b"\0" + b"7" * 16, {}, "the header __value_schema_id holds no GUID"),
-        ("__value_schema_id", b"\1" + b"7" * 16 + b"\0", {}, "holds more than a GUID"),
-        ("apicurio.key.globalId", b"7", {}, "the header apicurio.key.globalId holds no id of 8 bytes"),
+        (
+            "__value_schema_id",
+            b"\1" + b"7" * 15,
+            {},
+            "the header __value_schema_id does not contain a schema's GUID",
+        ),
+        (
+            "__value_schema_id",
+            b"\0" + b"7" * 16,
+            {},
+            "the header __value_schema_id does not contain a schema's GUID",
+        ),
+        ("__value_schema_id", b"\1" + b"7" * 16 + b"\0", {}, "contains more than a GUID"),
+        (
+            "apicurio.key.globalId",
+            b"7",
+            {},
+            "the header apicurio.key.globalId does not contain an id of 8 bytes",
+        ),
         ("apicurio.value.globalId", bytes(7) + b"\1", {}, "set schema_registry.api: apicurio"),
         ("__value_schema_id", b"\1" + b"7" * 16, {"api": "apicurio"}, "set schema_registry.api: confluent"),
         ("__value_schema_id", b"\1" + b"7" * 16, {"ids_in": "value"}, "set schema_registry.ids_in: header"),
@@ -151,7 +166,7 @@ def test_what_begins_as_a_header_is_put_before_it_is_no_head(
     one = replace(record(written), **{part: foreign})
     until(lambda: format_.ready([one]) == 1)
     asked = list(registry.asked)
-    with pytest.raises(UndecodableRecord, match=f"begins with the byte {mark[0]}"):
+    with pytest.raises(UndecodableRecord, match=f"begins with byte {mark[0]}"):
         explained(format_, one)
     assert registry.asked == asked
     assert not [path for path in asked if path != "/schemas/ids/1"]

@@ -94,10 +94,10 @@ def test_ticdcs_open_protocol_is_told_by_its_key() -> None:
 @pytest.mark.parametrize(
     ("connector", "words"),
     [
-        ("sqlserver", "format: json, for which docs/formats.md has a layout"),
-        ("oracle", "format: json, for which docs/formats.md has a layout"),
-        ("db2", "format: json, for which docs/formats.md has a layout"),
-        ("vitess", "format: json, for which docs/formats.md has a layout"),
+        ("sqlserver", "format: json; docs/formats.md has a layout"),
+        ("oracle", "format: json; docs/formats.md has a layout"),
+        ("db2", "format: json; docs/formats.md has a layout"),
+        ("vitess", "format: json; docs/formats.md has a layout"),
         ("mongodb", "ExtractNewDocumentState"),
         ("new", "describe its records (format: json)"),
     ],

@@ -58,7 +58,7 @@ def test_midnight_with_and_without_its_zone_is_the_day_itself() -> None:
     ],
 )
 def test_what_is_in_the_calendar_or_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no time beyond the calendar"):
+    with pytest.raises(ValueError, match="not a time beyond the calendar"):
         BeyondCalendar(text)
 
 

@@ -46,5 +46,5 @@ def test_a_value_has_one_form(value: Any, expected: Any) -> None:
 
 
 def test_a_value_of_another_type_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="of type complex has no form in JSON"):
+    with pytest.raises(TypeError, match="of type complex cannot be written as JSON"):
         json_value(1j)

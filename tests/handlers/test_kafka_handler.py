@@ -252,7 +252,7 @@ def test_a_message_without_a_key_is_refused_by_a_compacted_topic(
 def test_a_topic_that_is_not_there_is_named_until_somebody_makes_it(broker: Broker, topic: str) -> None:
     missing = f"{topic}-missing"
     with opened(handler_of(broker, missing, timeout="2s")) as handler:
-        with pytest.raises(UnfitPlace, match=f"there is no topic {missing}"):
+        with pytest.raises(UnfitPlace, match=f"topic {missing} does not exist"):
             handler.handle(orders({"id": 1}))
         broker.create_topic(missing)
         handler.handle(orders({"id": 1}))
@@ -263,7 +263,7 @@ def test_a_topic_that_is_not_there_is_named_until_somebody_makes_it(broker: Brok
 def test_a_table_whose_name_is_no_topic_is_rejected_with_it(broker: Broker, table: str) -> None:
     with (
         opened(handler_of(broker, "replica.{table}")) as handler,
-        pytest.raises(Rejected, match=f"replica.{table.partition('.')[2]}' is no name of a topic"),
+        pytest.raises(Rejected, match=f"replica.{table.partition('.')[2]}' is not a topic name"),
     ):
         handler.handle(make_batch(table, [{"id": 1}], key="id"))
 

@@ -17,8 +17,8 @@ PROPERTIES = ("properties",)
     [
         ({}, ("bootstrap_servers",), "missing"),
         ({"bootstrap_servers": ""}, ("bootstrap_servers",), "not empty"),
-        ({"bootstrap_servers": "h", "topic": "a:{table}"}, ("topic",), "cannot hold :"),
-        ({"bootstrap_servers": "h", "topic": "{key}"}, ("topic",), "{key} cannot stand here"),
+        ({"bootstrap_servers": "h", "topic": "a:{table}"}, ("topic",), "cannot have :"),
+        ({"bootstrap_servers": "h", "topic": "{key}"}, ("topic",), "{key} is not allowed here"),
         ({"bootstrap_servers": "h", "topic": "{tabel}"}, ("topic",), "nearest: {table}"),
         ({"bootstrap_servers": "h", "topic": ""}, ("topic",), "empty"),
         ({"bootstrap_servers": "h", "value": "row"}, ("value",), "change, after"),

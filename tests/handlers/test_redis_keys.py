@@ -132,13 +132,13 @@ def test_an_update_of_some_columns_is_rejected_where_the_key_holds_no_hash(lab: 
         ({"url": "redis://h?shoe=5"}, "url", "redis://HOST"),
         ({"url": "redis://h", "key": "{database}"}, "key", "same key"),
         ({"url": "redis://h", "key": "{key"}, "key", "single {"),
-        ({"url": "redis://h", "key": "{}"}, "key", "names nothing"),
+        ({"url": "redis://h", "key": "{}"}, "key", "has no name"),
         ({"url": "redis://h", "value": "jsn"}, "value", "json"),
         ({"url": "redis://h", "expire": "1 day"}, "expire", "duration"),
         ({"url": "redis://h", "truncate": True, "key": "x:{key}"}, "truncate", "colon"),
         ({"url": "redis://h", "truncate": True, "key": "{table}_{key}"}, "truncate", "colon"),
         ({"url": "redis://h", "keys": "x"}, "keys", "nearest: key"),
-        ({"url": "redis://h", "columns": ["a"], "exclude": ["b"]}, None, "do not go together"),
+        ({"url": "redis://h", "columns": ["a"], "exclude": ["b"]}, None, "cannot be combined"),
     ],
 )
 def test_options_that_cannot_be_used_are_faults(options: dict[str, Any], path: str | None, told: str) -> None:

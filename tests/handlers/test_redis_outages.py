@@ -221,7 +221,7 @@ def test_a_batch_waits_for_as_many_replicas_as_it_is_to_have(own_redis: Callable
     primary, replica = own_redis(), own_redis()
     rows = make_batch("shop.orders", [{"id": 1}], key="id")
     with opened(RedisHandler(url=primary.url, wait_replicas=1, timeout="2s")) as handler:
-        with pytest.raises(TargetUnavailable, match=r"0 replicas .* wait_replicas asks for 1"):
+        with pytest.raises(TargetUnavailable, match=r"0 replicas .* wait_replicas needs 1"):
             handler.handle(rows)
         with redis.Redis.from_url(replica.url) as client:
             client.config_set("masterauth", PASSWORD)

@@ -232,7 +232,7 @@ def test_a_statement_removes_the_keys_of_all_tables_that_it_drops(lab: RedisLab)
         lab.apply(*rows, drop, handles=lambda table: table.startswith("shop."))
     assert sorted(lab.client.keys()) == ["crm:y:1", "shop:x:1"]
     told = [log["because"] for log in logs if log["event"] == "ddl_refused"]
-    assert told == ["no rule leads crm.y to this handler"]
+    assert told == ["no rule routes crm.y to this handler"]
     lab.apply(rows[1], orders({"sql": "TRUNCATE TABLE items"}))
     assert lab.client.exists("shop:items:1") == 0
 

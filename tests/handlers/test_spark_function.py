@@ -192,8 +192,8 @@ def test_without_a_batch_it_tells_where_spark_runs(own: Any, folder: Path) -> No
         ("own_function:keep", "there is no module own_function on PYTHONPATH or in"),
         ("own_functions:later", r"later is async.*allowed: def later\(frame, batch\)"),
         ("own_functions:lonely", r"lonely cannot be called with \(frame, batch\): too many positional"),
-        ("own_functions:Frames", "Frames is no function"),
-        ("own_functions:LIMIT", "LIMIT is no function"),
+        ("own_functions:Frames", "Frames is not a function"),
+        ("own_functions:LIMIT", "LIMIT is not a function"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_found_before_anything_runs(

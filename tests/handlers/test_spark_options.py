@@ -18,9 +18,9 @@ from handlers.spark import SparkHandler, SparkSection
         ({"mode": "replica", "format": "parquet"}, "format parquet is for mode changelog"),
         ({"mode": "changelog", "format": "parquet", "table": "{table}"}, "has a path, not a table"),
         ({"mode": "changelog", "path": "{table}", "table": "{table}"}, "give path or table, not both"),
-        ({"mode": "replica", "function": "a:f"}, "mode function and the key function belong together"),
-        ({"mode": "function"}, "mode function and the key function belong together"),
-        ({"mode": "replica", "table": "a.b.c.{table}"}, "is no table of a catalog"),
+        ({"mode": "replica", "function": "a:f"}, "mode function and the key function need each other"),
+        ({"mode": "function"}, "mode function and the key function need each other"),
+        ({"mode": "replica", "table": "a.b.c.{table}"}, "is not a catalog table"),
         ({}, "Field required"),
         ({"mode": "changelog", "pth": "x"}, "Extra inputs are not permitted"),
         (
@@ -29,14 +29,14 @@ from handlers.spark import SparkHandler, SparkSection
         ),
         ({"mode": "replica", "partition_by": ["a.b"]}, "a column with . or ` in its name"),
         ({"mode": "changelog", "path": "all"}, r"a path needs {table}"),
-        ({"mode": "changelog", "path": "{table"}, "is no template"),
+        ({"mode": "changelog", "path": "{table"}, "is not a template"),
         (
             {"mode": "replica", "shared_segments": "1m"},
-            "found 60 s; allowed: up to 5 s, as batches wait for it",
+            "found 60 s; allowed: up to 5 s, because batches wait for it",
         ),
         (
             {"mode": "replica", "properties": {"delta.setTransactionRetentionDuration": "interval 7 days"}},
-            "Delta would forget which segments a table holds",
+            "Delta would forget which segments a table has",
         ),
     ],
 )
@@ -51,7 +51,7 @@ def test_an_unusable_option_is_refused(options: dict[str, Any], message: str) ->
     [
         ({"mastr": "local"}, ("mastr",), "Extra inputs"),
         ({"driver_memory": "2 GB"}, ("driver_memory",), "a size as Java writes it"),
-        ({"conf": {"sql.ansi.enabled": True}}, ("conf",), "no Spark property"),
+        ({"conf": {"sql.ansi.enabled": True}}, ("conf",), "not a Spark property"),
         ({"conf": {"spark.master": "local"}}, ("conf",), "beside conf"),
         ({"concurrency": 0}, ("concurrency",), "greater than or equal to 1"),
         ({"remote": "sc://here", "master": "local"}, (), "with remote, master cannot be set here"),

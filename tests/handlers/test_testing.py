@@ -63,7 +63,7 @@ def test_several_changes_of_one_record_share_its_offset() -> None:
 
 
 def test_a_name_without_a_database_is_refused() -> None:
-    with pytest.raises(ValueError, match="is no database"):
+    with pytest.raises(ValueError, match="is not database"):
         make_batch("orders", [])
 
 

@@ -223,7 +223,7 @@ def test_an_answer_that_is_not_about_the_changes_is_waited_for(
 @pytest.mark.parametrize(
     ("location", "told"),
     [
-        ("https://other.example/token/x?y=z", "it is at https://other.example now"),
+        ("https://other.example/token/x?y=z", "it has moved to https://other.example"),
         ("/elsewhere", "another path"),
     ],
 )

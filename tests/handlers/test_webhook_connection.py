@@ -99,7 +99,9 @@ def test_a_certificate_that_nobody_would_look_at_is_told(certificate: Path) -> N
             SchemaRegistrySettings.model_validate({"url": "http://h", "tls": {"ca": "cert.pem"}}), certificate
         ),
     ):
-        with pytest.raises(OSError, match=r"tls: nobody shows a certificate at http://h.*write https://"):
+        with pytest.raises(
+            OSError, match=r"tls: http://h.* is plain HTTP and shows no certificate: write https://"
+        ):
             read()
 
 

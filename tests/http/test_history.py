@@ -103,7 +103,7 @@ def test_tables_that_go_on_are_in_the_timeline() -> None:
     assert (entry.kind, entry.level, entry.event, entry.text) == (
         "trouble",
         "good",
-        "tables go on",
+        "tables continue",
         "shop_00.payments",
     )
 

@@ -82,7 +82,7 @@ def test_without_the_token_nothing_is_told(serve: Serve) -> None:
         answer = get(server, path, headers={"Authorization": brought} if brought else {})
         assert answer.status_code == 401, brought
         assert answer.headers.get_list("www-authenticate")[0] == "Bearer"
-        assert answer.text == "the worker asks for its token: http.token of its configuration\n"
+        assert answer.text == "the worker requires http.token of its configuration\n"
 
 
 def test_with_the_token_all_is_told(serve: Serve) -> None:
@@ -140,7 +140,7 @@ def test_with_tls_nothing_is_told_without_it(serve: Serve, authority: OwnAuthori
     for path in GUARDED:
         answer = get(server, path)
         assert answer.status_code == 403
-        assert answer.text.startswith("this address answers over https")
+        assert answer.text.startswith("use https for this address")
         assert get(server, path, "https", verify=trust).status_code == (404 if path == "/nothing" else 200)
 
 

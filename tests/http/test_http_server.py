@@ -63,7 +63,7 @@ def test_a_taken_port_is_told_at_once_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_an_address_of_another_machine_is_told_as_such(host: str) -> None:
-    with pytest.raises(ListenError, match=rf"^http\.host: {host} is no address of this machine"):
+    with pytest.raises(ListenError, match=rf"^http\.host: {host} is not an address of this machine"):
         HttpServer(application(), host, 0).start()
 
 

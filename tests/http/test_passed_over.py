@@ -151,8 +151,8 @@ def test_a_worker_that_leaves_tables_out_is_well_and_says_how_much_it_leaves_out
     level, line = told_by(passing(unmatched_records=12_000, unmatched_tables=tables))
     assert level == "good"
     assert line == (
-        "All well: 8 tables, 3 partitions, nothing waits. No match fits 12,000 records of 3 tables, passed "
-        "over since the start or the last reload"
+        "All well: 8 tables, 3 partitions, nothing waits. No match fits 12,000 records of 3 tables, "
+        "skipped since the start or the last reload"
     )
 
 
@@ -182,12 +182,12 @@ def test_undecodable_records_are_in_the_first_line(fields: dict[str, int], told:
 
 def test_nothing_but_undecodable_records_is_a_trouble() -> None:
     letters = calm().tables[0]
-    status = passing(tables=False, undecodable_letters=9, undecodable_error="no JSON")
+    status = passing(tables=False, undecodable_letters=9, undecodable_error="not a JSON record")
     status = msgspec.structs.replace(
         status, tables=[msgspec.structs.replace(letters, table="__undecodable__")], config="my shop.yaml"
     )
     (trouble,) = troubles(status)
-    assert (trouble.level, trouble.error) == ("bad", "no JSON")
+    assert (trouble.level, trouble.error) == ("bad", "not a JSON record")
     assert trouble.what.endswith("were undecodable: 9 records became dead letters")
     assert trouble.commands == ["binlane dead-letters list 'my shop.yaml'"]
 
@@ -242,18 +242,18 @@ def test_only_undecodable_records_are_counted_as_such() -> None:
     log = Log()
     log("dead_letter", handler="mirror", error="rejected")
     log("change_skipped", handler="mirror", error="rejected")
-    found = log("record_skipped", error="no JSON", ordered_by="ann@host")
+    found = log("record_skipped", error="not a JSON record", ordered_by="ann@host")
     assert found == PassedOver()
-    log("dead_letter", handler=None, error="no JSON")
-    found = log("record_skipped", error="password hunter2 is no JSON")
+    log("dead_letter", handler=None, error="not a JSON record")
+    found = log("record_skipped", error="password hunter2 is not a JSON record")
     assert (found.undecodable_letters, found.undecodable_skipped) == (1, 1)
-    assert found.undecodable_error == "password *** is no JSON"
+    assert found.undecodable_error == "password *** is not a JSON record"
 
 
 def test_other_rules_begin_with_nothing_passed_over() -> None:
     log = Log()
     log.unmatched = 7
-    log("record_skipped", error="no JSON")
+    log("record_skipped", error="not a JSON record")
     assert log("table_unmatched", table="shop.order").unmatched_records == 7
     found = log("reloaded", changed=["tables[0].match"])
     assert (found.unmatched_records, found.unmatched_tables, found.undecodable_skipped) == (0, [], 1)

@@ -138,7 +138,7 @@ def test_no_worker_is_one_clear_line_and_exit_code_1(
 def test_what_is_no_url_is_said_with_an_example(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(url) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"binlane status: {url} is no ")
+    assert err.startswith(f"binlane status: {url} is not a")
     assert err.endswith("an example: http://localhost:8080\n")
     assert err.count("\n") == 1
 
@@ -151,7 +151,7 @@ def test_another_server_is_told_from_a_worker(body: str, capsys: pytest.CaptureF
     server.start()
     try:
         assert status(f"http://127.0.0.1:{server.port}") == 1
-        assert "is no binlane worker" in capsys.readouterr().err
+        assert "is not a binlane worker" in capsys.readouterr().err
         assert status(f"http://127.0.0.1:{server.port}/elsewhere") == 1
         assert "answered HTTP 404 to /api/status" in capsys.readouterr().err
     finally:

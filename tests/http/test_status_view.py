@@ -259,8 +259,8 @@ def test_a_stuck_record_is_told_with_what_keeps_it() -> None:
     told = msgspec.structs.replace(status, partitions=partitions)
     lines = drawn(full_view(Snapshot(told, NOW)), width=250)
     assert [line.rstrip() for line in lines[2:] if "stuck at" in line] == [
-        "cdc.shop[1] stuck at offset 4 of shop.stock (lane 1) for 15 min, halted, "
-        "1,000,000 records since, so many that it is not read (max_ahead): no column",
+        "cdc.shop[1] stuck at offset 4 of shop.stock (lane 1) for 15 min, halted, 1,000,000 records since, "
+        "so the partition is not read (max_ahead): no column",
         "cdc.shop[0] stuck at offset 17 of shop.orders (lane 3) for 10 min, running, "
         'handler mirror for 10 min at File "jdbc.py", line 7, in wait, 4,000 records since',
     ]

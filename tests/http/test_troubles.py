@@ -197,7 +197,7 @@ def test_a_long_batch_a_standstill_and_a_late_table_are_told() -> None:
         handlers=[{"handler": "lake", "tables": [{"table": "shop.a", "error": "no room"}]}],
     )
     assert [(each.level, each.what.split(":")[0]) for each in troubles(status)] == [
-        ("bad", "cdc.shop[0] stands still for 75 s"),
+        ("bad", "cdc.shop[0] has returned no records for 75 s"),
         ("warn", "Handler lake could not merge shop.a"),
         ("warn", "Lane 0 has run one batch of shop.big for 11 min"),
         ("busy", "shop_00.orders is behind its source by up to 5 min"),

@@ -62,8 +62,8 @@ def serve(asked: Asked) -> Iterator[Serve]:
         yield serve
 
 
-DONE = UnblockAnswer(result="set_aside", message="cdc.shop[0] offset 17 is set aside: passed over")
-HANDLED = UnblockAnswer(result="handled", message="its handlers took it")
+DONE = UnblockAnswer(result="set_aside", message="cdc.shop[0] offset 17 is set aside: skipped")
+HANDLED = UnblockAnswer(result="handled", message="its handlers accepted it")
 REFUSED = UnblockAnswer(result="refused", message="it is not what \x1b[2J blocks\n shop.orders")
 ORDERED = UnblockAnswer(result="ordered", message="it is not finished yet")
 
@@ -164,7 +164,7 @@ def test_the_configuration_leads_to_the_token_that_the_worker_wrote(
     server = serve(DONE)
     path = config(tmp_path, f"{{port: {server.port}}}")
     assert run(path, "--skip") == 1
-    assert "taken only from the worker's user on its machine" in capsys.readouterr().err
+    assert "accepted only from the worker's user on its machine" in capsys.readouterr().err
     order_token_file(tmp_path, server.port).mkdir()  # as good as one of another user, also for root
     assert run(path, "--skip") == 1
     assert "run the command as the worker's user" in capsys.readouterr().err
@@ -189,7 +189,7 @@ def test_without_the_token_the_worker_does_nothing(
 ) -> None:
     server = serve(DONE, token=TOKEN)
     assert run(f"127.0.0.1:{server.port}", "--skip") == 1
-    assert "asks for another token" in capsys.readouterr().err
+    assert "requires another token" in capsys.readouterr().err
     monkeypatch.setenv("BINLANE_TOKEN", TOKEN)
     assert run(f"127.0.0.1:{server.port}", "--skip") == 0
     assert len(asked) == 1

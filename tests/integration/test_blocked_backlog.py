@@ -80,7 +80,7 @@ def test_a_halted_table_with_more_behind_it_than_the_lanes_hold_ends_each_worker
     table = {"match": "*", "handlers": [handler]}
     worker = stage.worker(tables=[table], lanes=SMALL)
     for _ in range(2):
-        assert "the lanes are full of what waits behind halted tables: shop.orders" in ended(worker)
+        assert "the lanes are full of records behind halted tables: shop.orders" in ended(worker)
     [halted] = worker.logged("table_halted")
     assert "offset 0" in halted["position"]
     place = [f"--topic={stage.topic}", "--partition=0", "--offset=1"]

@@ -177,5 +177,5 @@ def test_definitions_whose_schema_cannot_be_had_yet_are_waited_for(broker: Broke
                 registry.status = 200
 
         assert history.read(alive) == 1
-        assert told == {f"waiting for the schema registry, for a record of {topic} (kafka.ddl_topics)"}
+        assert told == {f"waiting for the schema registry, because of a record of {topic} (kafka.ddl_topics)"}
         assert beats > 2

@@ -275,7 +275,7 @@ def test_letters_are_listed_chosen_and_tried_without_effect(stage: Stage, broker
     assert stage.run.mark() == mark
     nobody = binlane(worker, "dead-letters", "replay", "CONFIG", "--all")
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "give --yes" in nobody.stderr
+    assert "confirm with --yes" in nobody.stderr
 
     ask("replay", "CONFIG", "0:1", "--yes")
     assert [each["replayed"] for each in listed(worker)] == [False, True, False]
@@ -304,7 +304,7 @@ def test_check_tells_whether_letters_can_be_written(stage: Stage, broker: Broker
     worker = stage.worker(handlers=[judging(stage)], dead_letter=with_dead_letters(stage)).start()
     done = binlane(worker, "check", "CONFIG", "--connect")
     assert done.returncode == 1
-    assert f"dead-letter topic {stage.topic}.dead: there is no such topic" in done.stderr
+    assert f"dead-letter topic {stage.topic}.dead: the topic does not exist" in done.stderr
     broker.create_topic(f"{stage.topic}.dead")
     done = binlane(worker, "check", "CONFIG", "--connect")
     assert f"dead-letter topic {stage.topic}.dead: reached: 1 partitions" in done.stdout

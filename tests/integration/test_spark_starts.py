@@ -181,4 +181,4 @@ def test_a_default_file_system_that_nobody_could_know_of_ends_the_worker_and_say
     held.let_go()
     assert worker.wait(PATIENCE) == 1, worker.tail()
     told = worker.logged("worker_fault")[0]["error"]
-    assert "was taken for a folder of this machine, and Spark's fs.defaultFS says hdfs" in told
+    assert "was read as a folder of this machine, but Spark's fs.defaultFS is hdfs" in told

@@ -57,7 +57,7 @@ def test_a_blocked_table_goes_on_and_kill_9_does_not_bring_the_record_back(stage
     )
     wrong = unblock(worker, BAD + 1, "--skip")
     assert wrong.returncode == 1
-    assert "is not what blocks shop.t0: that stands at" in wrong.stderr
+    assert "is not what blocks shop.t0: that is blocked at" in wrong.stderr
     assert worker.url is not None
     page = plain_http.get(f"{worker.url}/api/live", timeout=20).json()
     [trouble] = [each for each in page["troubles"] if each["table"] == "shop.t0"]
@@ -71,7 +71,7 @@ def test_a_blocked_table_goes_on_and_kill_9_does_not_bring_the_record_back(stage
     happened = [each["event"] for each in hour["entries"]]
     assert happened[0] == "worker started"
     assert {"partition assigned", "table halted", "unblock refused", "unblock answered"} < set(happened)
-    assert f"{stage.topic}[0] offset {BAD} is set aside: passed over" in done.stdout
+    assert f"{stage.topic}[0] offset {BAD} is set aside: skipped" in done.stdout
     [ordered] = worker.logged("unblock_ordered")
     assert "@" in ordered["by"]
     assert ordered["client"] == "127.0.0.1"

@@ -59,7 +59,7 @@ def test_kafka_gives_and_takes_as_well(site: Site) -> None:
     done = checkpoint("copy", site.config(), "--from", folder, "--to", "kafka", "--replace")
     assert done.returncode == 0, done.stderr
     assert "1 partitions copied" in done.stdout
-    assert "1 of which it had otherwise" in done.stdout
+    assert "1 of which it had at other positions" in done.stdout
     assert site.kafka() == {site.first: Checkpoint(4, AHEAD[1:])}
 
 
@@ -79,7 +79,7 @@ def test_another_position_is_kept_unless_it_is_to_be_replaced(site: Site) -> Non
 def test_an_empty_store_and_an_unusable_url_are_told_without_its_password(site: Site) -> None:
     done = checkpoint("copy", site.config(), "--to", url_of(site))
     assert done.returncode == 1
-    assert "knows nothing of this group" in complaint(done)
+    assert "has no position of this group" in complaint(done)
     site.file.save({site.first: Checkpoint(3)})
     for url in ("oracle://me:hunter2@db/x", "postgresql://me:hunter2@127.0.0.1:1/x"):
         done = checkpoint("copy", site.config(), "--to", url)

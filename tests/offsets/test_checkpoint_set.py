@@ -26,7 +26,7 @@ def test_a_position_is_moved_in_every_store(site: Site) -> None:
     config = site.config(kafka={"properties": {"group.instance.id": "replica-0"}})
     done = set_to(site, config, "--offset", 2)
     assert done.returncode == 0, done.stderr
-    assert f"{site.topic}[0] stands at 2 now" in done.stdout
+    assert f"{site.topic}[0] is now at 2" in done.stdout
     assert site.kafka() == {site.first: Checkpoint(2)}
     entry = site.file.load_entries([site.first])[site.first]
     assert entry.checkpoint == Checkpoint(2, (), site.topic_id(), 0)
@@ -46,7 +46,7 @@ def test_a_time_moves_to_the_first_record_from_then_on_and_says_whose_time_it_is
     done = set_to(site, site.config(), "--time", "2026-03-01T14:00:00+01:00")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(3)}
-    assert "stands at 3 now" in done.stdout
+    assert "is now at 3" in done.stdout
     assert "Kafka timestamp (not the source's time) at or after 2026-03-01T13:00:00.000Z" in done.stdout
 
 
@@ -63,9 +63,9 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
     done = set_to(site, site.config(), "--time", "2026-03-01T11:30:00Z")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(4)}
-    assert "stands at 4 now, in Kafka and in " in done.stdout
-    assert "by source time, from the journal: what comes before this happened before " in done.stdout
-    assert "2026-03-01T11:30:00.000Z, and what happened from then on begins before offset 7" in done.stdout
+    assert "is now at 4, in Kafka and in " in done.stdout
+    assert "by source time, from the journal: all earlier changes happened before " in done.stdout
+    assert "2026-03-01T11:30:00.000Z, and later ones start before offset 7" in done.stdout
     [moved, *_] = journal_of(site).history(site.first, 1)
     assert (moved.offset, moved.source_ms, moved.moved) == (4, None, True)
 
@@ -73,7 +73,7 @@ def test_a_time_of_the_source_is_found_in_the_journal(site: Site) -> None:
 @pytest.mark.parametrize(
     ("time", "offset", "why"),
     [
-        ("2026-03-01T08:30:00Z", 0, "the journal begins later, at 2026-03-01T09:00:00.000Z of source time"),
+        ("2026-03-01T08:30:00Z", 0, "the journal starts later, at 2026-03-01T09:00:00.000Z of source time"),
         ("2026-03-01T15:00:00Z", 5, "the journal ends before, at 2026-03-01T14:00:00.000Z of source time"),
     ],
 )
@@ -100,7 +100,7 @@ def test_without_a_journal_and_with_one_of_another_topic_time_is_kafkas(
     done = set_to(site, site.config(journal=journal), "--time", "2026-03-01T13:00:00Z")
     assert done.returncode == 0, done.stderr
     assert site.kafka() == {site.first: Checkpoint(3)}
-    why = "no journal is kept" if journal is None else "the journal tells no source time of it"
+    why = "there is no journal" if journal is None else "the journal has no source time for it"
     assert why in done.stdout
 
 
@@ -109,7 +109,7 @@ def test_a_journal_that_cannot_be_written_is_told_and_the_position_moved(site: S
     (site.folder / "state" / "journal").write_text("not a folder")
     done = set_to(site, site.config(), "--offset", 2)
     assert done.returncode == 0
-    assert "it was moved, but the journal does not know of it" in done.stderr
+    assert "the position was moved, but the journal could not record this" in done.stderr
     assert site.kafka() == {site.first: Checkpoint(2)}
 
 
@@ -147,8 +147,8 @@ def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
 @pytest.mark.parametrize(
     ("where", "code", "said"),
     [
-        (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, found 11; nothing was moved"),
-        (["--partition", 5, "--offset", 0], 1, "no partition 5 of topic"),
+        (["--partition", 0, "--offset", 11], 1, "has offsets 0 to 10, not 11; the position was not changed"),
+        (["--partition", 5, "--offset", 0], 1, "has no partition 5: "),
         (["--partition", 0], 2, "either --offset or --time"),
         (["--partition", 0, "--offset", 1, "--time", "2026-03-01"], 2, "either --offset or --time"),
         (["--partition", 0, "--time", "noon"], 2, "ISO 8601"),

@@ -61,7 +61,7 @@ def test_what_was_remembered_of_another_topic_of_that_name_does_not_count(site: 
     site.file.save({site.first: Checkpoint(7, AHEAD[1:], "of-another")})
     first, second = shown(site.config(initial="latest"))["partitions"]
     assert (first["start"]["place"], first["start"]["ahead"]) == ("earliest", [])
-    assert f"id of-another, today's is {site.topic_id()}" in first["start"]["reason"]
+    assert f"id of-another, but the present id is {site.topic_id()}" in first["start"]["reason"]
     assert second["start"]["place"] == "earliest", "the group read the topic before it was made anew"
 
 
@@ -96,14 +96,14 @@ def test_an_offset_that_kafka_does_not_have_is_told(site: Site) -> None:
     site.commit(Checkpoint(400))
     start = shown(site.config())["partitions"][0]["start"]
     assert (start["place"], start["offset"]) == (400, 0)
-    assert start["lost"] == f"Kafka has nothing from {RECORDS} on: the topic was made anew or cut"
+    assert start["lost"] == f"Kafka has nothing from {RECORDS} on: the topic was recreated or truncated"
 
 
 def test_topics_are_found_by_regular_expression_and_missing_ones_told(site: Site) -> None:
     config = site.config(kafka={"topics": [f"^{site.topic[:-3]}", "cdc.no.such"]})
     found = shown(config)
     assert {each["topic"] for each in found["partitions"]} == {site.topic}
-    assert found["warnings"] == ["no topic matches cdc.no.such of the configuration"]
+    assert found["warnings"] == ["no topic in Kafka matches cdc.no.such"]
 
 
 def test_topics_with_ddl_are_shown_too(site: Site) -> None:

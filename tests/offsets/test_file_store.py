@@ -175,7 +175,7 @@ def test_a_writer_that_never_ends_is_told(tmp_path: Path) -> None:
     store.save({SHOP: Checkpoint(1)})
     with (tmp_path / "checkpoint.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(CheckpointError, match="held by another process"):
+        with pytest.raises(CheckpointError, match="locked by another process"):
             store.save({SHOP: Checkpoint(2)})
         assert store.load([SHOP]) == {SHOP: Checkpoint(1)}
     store.save({SHOP: Checkpoint(2)})

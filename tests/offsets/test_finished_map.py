@@ -111,7 +111,7 @@ def test_a_run_of_several_pages_that_has_lost_one_is_told(tmp_path: Path) -> Non
     path.write_bytes(data[: 2 * PAGE] + bytes(PAGE) + data[3 * PAGE :])
     found, [told] = known(folder)
     assert found == [OffsetRange(-1, 0)]
-    assert told.startswith("a flag is neither")
+    assert told.startswith("a flag means neither")
 
 
 def test_a_byte_that_is_not_what_was_written_is_told_or_means_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_map_of_which_a_file_is_gone_is_not_used(tmp_path: Path, which: int) -
     files = sorted(folder.glob("finished-*"))
     assert len(files) > 2
     files[which if which == 0 else 1].unlink()
-    assert known(folder) == ([OffsetRange(-1, 10)], ["files of it are gone"])
+    assert known(folder) == ([OffsetRange(-1, 10)], ["some of its files are gone"])
 
 
 def test_a_map_of_another_boot_is_not_used_and_that_is_told(
@@ -154,7 +154,7 @@ def test_a_map_of_another_boot_is_not_used_and_that_is_told(
     monkeypatch.setattr(reading, "boot_id", lambda: bytes(16))
     found, told = known(dead(tmp_path / "state"))
     assert found == [OffsetRange(-1, 10)]
-    assert told == ["the machine has been started anew since, or it is another one"]
+    assert told == ["the machine was rebooted since, or is another one"]
 
 
 def test_a_map_whose_worker_lives_is_not_used(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_an_earlier_checkpoint_file_that_comes_back_does_not_count_on_what_has_b
     folder = dead(tmp_path / "state")
     assert known(folder)[0][0] == (-1, 3_000)
     (folder / "checkpoint.json").write_bytes(earlier)
-    assert known(folder) == ([OffsetRange(-1, 0)], ["files of it are gone"])
+    assert known(folder) == ([OffsetRange(-1, 0)], ["some of its files are gone"])
 
 
 def test_the_previous_copy_of_a_damaged_checkpoint_file_does_not_count_on_the_map(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_map_that_is_being_given_up_counts_no_more_whenever_the_worker_is_kill
     monkeypatch.setattr(Window, "end", killed)
     with pytest.raises(Killed):
         worker.map.give_up(OSError(28, "No space left on device"))
-    assert known(dead(tmp_path / "state")) == ([OffsetRange(-1, 10)], ["its worker had given it up"])
+    assert known(dead(tmp_path / "state")) == ([OffsetRange(-1, 10)], ["its worker gave it up"])
 
 
 def test_what_is_left_of_a_map_that_was_being_removed_is_not_used(

@@ -457,7 +457,7 @@ def test_what_is_held_by_another_process_is_told_soon(tmp_path: Path) -> None:
     journal.append([at(5)])
     with (tmp_path / "journal.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(JournalError, match="held by another process"):
+        with pytest.raises(JournalError, match="locked by another process"):
             journal.append([at(6)])
         assert offsets(journal.history(SHOP, 9)) == [5]
     journal.append([at(7)])

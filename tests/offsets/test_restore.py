@@ -104,7 +104,7 @@ OLD = FileEntry(100, ranges((110, 120)), Mark(100, None))
         ),
         pytest.param(
             OLD, kafka(100, (110, 115)), 100, ranges((110, 115)), "kafka",
-            "acknowledged: 100) is of an earlier binlane",
+            "acknowledged: 100) is from an earlier binlane",
             id="an older file, whose mark is only an offset: Kafka's ranges",
         ),
         pytest.param(
@@ -114,12 +114,12 @@ OLD = FileEntry(100, ranges((110, 120)), Mark(100, None))
         ),
         pytest.param(
             FileEntry(100, ranges((110, 120)), Mark(100, 0)), kafka(100, stamp=0), 100, (), "kafka",
-            "without metadata, as another worker's would be",
+            "no metadata, like another worker's",
             id="a commit without metadata, like any other at its offset: nothing is taken for finished ahead",
         ),
         pytest.param(
             FileEntry(100, (), Mark(90, 0)), kafka(90, stamp=0), 90, (), "kafka",
-            "without metadata, as another worker's would be",
+            "no metadata, like another worker's",
             id="a commit without metadata before the last: another worker may have repeated from there",
         ),
         pytest.param(
@@ -186,7 +186,7 @@ def test_what_was_remembered_of_another_topic_of_that_name_is_left_out(
     if source == "new topic":
         assert start.ahead == ()
         assert start.earlier is not None
-        assert "id one, today's is two" in start.reason
+        assert "id one, but the present id is two" in start.reason
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,9 @@ def test_what_the_map_remembers_counts_only_while_nobody_else_can_have_been_ther
 ) -> None:
     start = choose_start(SHOP, force=False, initial="earliest", file=NAMED, kafka=held, window=MORE)
     assert (start.offset, start.ahead, start.source) == (offset, ahead, source)
-    assert ("by the map of finished offsets" in start.reason) == (offset == 103 and source == "file")
+    assert ("according to the map of finished offsets" in start.reason) == (
+        offset == 103 and source == "file"
+    )
 
 
 def test_commits_without_metadata_tell_nothing_of_the_map() -> None:

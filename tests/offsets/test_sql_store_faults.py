@@ -80,7 +80,7 @@ def test_a_database_that_takes_what_is_sent_and_does_not_answer_is_given_up(post
         saving.join(LATER)
         assert not saving.is_alive()
         [error] = errors  # the session that is stopped still has the identity
-        assert "has yet to end a connection that this worker lost" in str(error)
+        assert "has not ended a lost connection of this worker" in str(error)
     finally:
         os.kill(session, signal.SIGCONT)
     saved(store, 3)
@@ -181,7 +181,7 @@ def test_a_proof_leaves_nothing_behind_and_needs_the_right_to_write(
     with engine.begin() as connection:
         for grant in grants:
             connection.execute(sa.text(grant))
-    with pytest.raises(StoreAway, match=r"denied.*its user may make and write that table") as caught:
+    with pytest.raises(StoreAway, match=r"denied.*its user may create and write that table") as caught:
         SqlStore(url.set(username=name, password="weak"), "one").prove()
     assert "weak" not in str(caught.value)
 

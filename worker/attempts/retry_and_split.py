@@ -125,7 +125,7 @@ class HandlerRun:
     def _wait_for_target(self, wait: float) -> Step:
         down = self.circuit.down()
         self.delay = wait if down is not None else 0.0
-        self.error = TargetUnavailable(down.reason if down is not None else "it was down until now")
+        self.error = TargetUnavailable(down.reason if down is not None else "the target was down until now")
         return Step.BLOCKED
 
     def _judge(

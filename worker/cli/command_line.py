@@ -188,7 +188,7 @@ def reload(
 ) -> int | None:
     """Rebuild one SQL or Spark table from its topic, while a worker continues."""
     if not from_beginning:
-        raise typer.BadParameter("say how: --from-beginning")
+        raise typer.BadParameter("give --from-beginning")
     if not all(table.partition(".")[::2]):
         raise typer.BadParameter(f"--table {table}: write database.table, as the source calls it")
     return call("reload:reload", config, table, handler, alone=alone)

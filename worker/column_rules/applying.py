@@ -72,7 +72,6 @@ def fault_under(error: Exception, record: Record, is_ruled: bool) -> Undecodable
         kind = ShownBehind if isinstance(error, ShownBehind) else UndecodableRecord
         return kind(f"{error} (at {place})")
     return UndecodableRecord(
-        f"{type(error).__name__}: it cannot be decoded; what exactly is wrong may hold values, which the "
-        "table's column rules keep back: see the record with `binlane check --sample`, or as a dead letter "
-        f"(at {place})"
+        f"{type(error).__name__}: the record cannot be decoded. Details may contain values that the table's "
+        f"column rules hide: see the record with `binlane check --sample`, or as a dead letter (at {place})"
     )

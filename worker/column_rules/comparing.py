@@ -105,12 +105,12 @@ def _as(like_this: date, text: str) -> date:
         return (datetime if isinstance(like_this, datetime) else date).fromisoformat(text)
     except (ValueError, OverflowError):
         raise FilterFault(
-            "filter: a time is compared with a text that is none: write 2026-11-01 12:00:00"
+            "filter: a time is compared with a text that is not a time: write 2026-11-01 12:00:00"
         ) from None
 
 
 def _unlike(left: Any, right: Any) -> FilterFault:
-    return FilterFault(f"filter: {_kind_of(left)} does not compare with {_kind_of(right)}")
+    return FilterFault(f"filter: {_kind_of(left)} cannot be compared with {_kind_of(right)}")
 
 
 def _kind_of(value: Any) -> str:
@@ -157,7 +157,7 @@ def like(value: Any, pattern: Any) -> bool | None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):
         other = pattern if isinstance(value, str) else value
-        raise FilterFault(f"filter: LIKE compares texts, not {_kind_of(other)}")
+        raise FilterFault(f"filter: LIKE compares text, not {_kind_of(other)}")
     first, *others = _segments(pattern)
     if not others:
         return len(value) == first.length and first.is_at(0, value)
@@ -188,8 +188,8 @@ def _found(segment: _Segment, text: str, begin: int, end: int, steps: int) -> tu
         steps -= segment.length
         if steps < 0:
             raise FilterFault(
-                f"filter: LIKE takes more than {MOST_STEPS} steps for a row: its pattern has _ and is long, "
-                "and so is the text; write it without _, or shorter"
+                f"filter: LIKE takes more than {MOST_STEPS} steps for a row, because its pattern contains _ "
+                "and pattern and text are long; remove _ or shorten the pattern"
             )
         at = text.find(longest, at + 1, last)
     return -1, steps

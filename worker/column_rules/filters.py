@@ -61,7 +61,7 @@ class Filter:
         for name in columns:
             low = name.casefold()
             if low in wanted and own.setdefault(low, name) != name:
-                raise FilterFault(f"filter: {own[low]} and {name} differ in their case alone")
+                raise FilterFault(f"filter: {own[low]} and {name} differ only in case")
         return _condition(self._tree, own)
 
 
@@ -73,14 +73,14 @@ def read_filter(text: str) -> Filter:
     from sqlglot.errors import SqlglotError  # noqa: PLC0415
 
     if len(text) > _MOST_CHARACTERS:
-        raise FilterError(f"it has {len(text)} characters, and may have {_MOST_CHARACTERS}")
+        raise FilterError(f"it has {len(text)} characters; at most {_MOST_CHARACTERS} are allowed")
     try:
         trees = sqlglot.parse(text)
     except (SqlglotError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
         raise FilterError(reason) from None
     if len(trees) != 1 or trees[0] is None:
-        raise FilterError("it is empty, or more than one")
+        raise FilterError("it is empty, or has more than one condition")
     tree = trees[0]
     if len(list(islice(tree.walk(), _MOST_NODES + 1))) > _MOST_NODES:
         raise FilterError(f"it has more than {_MOST_NODES} parts")
@@ -92,7 +92,7 @@ def _reason(error: Exception) -> str:
     """Describe where parsing failed. The parser's own message is about its code."""
     places = getattr(error, "errors", None)
     column = places[0].get("col") if places else None
-    return "it cannot be read" if column is None else f"it cannot be read behind character {column}"
+    return "it cannot be read" if column is None else f"it cannot be read after character {column}"
 
 
 def _kind(tree: Any) -> str:
@@ -113,8 +113,8 @@ _KINDS: Mapping[str, tuple[str, str]] = {
 }
 """Kind of a node -> where it is allowed (as a condition, as a value), and its allowed arguments."""
 _ALLOWED = (
-    "what can be written: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, "
-    "[NOT] IN (...), [NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
+    "allowed: columns, numbers, 'texts', TRUE, FALSE, NULL, = <> < <= > >=, IS [NOT] NULL, [NOT] IN (...), "
+    "[NOT] BETWEEN ... AND, [NOT] LIKE, AND, OR, NOT, brackets, LOWER, UPPER, COALESCE"
 )
 
 
@@ -130,19 +130,19 @@ def _check(tree: Any, depth: int, *, is_condition: bool = True) -> None:
         text = tree.sql()
         shown = text if len(text) <= 60 else f"{text[:60]}..."
         raise FilterError(
-            f"{shown!r} is not taken as a {what}; {_ALLOWED}; other names stand in double quotes"
+            f"{shown!r} is not allowed as a {what}; {_ALLOWED}; write other names in double quotes"
         )
     if kind == "Neg" and _kind(tree.this) != "Literal":
         raise FilterError(f"only a number can be negative; {_ALLOWED}")
     if kind == "Is" and _kind(tree.expression) not in ("Null", "Boolean"):
-        raise FilterError(f"IS goes with NULL, TRUE and FALSE; {_ALLOWED}")
+        raise FilterError(f"IS needs NULL, TRUE or FALSE; {_ALLOWED}")
     if kind == "In" and not tree.expressions:
         raise FilterError(f"IN needs a list of values; {_ALLOWED}")
     if kind == "Literal":
         try:
             _literal(tree)
         except ArithmeticError:
-            raise FilterError(f"{tree.this[:60]!r} is no number; {_ALLOWED}") from None
+            raise FilterError(f"{tree.this[:60]!r} is not a number; {_ALLOWED}") from None
     if kind in ("Column", "Literal", "Boolean", "Null"):
         return
     inner_is_condition = is_condition and kind in ("And", "Or", "Not", "Paren")
@@ -218,7 +218,7 @@ def _value(tree: Any, own: Mapping[str, str]) -> Value:  # noqa: PLR0911 - one r
 def _changed(value: Any, change: Callable[[str], str]) -> str | None:
     if value is None or isinstance(value, str):
         return None if value is None else change(value)
-    raise FilterFault(f"filter: LOWER and UPPER take texts, not {type(value).__name__}")
+    raise FilterFault(f"filter: LOWER and UPPER need text, not {type(value).__name__}")
 
 
 def _literal(tree: Any) -> Any:

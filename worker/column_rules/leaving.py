@@ -90,9 +90,9 @@ class Leaving:
     def _parted(self, change: Change) -> RuleFault:
         which = ", ".join(sorted(self._lost(change) or ())) or "all columns"
         return RuleFault(
-            f"filter: it takes the row, perhaps only from this {change.op} on, and the source does not send "
-            f"the row's value of {which}, which the target may not have: let the source send whole rows, old "
-            "ones too (REPLICA IDENTITY FULL, binlog_row_image=FULL; json.updates: whole)"
+            f"filter: the row matches, perhaps only since this {change.op}. The source does not send the "
+            f"row's value of {which}, which the target may lack: let the source send whole rows, old ones "
+            "too (REPLICA IDENTITY FULL, binlog_row_image=FULL; json.updates: whole)"
         )
 
     def _takes(self, change: Change, row: Row) -> bool:
@@ -100,7 +100,7 @@ class Leaving:
         if condition is None:
             lacking = ", ".join(self._filter.missing_of(row))
             raise RuleFault(
-                f"filter: the {change.op} does not carry {lacking}; if the table has such a column, let "
+                f"filter: the {change.op} does not contain {lacking}; if the table has such a column, let "
                 "the source send whole rows (binlog_row_image=FULL, REPLICA IDENTITY FULL)"
             )
         return condition(row) is True
@@ -143,7 +143,7 @@ def _key_of(change: Change) -> Row:
 
 def _untold(change: Change) -> RuleFault:
     return RuleFault(
-        f"filter: the table has no primary key, and the {change.op} no whole old row: whether its row was "
-        "taken before cannot be told; let the source send whole old rows (binlog_row_image=FULL, REPLICA "
+        f"filter: the table has no primary key, and the {change.op} has no whole old row. So it is unknown "
+        "whether its row matched before; let the source send whole old rows (binlog_row_image=FULL, REPLICA "
         "IDENTITY FULL)"
     )

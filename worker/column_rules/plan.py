@@ -91,8 +91,8 @@ class ColumnPlans:
         for name in reserved:
             if name.casefold() in given:
                 raise ValueError(
-                    f"columns.rename or columns.add gives the name {name}, which deleted_column has: change "
-                    "one of the two"
+                    f"columns.rename or columns.add gives a column the name {name}, which is also "
+                    "deleted_column: change one of the two"
                 )
         self.rules = rules
         self._included = None if rules.include is None else _folded(rules.include)
@@ -101,7 +101,7 @@ class ColumnPlans:
         self._masks = {name.casefold(): mask_of(rule, secret) for name, rule in rules.mask.items()}
         self._casts = {name.casefold(): cast_of(text) for name, text in rules.cast.items()}
         self.added: dict[str, Added] = {name: added_of(what) for name, what in rules.add.items()}
-        self._given = {name.casefold(): f"{name}, which is added" for name in (*self.added, *reserved)}
+        self._given = {name.casefold(): f"the added {name}" for name in (*self.added, *reserved)}
         self.form: Callable[[tuple[str, ...]], Form] = lru_cache(_MOST_SHAPES)(self._form)
         """Returns the function that transforms rows with these columns, in this order. Raises RuleFault."""
         self.key: Callable[[tuple[str, ...]], tuple[str, ...]] = lru_cache(_MOST_SHAPES)(self._key)
@@ -159,7 +159,7 @@ class ColumnPlans:
             low = one.to.casefold()
             if low in taken:
                 raise RuleFault(
-                    f"column {one.name} would leave as {one.to}, and so would {taken[low]}: give one of them "
+                    f"column {one.name} and {taken[low]} would both be named {one.to}: give one of them "
                     "another name in columns.rename"
                 )
             taken[low] = f"column {one.name}"
@@ -171,18 +171,18 @@ class ColumnPlans:
             one = self.treatment(column)
             if one is None:
                 raise RuleFault(
-                    f"{column} is a column of the primary key, and columns leaves it out: rows could not "
-                    "be told from each other; mask it with hash instead"
+                    f"{column} is a primary key column, and columns leaves it out: rows could not be "
+                    "distinguished; mask it with hash instead"
                 )
             if one.mask is not None and one.mask.rule.kind != "hash":
                 raise RuleFault(
-                    f"{column} is a column of the primary key, and its mask is {one.mask.rule.kind}: "
-                    "different rows would get one key; hash keeps them apart"
+                    f"{column} is a primary key column, and its mask is {one.mask.rule.kind}: different rows "
+                    "would get the same key; hash keeps them distinct"
                 )
             if one.cast is not None and not one.cast.keeps_keys:
                 raise RuleFault(
-                    f"{column} is a column of the primary key, and may be cast to text alone: by other "
-                    "types different rows could get one key"
+                    f"{column} is a primary key column, and can only be cast to text: with other types, "
+                    "different rows could get the same key"
                 )
             names.append(one.to)
         return tuple(names)

@@ -107,8 +107,8 @@ class RowRules:
             return replace(change, sql=change.sql and f"TRUNCATE TABLE {quoted(database, table)}")
         if not self._marks_all:
             raise RuleFault(
-                "TRUNCATE names no rows that could be marked (deletes: mark); of the built-in handlers sql "
-                "alone can mark them all: give the table no other handler, or set deletes: apply"
+                "TRUNCATE does not list the rows to mark (deletes: mark), and only the built-in handler sql "
+                "can mark all rows: give the table no other handler, or set deletes: apply"
             )
         mark = {self.deleted_column: moment(change.source_time_ms)}
         types = {self.deleted_column: DELETED_TYPE}
@@ -148,7 +148,7 @@ class RowRules:
             if not change.key_columns and not added.is_constant:
                 raise RuleFault(
                     f"columns.add: {name} differs between changes of a row, and the table has no primary "
-                    "key: its rows are found by all their columns; add only {value: ...}, database or "
+                    "key: its rows are identified by all their columns; add only {value: ...}, database or "
                     "table"
                 )
             value = added.value(change, database, table)
@@ -213,12 +213,12 @@ class RowRules:
                 table=self._table,
                 column=name,
                 nearest=near,
-                hint="columns: names it, and the table has no such column",
+                hint="columns: names this column, but the table does not have it",
             )
 
 
 def _taken(column: str) -> RuleFault:
-    return RuleFault(f"the table has a column {column} itself; set deleted_column to a name that it has not")
+    return RuleFault(f"the table already has a column {column}; set deleted_column to an unused name")
 
 
 def _stays(gone: Change) -> Change:

@@ -65,10 +65,10 @@ def _mask(value: object) -> Any:
         known = {"hash": {"secret"}, "partial": {"first", "last"}}.get(kind)
         if known and isinstance(inside, Mapping) and inside and inside.keys() <= known:
             if kind == "partial" and not any(inside.values()):
-                raise not_allowed("a partial mask that says what stays, as {partial: {last: 4}}")
+                raise not_allowed("a partial mask with a visible part, such as {partial: {last: 4}}")
             return {"kind": kind, **inside}
     if value == "partial":
-        raise not_allowed("a partial mask that says what stays, as {partial: {last: 4}}")
+        raise not_allowed("a partial mask with a visible part, such as {partial: {last: 4}}")
     raise not_allowed(_MASKS, nearest(value, _PLAIN_MASKS) if isinstance(value, str) else None)
 
 
@@ -160,7 +160,7 @@ class ColumnRules(Section):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.include is not None and self.exclude:
-            raise _refused("include and exclude do not go together: remove one of the two")
+            raise _refused("include and exclude cannot be combined: remove one of the two")
         for key in ("include", "exclude", "rename", "mask", "cast", "add"):
             _refuse_twice(key, getattr(self, key) or ())
         left_out = {name.casefold() for name in self.exclude}
@@ -176,9 +176,7 @@ class ColumnRules(Section):
                         f"{key} names {name}, which include leaves out: add it there, or remove it"
                     )
                 if key == "cast" and low in masked:
-                    raise _refused(
-                        f"mask and cast both name {name}: a mask gives its column a type of its own"
-                    )
+                    raise _refused(f"mask and cast both name {name}: the mask sets the type; remove one")
         _refuse_twice("rename and add give", [*self.rename.values(), *self.add])
         return self
 
@@ -209,5 +207,5 @@ def _refuse_twice(key: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
-            raise _refused(f"{key}: {name} is there twice; upper and lower case are alike here")
+            raise _refused(f"{key}: {name} is listed twice; case is ignored here")
         seen.add(name.casefold())

@@ -57,7 +57,7 @@ class StatementRules:
             if own is None:
                 return change
             raise (RuleFault if own.hides_no_more_than(None) else ShownBehind)(
-                "its DDL cannot be read, and so not be brought under the table's column rules; it is not "
+                "its DDL cannot be read, so the table's column rules cannot be applied to it; it is not "
                 "shown here"
             ) from None
         is_involved = any(self._all_of(name, database, of) for one in operations for name in names_of(one))
@@ -86,7 +86,7 @@ class StatementRules:
             is_same = False
         if not is_same:
             raise RuleFault(
-                "its DDL cannot be written anew under the table's column rules; it is not shown here"
+                "its DDL cannot be rewritten to follow the table's column rules; it is not shown here"
             )
         return msgspec.structs.replace(change, sql=sql, types=None)
 
@@ -114,8 +114,8 @@ class StatementRules:
         if table.database == ddl.ANY_DATABASE and new is not None and not new.hides_no_more_than(None):
             raise ShownBehind(
                 f"the source renames {table.table} to {to}, whose rules hide columns or rows, and the "
-                f"statement does not say which database's {table.table} it was: its rows may show what is "
-                f"hidden. Drop {to} in the target if it is there, load it again, and set this record aside"
+                f"statement does not name the database of {table.table}: its rows may show what is hidden. "
+                f"If {to} exists in the target, drop it; load it again, and set this record aside"
             )
         source = table if table.database else table.table
         # If the database is unknown, the table may be one with rules, so it does not count as "skipped".
@@ -125,14 +125,14 @@ class StatementRules:
             return  # no target has its rows, or no target gets them from now on
         if new is not None and not new.hides_no_more_than(old):
             raise ShownBehind(
-                f"the source renames {table} to {to}, whose rules hide what those of {table} do not: its "
-                f"rows would show it. Drop {table} in the target, give both tables the same rules, and load "
-                f"{to} again; then set this record aside"
+                f"the source renames {table} to {to}, whose rules hide data that the rules of {table} do "
+                f"not: its rows would show this data. Drop {table} in the target, give both tables the same "
+                f"rules, and load {to} again; then set this record aside"
             )
         if old is not None and not old.hides_no_more_than(new):
             raise ShownBehind(
-                f"the source renames {source}, whose rules hide what those of {to} do not, to {to}: its rows "
-                f"would show it from now on. Give {to} the rules of {source}, and restart"
+                f"the source renames {source} to {to}, whose rules hide less than those of {source}: its "
+                f"rows would show hidden data from now on. Give {to} the rules of {source}, and restart"
             )
 
 
@@ -149,7 +149,7 @@ def _kept(operation: ddl.Operation, database: str, time_ms: int, of: _RulesOf) -
         yield operation
     elif isinstance(operation, ddl.TruncateTable):
         if rules.deletes == "mark":
-            raise RuleFault("TRUNCATE of another table, whose rows are marked (deletes: mark), cannot leave")
+            raise RuleFault("TRUNCATE of another table whose deletes are marked (deletes: mark) is refused")
         if rules.deletes == "apply":
             yield operation
     else:
@@ -199,8 +199,8 @@ def _refuse_renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> None:
     old, new, after = operation.name, operation.to, plans.treatment(operation.to)
     if plans.is_hidden_by_name(old) and after is not None and not after.hides:
         raise ShownBehind(
-            f"the source renames {old}, which columns hides, to {new}, which it does not: its values would "
-            f"leave as {new}; give {new} the rule of {old}, too"
+            f"the source renames {old}, which columns hides, to {new}, which is not hidden: its values would "
+            f"be visible as {new}; give {new} the rule of {old}, too"
         )
 
 
@@ -211,8 +211,8 @@ def _renamed(operation: ddl.RenameColumn, plans: ColumnPlans) -> Iterator[ddl.Op
         return  # if the column is visible now, its first row adds it
     if after is not None and not after.hides and not before.is_as(after):
         raise RuleFault(
-            f"the source renames {old} to {new}, and columns.cast does not give both one type: rows that are "
-            f"there would lose their values; cast {new} as {old}, too"
+            f"the source renames {old} to {new}, and columns.cast gives them different types: existing rows "
+            f"would lose their values; cast {new} like {old}, too"
         )
     if after is None or not before.is_as(after):
         yield ddl.DropColumn(operation.table, before.to)  # old and new values differ in form

@@ -41,4 +41,4 @@ def _watch(node: Broker) -> None:
     """Wait until KeyboardInterrupt at a signal, or raise BrokerError if Kafka ends by itself."""
     while node.running:
         time.sleep(_LOOK_SECONDS)
-    raise BrokerError(f"Kafka ended by itself: {node.telling_log_lines()}")
+    raise BrokerError(f"Kafka stopped unexpectedly: {node.telling_log_lines()}")

@@ -33,7 +33,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
     try:
         with connect(configuration) as cluster:
             positions = cluster.positions()
-            warnings = [f"no topic matches {pattern} of the configuration" for pattern in cluster.missing()]
+            warnings = [f"no topic in Kafka matches {pattern}" for pattern in cluster.missing()]
             warnings += cluster.own.warnings
             own = cluster.own
             units = {each.partition: _history(cluster, each.partition, history) for each in positions}
@@ -86,14 +86,14 @@ def move(
             assert offset is not None  # exactly one of both was given
             if not beginning <= offset <= end:
                 return output.failed(
-                    f"{place} has offsets {beginning} to {end}, found {offset}; nothing was moved"
+                    f"{place} has offsets {beginning} to {end}, not {offset}; the position was not changed"
                 )
             cluster.move(place, offset)
-            where = f"{place} stands at {offset} now, in Kafka and in {cluster.own.place}"
+            where = f"{place} is now at {offset}, in Kafka and in {cluster.own.place}"
             print(output.clean(f"{where}: {how}" if how else where))
             _journal(cluster, place, offset)
     except JournalError as error:
-        output.failed(f"it was moved, but the journal does not know of it: {error}")
+        output.failed(f"the position was moved, but the journal could not record this: {error}")
     except (CheckpointError, PositionError) as error:
         return output.failed(error)
     return 0
@@ -126,7 +126,7 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
                 ends.append(end)
             print(output.clean(_copy(ends[0], ends[1], partitions, replace=replace)))
     except ValueError as error:
-        return output.failed(f"neither kafka, nor a folder, nor the URL of a database: {error}")
+        return output.failed(f"not kafka, a folder or a database URL: {error}")
     except (CheckpointError, PositionError) as error:
         return output.failed(error)
     return 0
@@ -152,7 +152,7 @@ def _unit(unit: Unit) -> dict[str, Any]:
 
 def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
     headings = ("partition", "written", "next offset", "source time", "")
-    table = table_with(headings, title="journal, the newest first")
+    table = table_with(headings, title="journal, newest first")
     for place, found in units.items():
         for each in map(_unit, found):
             moved = "set by a command" if each["moved"] else ""
@@ -162,7 +162,7 @@ def _history_table(units: Mapping[TopicPartition, Sequence[Unit]]) -> Table:
 
 
 def _table(positions: Sequence[Position], title: str) -> Table:
-    table = table_with(("partition", "in Kafka", title, "committed", "a start begins at", "why"))
+    table = table_with(("partition", "in Kafka", title, "committed", "next start", "why"))
     for each in positions:
         file = "-"
         if each.file is not None:
@@ -242,13 +242,13 @@ def _copy(
     """
     found = _entries(source, partitions)
     if not found:
-        raise CheckpointError(f"{_place(source)} knows nothing of this group; nothing was copied")
+        raise CheckpointError(f"{_place(source)} has no position of this group; nothing was copied")
     there = _entries(to, list(found))
     other = [place for place in found if place in there and there[place].offset != found[place].offset]
     if other and not replace:
         first = other[0]
         raise CheckpointError(
-            f"{_place(to)} has other positions of {len(other)} partitions, as of {first}: "
+            f"{_place(to)} has other positions for {len(other)} partitions, such as {first}: "
             f"{there[first].offset}, not {found[first].offset}; nothing was copied. --replace overwrites them"
         )
     checkpoints = {place: entry.checkpoint for place, entry in found.items()}
@@ -257,7 +257,7 @@ def _copy(
     else:
         marks = {place: e.acknowledged for place, e in found.items() if e.acknowledged is not None}
         to.save(checkpoints, marks)
-    replaced = f", {len(other)} of which it had otherwise" if other else ""
+    replaced = f", {len(other)} of which it had at other positions" if other else ""
     return f"{len(found)} partitions copied from {_place(source)} to {_place(to)}{replaced}"
 
 

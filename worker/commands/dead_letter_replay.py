@@ -122,6 +122,6 @@ def _told(plan: Plan) -> str:
 def _asked(count: int, output: Output) -> int | None:
     """Ask for confirmation. Return None to continue, else the exit code."""
     if not sys.stdin.isatty():
-        return output.failed(f"{count} letters would be replayed; nobody can be asked here: give --yes", 2)
+        return output.failed(f"{count} letters would be replayed; without a terminal, confirm with --yes", 2)
     print(f"Replay {count} dead letters? [y/N] ", end="", flush=True)
     return None if sys.stdin.readline().strip().lower() in ("y", "yes") else 1

@@ -51,7 +51,7 @@ def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     if directory is None and not keep and code in (0, 130):
         shutil.rmtree(folder, ignore_errors=True)
         screen.console.print(
-            "Its tables, configuration and log were in a temporary folder: --keep keeps them."
+            "Its tables, configuration and log were in a temporary folder, now removed: --keep keeps it."
         )
     else:
         screen.console.print(f"Tables, configuration and the worker's log: {folder}", soft_wrap=True)

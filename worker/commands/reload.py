@@ -29,6 +29,6 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
     except ReloadFault as fault:
         return output.failed(fault)
     if done.undecodable:
-        tell_now(f"{done.undecodable:,} records that cannot be decoded were passed over (on_undecodable)")
+        tell_now(f"{done.undecodable:,} records that cannot be decoded were skipped (on_undecodable)")
     print(f"{table}: {done.before:,} rows replaced by {done.after:,}, from {done.changes:,} changes")
     return 0

@@ -76,7 +76,7 @@ def verify(
     unmet = [each for each in patterns if not any(map(chosen_by([each]), report.names))]
     if unmet and report.error is None:
         told = ", ".join(map(repr, unmet))
-        report.error = f"no replica, and no table that is to have one, fits {told} (database.table)"
+        report.error = f"no replica, and no table that should have a replica, matches {told} (database.table)"
     if as_json:
         output.json(_as_json(report, limit))
     else:
@@ -93,7 +93,7 @@ def _refuse_others(config: Path, configuration: Configuration) -> None:
     if not any(options.mode == "replica" for options in spark):
         others = [each.type for each in entries if each.type != "spark"]
         others += [f"spark with mode: {options.mode}" for options in spark]
-        told = "verify compares Spark replicas (type: spark, mode: replica); it has only "
+        told = "verify compares Spark replicas (type: spark, mode: replica); this configuration has only "
         raise ConfigurationError([Fault(str(config), told + ", ".join(dict.fromkeys(others)))])
 
 
@@ -216,4 +216,4 @@ def _told(report: TableReport, limit: int) -> Iterator[str]:
 def _both(values: Mapping[str, str]) -> str:
     if len(values) == 1:
         return f"is {next(iter(values.values()))}"
-    return f"is {values['source']} in the source, {values['replica']} in the replica"
+    return f"is {values['source']} in the source and {values['replica']} in the replica"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LAST_COMMIT_SECONDS = 5.0
 _POLL_INTERVAL, _POLL_INTERVAL_MS = "max.poll.interval.ms", 300_000  # librdkafka's default
-_NO_TOPIC = "it needs dead_letter.topic, which is not set"
+_NO_TOPIC = "this value needs dead_letter.topic, which is not set"
 _LOGS = "_binlane"
 """A copy of the name in handlers.spark.locations, because importing that module is slow."""
 
@@ -45,8 +45,8 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
             if topic_matcher(pattern)(rule.topic):
                 yield (
                     ("dead_letter", "topic"),
-                    f"kafka.{key}[{number}] matches it, and the worker would read its own dead letters; "
-                    f"choose another name, or end the expression so that it does not match",
+                    f"kafka.{key}[{number}] matches this topic, so the worker would read its own dead "
+                    "letters; choose another name, or change the expression so that it does not match",
                 )
                 return
 
@@ -73,8 +73,8 @@ def _unread(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
         if not read(topic):
             yield (
                 ("checkpoint", "initial", topic),
-                "no entry of kafka.topics or kafka.ddl_topics matches this topic: it is not read, and the "
-                "one that was meant would be read from its beginning",
+                "no entry of kafka.topics or kafka.ddl_topics matches this topic, so it is not read; "
+                "correct the name, or the intended topic is read from its beginning",
             )
 
 
@@ -93,8 +93,8 @@ def _waiting(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]:
     yield (
         path,
         f"revoke_timeout ({revoke_timeout:g} s) and {_LAST_COMMIT_SECONDS:g} s for the last commit must be "
-        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s), else the group gives the partitions to another "
-        f"worker while a batch of them still runs here; lower revoke_timeout, or set "
+        f"less than {_POLL_INTERVAL} ({interval / 1000:g} s). Otherwise the group assigns the partitions to "
+        "another worker while one of their batches still runs here; lower revoke_timeout, or set "
         f"kafka.properties.{_POLL_INTERVAL} to more than {least * 1000:.0f}",
     )
 
@@ -109,7 +109,7 @@ def _without_format(configuration: Configuration) -> Iterator[tuple[KeyPath, str
             if not pattern.startswith("^") and entry_for(pattern, formats) is None:
                 yield (
                     ("kafka", key, number),
-                    f"no entry of format: matches it ({', '.join(formats)}); add one for it",
+                    f"no entry of format: matches this topic ({', '.join(formats)}); add one",
                 )
 
 
@@ -127,13 +127,13 @@ def shared_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, st
             met = next((one for one in seen if _is_within(one, target) or _is_within(target, one)), target)
             first = seen.setdefault(met, place)
             if first != place:
-                where = f"the same place, {met}, and each would take the other's changes for its own"
+                where = f"the same place, {met}, and each would treat the other's changes as its own"
                 if met != target:
-                    where = f"{met}, and one would be within the other, whose VACUUM removes its files"
+                    where = f"{met}, so one table would be inside the other, whose VACUUM removes its files"
                 yield (
                     ("tables", number, "handlers", place),
-                    f"tables[{number}].handlers[{first}] keeps its tables in {where}: give one of them a "
-                    f"path of its own, such as lake/{entry.name}/{{database}}/{{table}}",
+                    f"tables[{number}].handlers[{first}] keeps its tables in {where}: give one of them its "
+                    f"own path, such as lake/{entry.name}/{{database}}/{{table}}",
                 )
 
 
@@ -157,7 +157,7 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
                 yield (
                     ("tables", number, "match"),
                     f"found {rule.match}; the handler {entry.name} would keep these tables in "
-                    f"{before}/{_LOGS}, which is for what binlane puts there itself: give it a path such as "
+                    f"{before}/{_LOGS}, which binlane uses for its own files: set table to a path such as "
                     f"{before}/of/{{database}}/{{table}}",
                 )
 
@@ -171,8 +171,8 @@ def doubtful_locations(configuration: Configuration) -> Iterator[str]:
             text = entry.options.get("path") or entry.options.get("table")
             if entry.type == "spark" and isinstance(text, str) and "database" not in _fields(text):
                 yield (
-                    f"tables[{number}].handlers[{place}]: {text} does not hold {{database}}, and the rule "
-                    f"may meet tables of one name in several databases, which cannot share a place"
+                    f"tables[{number}].handlers[{place}]: {text} does not contain {{database}}, and the rule "
+                    "may match tables with the same name in several databases, which cannot share a place"
                 )
 
 

@@ -32,8 +32,8 @@ def doubts(configuration: Configuration) -> Iterator[str]:
     reason = single_worker(configuration)
     if reason is not None:
         yield (
-            f"{reason}: let no two run at a time (in Kubernetes a StatefulSet with one replica; a Deployment "
-            "runs two while a pod is drained, and in a rolling update)"
+            f"{reason}: never run two workers at once (in Kubernetes use a StatefulSet with one replica; a "
+            "Deployment runs two while a pod is drained, and in a rolling update)"
         )
 
 
@@ -67,7 +67,7 @@ def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
             other = configuration.rule_for(ghost)
             if other and not hiding.hides_no_more_than(other.row_rules):
                 yield (
-                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and {other.match} takes "
+                    f"tables[{number}] ({rule.match}) has ghost_tables: false, and {other.match} matches "
                     f"{ghost}: an online schema change shows there what the table's rules hide, and its last "
                     "statement is refused; set ghost_tables: true, or give both the same rules"
                 )
@@ -77,8 +77,8 @@ def _shown_ghosts(configuration: Configuration) -> Iterator[str]:
 def _words_of_sql(number: int, rule: TableRule) -> Iterator[str]:
     if "%" in rule.match and not rule.match.startswith("/"):
         yield (
-            f"tables[{number}].match ({rule.match}): % is a character as any other in a glob; * stands for "
-            "any characters"
+            f"tables[{number}].match ({rule.match}): in a glob, % is an ordinary character; use * for any "
+            "characters"
         )
 
 
@@ -88,7 +88,7 @@ def _twins(number: int, rule: TableRule) -> Iterator[str]:
         if names.count(name) > 1:
             yield (
                 f"tables[{number}]: {names.count(name)} handlers are called {name}: metrics show them as "
-                "one, and a dead letter of one is replayed to all; give each a name of its own"
+                "one, and a dead letter of one is replayed to all; give each its own name"
             )
 
 
@@ -98,13 +98,13 @@ def _unused_sections(configuration: Configuration) -> Iterator[str]:
     for section, field in (("debezium", "debezium"), ("json", "json_layout")):
         if section not in used and field in configuration.model_fields_set:
             yield (
-                f"{section} tells about records of the format {section}, and format "
-                f"({', '.join(sorted(used))}) gives no topic that one: set it there, or take {section} out"
+                f"{section} describes records of the format {section}, but format "
+                f"({', '.join(sorted(used))}) uses it for no topic: set it there, or remove {section}"
             )
     if configuration.schema_registry is not None and "debezium" not in used:
         yield (
-            "schema_registry is asked for schemas of records of the format debezium alone, and format "
-            f"({', '.join(sorted(used))}) gives no topic that one: take schema_registry out"
+            f"schema_registry is only used for the format debezium, but format ({', '.join(sorted(used))}) "
+            "uses it for no topic: remove schema_registry"
         )
 
 
@@ -114,9 +114,9 @@ def _in_dead_letters(number: int, rule: TableRule, configuration: Configuration)
         return
     if "dead_letter" in (rule.on_failure, configuration.on_undecodable):
         yield (
-            f"tables[{number}] ({rule.match}) keeps columns or rows back, and its dead letters hold the "
-            f"source's records, with all of them: let only those read {letters.topic} who may read the "
-            "source's topics, or set on_failure and on_undecodable to halt or skip"
+            f"tables[{number}] ({rule.match}) hides columns or rows, but its dead letters contain the "
+            f"source's whole records: let only users who may read the source's topics read {letters.topic}, "
+            "or set on_failure and on_undecodable to halt or skip"
         )
 
 
@@ -124,20 +124,19 @@ def _without_effect(number: int, rule: TableRule) -> Iterator[str]:
     filter_ = None if rule.row_rules is None else rule.row_rules.filter
     for comparison in () if filter_ is None else filter_.with_null:
         yield (
-            f"tables[{number}].filter: {comparison} is true for no row, as in SQL; write IS NULL or "
-            "IS NOT NULL"
+            f"tables[{number}].filter: {comparison} is never true, as in SQL; write IS NULL or IS NOT NULL"
         )
     if "deleted_column" in rule.model_fields_set and rule.deletes != "mark":
         yield (
-            f"tables[{number}].deleted_column ({rule.deleted_column}) is for deletes: mark, and deletes is "
-            f"{rule.deletes}: set it to mark, or take deleted_column out"
+            f"tables[{number}].deleted_column ({rule.deleted_column}) is only used with deletes: mark, but "
+            f"deletes is {rule.deletes}: set it to mark, or remove deleted_column"
         )
     for place, entry in enumerate(rule.handlers):
         mode = entry.options.get("mode")
         if entry.type == "spark" and "shared_segments" in entry.options and mode in ("history", "function"):
             yield (
-                f"tables[{number}].handlers[{place}].shared_segments: mode {mode} puts nothing into shared "
-                "segments; take it out"
+                f"tables[{number}].handlers[{place}].shared_segments: mode {mode} does not use shared "
+                "segments; remove the option"
             )
 
 
@@ -146,12 +145,12 @@ def _unfilled(number: int, rule: TableRule, configuration: Configuration) -> Ite
     waits = " and waits for max_wait each time" if batch.max_wait else ""
     if lanes.max_records < batch.max_records:
         yield (
-            f"tables[{number}].batch.max_records ({batch.max_records}) is more than a lane holds "
+            f"tables[{number}].batch.max_records ({batch.max_records}) is more than a lane can hold "
             f"(lanes.max_records, {lanes.max_records}): a batch never fills{waits}"
         )
     if lanes.max_bytes < batch.max_bytes:
         yield (
-            f"tables[{number}].batch.max_bytes ({format_size(batch.max_bytes)}) is more than all lanes "
+            f"tables[{number}].batch.max_bytes ({format_size(batch.max_bytes)}) is more than all lanes can "
             f"hold (lanes.max_bytes, {format_size(lanes.max_bytes)}): a batch never fills{waits}"
         )
 
@@ -168,7 +167,7 @@ def _unreachable_warehouse(configuration: Configuration) -> Iterator[str]:
     if remote or not master.startswith("local"):
         yield (
             f"spark.warehouse ({spark.get('warehouse', 'lake')}) is a folder: {where} must have it at the "
-            "same path, as on a volume that all mount; or give it a place that all reach, as hdfs://..."
+            "same path, such as on a shared volume; or set a location that all can reach, such as hdfs://..."
         )
 
 

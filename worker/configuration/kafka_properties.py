@@ -31,7 +31,7 @@ _OWNED = {
     "enable.auto.commit": "an offset is committed only when its record is finished; see checkpoint.interval",
     "auto.commit.enable": "an offset is committed only when its record is finished; see checkpoint.interval",
     "enable.auto.offset.store": "an offset is committed only when its record is finished",
-    "auto.offset.reset": "where a start begins is said by checkpoint.initial",
+    "auto.offset.reset": "checkpoint.initial decides where a start begins",
     "enable.partition.eof": "binlane needs it to know when a partition has been read to its end",
 }
 
@@ -51,9 +51,9 @@ _LOOKS_FOR_TOPICS = {"topic.metadata.refresh.interval.ms": "30000"}
 
 # With the new protocol the broker sets these, and librdkafka rejects them.
 _CLASSIC_ONLY = {
-    "partition.assignment.strategy": "the broker assigns; group.remote.assignor chooses how",
-    "session.timeout.ms": "the broker's group.consumer.session.timeout.ms says it",
-    "heartbeat.interval.ms": "the broker's group.consumer.heartbeat.interval.ms says it",
+    "partition.assignment.strategy": "the broker assigns partitions; set group.remote.assignor instead",
+    "session.timeout.ms": "the broker's group.consumer.session.timeout.ms applies",
+    "heartbeat.interval.ms": "the broker's group.consumer.heartbeat.interval.ms applies",
 }
 
 
@@ -80,7 +80,7 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
         for name, instead in _CLASSIC_ONLY.items():
             if name in properties:
                 raise fault(
-                    name, f"does not go with group.protocol=consumer ({instead}): remove one of the two"
+                    name, f"is not allowed with group.protocol=consumer ({instead}): remove one of the two"
                 )
     else:
         # With DDL topics, all partitions must be revoked together. Otherwise the queued records of the others
@@ -188,7 +188,7 @@ def _user_properties(kafka: KafkaRule) -> dict[str, str]:
         if name in _OWNED:
             raise fault(name, f"binlane sets this property itself ({_OWNED[name]}): remove it")
         if name.endswith("_cb") or name in {"on_commit", "logger", "default.topic.config"}:
-            raise fault(name, "takes a program object, which a configuration file cannot hold: remove it")
+            raise fault(name, "needs a Python object, which a configuration file cannot contain: remove it")
         properties[name] = _as_text(name, value)
     return properties
 

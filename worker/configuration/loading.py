@@ -114,7 +114,7 @@ class _Checker:
                 handler = resolve(handler_type, folder)
             except HandlerTypeError as error:
                 # The problem names the module, which is part of the value.
-                problem = "it leads to no handler" if self._hidden((*place, "type")) else error.problem
+                problem = "it names no handler" if self._hidden((*place, "type")) else error.problem
                 found = f"found {self._shown((*place, 'type'))}: {problem}"
                 self._add((*place, "type"), found, error.allowed, error.nearest)
                 continue
@@ -135,7 +135,7 @@ class _Checker:
                 try:
                     load_function(named, folder, arguments)
                 except HandlerTypeError as error:
-                    problem = "it leads to no function" if self._hidden(path) else error.problem
+                    problem = "it names no function" if self._hidden(path) else error.problem
                     self._add(path, f"found {self._shown(path)}: {problem}", error.allowed, error.nearest)
 
     def _mend(self, model: type[BaseModel], holder: dict[Any, Any], place: KeyPath) -> None:

@@ -135,7 +135,7 @@ class TableRule(Section):
                 and entry.options.get("new_columns") == "ignore"
             ):
                 raise ValueError(
-                    "deletes: mark sets a column, which new_columns: ignore leaves out if the target lacks "
+                    "deletes: mark sets a column, but new_columns: ignore leaves it out if the target lacks "
                     "it: set new_columns to add or refuse, and choose columns with columns.include"
                 )
         return self

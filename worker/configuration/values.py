@@ -94,7 +94,7 @@ def _count(value: object) -> int:
 
 def _token(value: str) -> str:
     if re.fullmatch(_TOKEN_PATTERN, value) is None:
-        raise not_allowed("at least 16 characters of ASCII without spaces")
+        raise not_allowed("at least 16 ASCII characters without spaces")
     return value
 
 
@@ -125,7 +125,7 @@ def _http_url(value: str) -> str:
 
 def _header_value(value: str) -> str:
     if re.fullmatch(_HEADER_PATTERN, value) is None:
-        raise not_allowed("what can stand in a header (ASCII, no line breaks)")
+        raise not_allowed("a header value (ASCII, no line breaks)")
     return value
 
 

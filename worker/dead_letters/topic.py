@@ -92,7 +92,7 @@ class DeadLetterTopic:
         """Return one letter."""
         place = TopicPartition(self.topic, partition)
         if place not in self._bounds:
-            raise DeadLetterError(f"there is no partition {partition} of topic {self.topic}")
+            raise DeadLetterError(f"topic {self.topic} has no partition {partition}")
         first, end = self._bounds[place]
         found = None
         if first <= offset < end:
@@ -125,7 +125,7 @@ class DeadLetterTopic:
         try:
             commit_now(self._consumer, checkpoints, CommitTexts())
         except CheckpointError as error:
-            raise DeadLetterError(f"cannot remember what was replayed: {error}") from None
+            raise DeadLetterError(f"cannot record in Kafka which letters were replayed: {error}") from None
 
     def _look(self) -> dict[TopicPartition, tuple[int, int]]:
         try:

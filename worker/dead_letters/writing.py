@@ -171,7 +171,7 @@ class DeadLetters:
     def _give_way(self, wait: float) -> None:
         if wait > 0:
             down = self.circuit.down()
-            raise MustWait(down.reason if down is not None else "it could not be written until now", wait)
+            raise MustWait(down.reason if down is not None else "writing failed until now", wait)
 
     def _guarded(self, record: Record, headers: list[Header]) -> str:
         turn, wait = self.circuit.admit()
@@ -197,7 +197,7 @@ class DeadLetters:
             log.error(
                 "dead_letters_impossible",
                 error=reason,
-                hint="what should become a dead letter waits and is not finished; trying again",
+                hint="records that should become dead letters wait and are not finished; writing is retried",
             )
         raise MustWait(reason, refusal.wait)
 

@@ -131,12 +131,12 @@ def _verdict(console: Console, result: Result, seconds: float) -> None:
     changes = sum(one.work.changes for one in result.tables)
     if result.good:
         told = (
-            f"✓ {changes:,} changes of {len(result.tables)} tables: each table in its source's order, "
-            f"and every row of the replica equal to the source's."
+            f"✓ {changes:,} changes of {len(result.tables)} tables: each table in source order, and every "
+            "replica row equal to its source row."
         )
         style = "bold green"
     else:
-        told = "✗ The replica is not what the source is, or the order was not kept: see above."
+        told = "✗ The replica differs from the source, or the order was not kept: see above."
         style = "bold red"
     text = Text.assemble((told, style), (f" {seconds:.0f} s in all.", "dim"))
     console.print(Panel(text, border_style=style) if console.is_terminal else text)

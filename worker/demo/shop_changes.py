@@ -284,7 +284,7 @@ def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
         played[message.table] += 1
         producer.poll(0)
     if producer.flush(_FLUSH_SECONDS):
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not take the shop's changes"))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not accept the shop's changes"))
     if failed:
         raise KafkaException(failed[0])
     return played

@@ -47,7 +47,7 @@ def compare(table: str, key: Sequence[str], truth: Iterable[Row], found: Iterabl
     differences = []
     by_key = {tuple(row[column] for column in key): row for row in actual}
     if len(by_key) < len(actual):
-        differences.append(Difference(table, "", f"{len(actual) - len(by_key)} rows have the key of another"))
+        differences.append(Difference(table, "", f"{len(actual) - len(by_key)} rows have a duplicate key"))
     for row in expected:
         at = tuple(row[column] for column in key)
         other = by_key.pop(at, None)
@@ -162,12 +162,12 @@ def order_faults(
     seen = [place for batch in own for place in batch.places]
     for before, after in pairwise(seen):
         if after <= before:
-            faults.append(f"the change at offset {after[0]}[{after[1]}] came after {before[0]}[{before[1]}]")
+            faults.append(f"the change at offset {after[0]}[{after[1]}] follows {before[0]}[{before[1]}]")
     expected = [(place.message, place.row) for place in history]
     if missing := sorted(set(expected) - set(seen)):
-        faults.append(f"{len(missing)} changes never came, the first of offset {missing[0][0]}")
+        faults.append(f"{len(missing)} changes were never handled, the first at offset {missing[0][0]}")
     if unknown := sorted(set(seen) - set(expected)):
-        faults.append(f"{len(unknown)} changes came that the source never made, first at {unknown[0][0]}")
+        faults.append(f"{len(unknown)} changes are not from the source, the first at {unknown[0][0]}")
     return faults + _commit_faults(history, own, commits)
 
 
@@ -177,7 +177,7 @@ def _commit_faults(
     faults = []
     for earlier, later in pairwise(commits):
         if later.last <= earlier.last:
-            faults.append(f"the merge up to offset {later.last[0]} came after that up to {earlier.last[0]}")
+            faults.append(f"the merge up to offset {later.last[0]} follows that up to {earlier.last[0]}")
     began = {place: batch.began for batch in own for place in batch.places}
     for commit in commits:
         if commit.last not in began:
@@ -188,7 +188,7 @@ def _commit_faults(
     rows = [(place.message, place.row) for place in history if place.op not in _STATEMENTS]
     merged = max((commit.last for commit in commits), default=(-1, -1))
     if left := [place for place in rows if place > merged]:
-        faults.append(f"{len(left)} changes were never merged, the first of offset {left[0][0]}")
+        faults.append(f"{len(left)} changes were never merged, the first at offset {left[0][0]}")
     return faults
 
 

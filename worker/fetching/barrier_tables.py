@@ -60,7 +60,7 @@ def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str]
             table=".".join(name),
             rows_of=unit.table.label,
             position=f"{assignment.partition} offset {record.offset()}",
-            hint="if the source knows no case of names, do by hand in the targets what it does",
+            hint="if the source ignores the case of names, apply the statement to the targets by hand",
         )
 
 
@@ -121,5 +121,5 @@ def hidden_behind(format_: Format, record: Record, fault: UndecodableRecord, boo
     told = (database_of(rule.match) or "" for rule in book.configuration.tables)
     for database in dict.fromkeys((*told, *book.units)):
         if refusing(format_, record, book.configuration, database, fault.table):
-            return f"Rows behind it could show what the rules of {database}.{fault.table} hide"
+            return f"Later rows could show what the rules of {database}.{fault.table} hide"
     return ""

@@ -159,7 +159,7 @@ class DDLHistory:
         while isinstance(format_, NamesSchemas) and not format_.ready([record]):
             alive()
             self.waits = (
-                f"waiting for the schema registry, for a record of {record.topic()} (kafka.ddl_topics)"
+                f"waiting for the schema registry, because of a record of {record.topic()} (kafka.ddl_topics)"
             )
             if self.stopping.wait(_SCHEMA_SECONDS):
                 raise Stopping
@@ -176,7 +176,7 @@ class DDLHistory:
                 "ddl_history_standstill",
                 partitions=names,
                 error=self._error or None,
-                found="Kafka answers and has records there, and none comes",
-                hint="no row is read before their table definitions; see the Read ACL of kafka.ddl_topics",
+                found="Kafka answers and has records there, but returns none",
+                hint="rows are read after their table definitions; check the Read ACL of kafka.ddl_topics",
             )
-        self.reason = f"no table definition (kafka.ddl_topics) came for {quiet:.0f} s of {names}{told}"
+        self.reason = f"no table definition (kafka.ddl_topics) arrived for {quiet:.0f} s from {names}{told}"

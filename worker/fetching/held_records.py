@@ -81,8 +81,8 @@ class HeldRecords(Stage):
                 "first_commit_missing",
                 partitions=sorted(str(each.partition) for each in self._uncommitted),
                 seconds=round(longest, 1),
-                hint="nothing of these partitions is handled until Kafka takes a commit of where they begin: "
-                "checkpoint_failed says why it does not. It is tried again each second",
+                hint="records of these partitions are not handled until Kafka accepts a commit of their "
+                "start offsets: checkpoint_failed has the reason. The commit is retried each second",
             )
 
     def uncommitted_seconds(self, assignment: Assignment, now: float) -> float:
@@ -156,7 +156,7 @@ class HeldRecords(Stage):
         if held is None or again:
             return
         count = _known(assignment, held.records)
-        self.lose(assignment, len(held.records) - count, "their schema was not known")
+        self.lose(assignment, len(held.records) - count, "their schema was unknown")
         if count:
             yield assignment, held.records[:count]
 

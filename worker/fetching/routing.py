@@ -260,11 +260,11 @@ class Router:
             return self._book.undecodable()
         place = f"{assignment.partition} offset {message.offset()}"
         if self._on_undecodable == "halt" or hidden:
-            advice = hidden or "To pass over all such records set on_undecodable: skip, or dead_letter"
+            advice = hidden or "To skip all such records, set on_undecodable: skip, or dead_letter"
             raise UndecodableHalt(
-                f"undecodable record at {place}: {text_of(fault)}. {advice}; to pass over this one, if "
-                "binlane checkpoint show says that a start would begin at it: binlane checkpoint set CONFIG "
-                f"--topic {message.topic()} --partition {message.partition()} --offset {message.offset() + 1}"
+                f"undecodable record at {place}: {text_of(fault)}. {advice}; if binlane checkpoint show says "
+                "that a start begins at this record, skip it with: binlane checkpoint set CONFIG --topic "
+                f"{message.topic()} --partition {message.partition()} --offset {message.offset() + 1}"
             ) from fault
         log.error("record_skipped", position=place, error=text_of(fault))
         self._metrics.skipped("undecodable")

@@ -152,7 +152,7 @@ class SourceOrder(Stage):
                         "source_order_of_several_sources",
                         partition=str(assignment.partition),
                         sources=[one.stream, place.stream],
-                        hint="DDL may go before rows that precede it: give each source topics of its own",
+                        hint="DDL may be applied before earlier rows: give each source its own topics",
                     )
                 one.stream = place.stream
                 one.reached = (place.order or one.reached[0], message.timestamp()[1])
@@ -244,7 +244,7 @@ class SourceOrder(Stage):
             "source_order_given_up",
             partition=str(one.assignment.partition),
             records=len(one.held),
-            hint="a partition of the same source did not come along; its DDL may come too late",
+            hint="a partition of the same source lags behind; its DDL may be applied too late",
         )
         return [(one, _take(one, len(one.held)))]
 

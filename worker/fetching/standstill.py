@@ -262,16 +262,15 @@ class Standstill(Stage):
                     seconds=round(watched.seconds),
                     position=watched.position,
                     end=watched.end,
-                    found="Kafka has more records, the lanes have room, nothing is paused, and none comes",
-                    hint="the worker begins to fetch it anew; if that does not help, /healthz fails",
+                    found="Kafka has more records, the lanes have room, nothing is paused, but none arrives",
+                    hint="the worker restarts its fetching; if that does not help, /healthz fails",
                 )
                 self._fetch_anew(assignment, watched)
             elif watched.seconds >= _FAIL_SECONDS and watched.error is None:  # a restart would not help then
                 at = "its beginning" if watched.position is None else watched.position
                 failed.append(
-                    f"{assignment.partition} has not been read for {watched.seconds:.0f} s: "
-                    f"it stands at {at}, Kafka has records up to {watched.end}, "
-                    "the lanes have room and nothing is paused"
+                    f"{assignment.partition} has not been read for {watched.seconds:.0f} s: it is at {at}, "
+                    f"Kafka has records up to {watched.end}, the lanes have room and nothing is paused"
                 )
         self.reason = "; ".join(failed) or None
 

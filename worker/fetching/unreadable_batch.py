@@ -48,7 +48,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
     Raises:
         EndUnknown: the broker did not answer, or no such batch starts there.
     """
-    unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: ask again")
+    unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: try again")
     own = {**settings, "fetch.error.backoff.ms": "10"}
     latest = time.monotonic() + _MOST_SECONDS
     with closing(Consumer(own, logger=client_logger())) as consumer:
@@ -69,9 +69,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
             raise unknown
 
         if not holds(begin):
-            raise EndUnknown(
-                f"the batch at {partition} offset {begin} can be read now, or is no longer there"
-            )
+            raise EndUnknown(f"the batch at {partition} offset {begin} can be read now, or no longer exists")
         inside = begin
         # librdkafka mistakes bytes behind a damaged head for further batches, and reports them late.
         for _ in range(_TRIES):

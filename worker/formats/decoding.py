@@ -110,6 +110,6 @@ def refuse_oversized(record: Record, most_bytes: int) -> None:
     size = decoded_size(record.value() or b"")
     if size > most_bytes:
         raise UndecodableRecord(
-            f"decoded it would take about {size >> 20} MiB, and a record may take {most_bytes >> 20} MiB; to "
-            "take it raise lanes.max_bytes, and the memory with it"
+            f"the decoded record would take about {size >> 20} MiB, but at most {most_bytes >> 20} MiB are "
+            "allowed; to read it, raise lanes.max_bytes and the worker's memory"
         )

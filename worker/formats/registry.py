@@ -60,7 +60,7 @@ def get(
         from worker.formats.own_json.format import Json  # noqa: PLC0415
 
         return Json(json_layout)
-    raise KeyError(f"no format {name!r}; there are: {', '.join(names())}")
+    raise KeyError(f"unknown format {name!r}; allowed: {', '.join(names())}")
 
 
 class NoFormatError(ValueError):
@@ -121,7 +121,7 @@ class FormatChoice:
         """Return the format of the first entry that matches. Raises NoFormatError."""
         entry = entry_for(topic, self._entries)
         if entry is None:
-            raise NoFormatError(f"no entry of format: matches topic {topic}; add one for it")
+            raise NoFormatError(f"no entry of format: matches topic {topic}; add one")
         return self._entries[entry]
 
     def of_assigned(self, topic: str) -> Format:
@@ -136,7 +136,7 @@ class FormatChoice:
                     "topic_without_format",
                     topic=topic,
                     error=str(error),
-                    hint="nothing of it is read, and nothing passed over, until the worker is restarted with "
-                    "such an entry; the other topics are read",
+                    hint="its records are neither read nor skipped until the worker is restarted with such "
+                    "an entry; other topics are read",
                 )
             return NO_FORMAT

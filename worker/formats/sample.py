@@ -85,7 +85,7 @@ def read_samples(path: Path, topic: str) -> Iterator[SampleRecord]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise SampleError(f"{path}: it cannot be read ({error.strerror})") from None
+        raise SampleError(f"{path} cannot be read ({error.strerror})") from None
     offset = 0
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -98,7 +98,7 @@ def _record(line: bytes, place: str, topic: str, offset: int) -> SampleRecord:
         fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except DECODE_ERRORS as error:
         raise SampleError(
-            f"{place}: no JSON object ({error}); allowed: a record's value, or an object with value and key"
+            f"{place}: not a JSON object ({error}); allowed: a record's value or an object with value and key"
         ) from None
     value_key = next((key for key in _VALUE_KEYS if key in fields), None)
     if value_key is None or not fields.keys() <= _RECORD_KEYS:
@@ -148,7 +148,7 @@ def _headers(raw: msgspec.Raw | None) -> list[tuple[str, bytes | None]]:
     if data is None:
         return []
     if not isinstance(data, dict | list):
-        raise SampleError("headers: neither pairs, a flat list of names and values, nor a mapping")
+        raise SampleError("headers: not pairs, a flat list of names and values or a mapping")
     if isinstance(data, dict):
         return [(name, _header(value)) for name, value in data.items()]
     if all(isinstance(item, list) and len(item) == 2 for item in data):

@@ -33,8 +33,8 @@ class UntoldDatabase(UndecodableRecord):
 
     def __init__(self, table: str) -> None:
         super().__init__(
-            f"a statement on table {shortened(table)!r}, whose database its record does not tell, as Canal "
-            "could not read it: apply it to the target, then pass over the record"
+            f"a statement about table {shortened(table)!r}. Canal could not parse it, so its record does not "
+            "name the database: apply it to the target, then skip the record"
         )
         self.table = table
 
@@ -84,7 +84,7 @@ def place_of(sql: str, database: str) -> PlainRoute | Skip:
     try:
         changes = parse(sql, database) if _NAMES_TABLE.search(sql) and not is_of_no_table(sql) else []
     except StatementError:  # its message quotes the statement, which may contain values that rules hide
-        raise UndecodableRecord("a statement that names a table, and cannot be read") from None
+        raise UndecodableRecord("a statement that names a table but cannot be read") from None
     for one in changes:
         if one.table.database:
             return PlainRoute(*one.table, True)

@@ -10,7 +10,7 @@ from typing import Any
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import JSON_ERRORS, read_json
 
-_LAYOUT = "describe its records with format: json, for which docs/formats.md has a layout"
+_LAYOUT = "describe its records with format: json; docs/formats.md has a layout"
 
 
 def _has(*names: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -34,24 +34,24 @@ _KNOWN: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], str], ...] = (
     (
         "canal",
         lambda values: "isDdl" in values or "mysqlType" in values,
-        "it is one of Canal: set `format: canal` for its topic",
+        "it is a Canal message: set `format: canal` for its topic",
     ),
     (
         "maxwell",
         lambda values: (
             "database" in values and ("data" in values or "def" in values) and "isDdl" not in values
         ),
-        "it is one of Maxwell: set `format: maxwell` for its topic",
+        "it is a Maxwell record: set `format: maxwell` for its topic",
     ),
     (
         "debezium",
         lambda values: isinstance(values.get("source"), dict) and ("op" in values or "ddl" in values),
-        "it is one of Debezium: set `format: debezium` for its topic",
+        "it is a Debezium record: set `format: debezium` for its topic",
     ),
     (
         "",
         _has("operationType", "ns", "documentKey"),
-        "it is a change-stream event of MongoDB's own connector: its documents are no rows, and are not read",
+        "it is a change event of MongoDB's own connector: its documents are not rows, and are not read",
     ),
 )
 """(format, test for its records, hint). The format is empty for writers that have none here."""
@@ -78,10 +78,10 @@ def hint_at(value: bytes, expected: str) -> str:
 
 
 _BINARY = {
-    "canal": "neither JSON nor a packet of Canal but other binary data",
+    "canal": "neither JSON nor a Canal packet, but other binary data",
     "debezium": (
-        "no JSON but binary data; "
-        "set value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+        "not JSON, but binary data; set value.converter=org.apache.kafka.connect.json.JsonConverter in the "
+        "connector"
     ),
 }
 
@@ -90,9 +90,9 @@ def stranger(value: bytes, what: str, error: Exception, expected: str = "") -> U
     """The error for a value that is not what its topic's format expects (`what`). `error`: the decoder's."""
     start = value[:64].lstrip()
     if not start:
-        return UndecodableRecord(f"no {what}: the value is empty")
+        return UndecodableRecord(f"not a {what}: the value is empty")
     if not start.startswith((b"{", b"[", b'"')) and any(byte < 0x20 or byte > 0x7E for byte in start):
-        return UndecodableRecord(_BINARY.get(expected, f"no {what} but binary data"))
+        return UndecodableRecord(_BINARY.get(expected, f"not a {what}, but binary data"))
     if isinstance(error, RecursionError):
-        return UndecodableRecord(f"no {what}: nested too deeply")
-    return UndecodableRecord(f"no {what}: {error}{hint_at(value, expected)}")
+        return UndecodableRecord(f"not a {what}: nested too deeply")
+    return UndecodableRecord(f"not a {what}: {error}{hint_at(value, expected)}")

@@ -100,8 +100,8 @@ class TableHistory:
             source=stream,
             place=order,
             first=first,
-            hint="values are read without the table's definition; if the source's log began anew (another "
-            "primary), let the tool write its tables' definitions again",
+            hint="values are read without the table's definition; if the source's log restarted (another "
+            "primary), let the tool write its table definitions again",
         )
 
     def until(self, stream: str, database: str, table: str, order: Order) -> Order | None:

@@ -26,5 +26,5 @@ def kafka_time(record: Record) -> int:
     a time outside the years 1 to 9999."""
     time_ms = record.timestamp()[1]
     if not has_calendar(time_ms):
-        raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside of the years 1 to 9999")
+        raise UndecodableRecord(f"its time in Kafka, {time_ms} ms, is outside the years 1 to 9999")
     return time_ms

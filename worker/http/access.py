@@ -20,7 +20,7 @@ PROBES = frozenset({"/healthz", "/readyz", "/startupz"})
 
 _log = get_logger(__name__)
 
-_HOST_HINT = "if it is one of its own, add it to http.allowed_hosts"
+_HOST_HINT = "if this name is right, add it to http.allowed_hosts"
 _MOST_AT_ONCE = 16
 """The most requests, except probes, that run at once. Each may wait for locks of the worker, and occupies one
 of 40 threads."""
@@ -47,11 +47,11 @@ class Access:
         """Return the response that refuses the request; None: it is allowed."""
         headers = Headers(scope=scope)
         if self.tls and scope["scheme"] != "https":
-            return _refused(403, "this address answers over https; without it only the probes are answered")
+            return _refused(403, "use https for this address; only the probes are answered without it")
         if not self._goes_by(headers.get("host")):
-            return _refused(421, f"the worker does not go by the name in Host: {_HOST_HINT}")
+            return _refused(421, f"the worker does not accept the name in Host: {_HOST_HINT}")
         if self.token is not None and not _brings(headers.get("authorization", ""), self.token):
-            answer = _refused(401, "the worker asks for its token: http.token of its configuration")
+            answer = _refused(401, "the worker requires http.token of its configuration")
             for name, value in _WANTED:
                 answer.headers.append(name, value)
             return answer
@@ -65,19 +65,19 @@ class Access:
         JSON only if the worker allows it, which it never does."""
         headers = Headers(scope=scope)
         if "origin" in headers or "sec-fetch-site" in headers:
-            return _refused(403, "no page may change anything: use binlane unblock")
+            return _refused(403, "browser pages may not change anything: use binlane unblock")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return _refused(415, "Content-Type must be application/json")
         given, token = headers.get("authorization", ""), self.token or self.order_token
         if token is not None and given.lower().startswith("bearer ") and _brings(given, token):
             return None
         if self.token is not None:
-            return _refused(403, "what changes something asks for http.token as a bearer token")
+            return _refused(403, "requests that change something need http.token as a bearer token")
         return _refused(
             403,
-            "without http.token, what changes something is taken only from the worker's user on its machine: "
-            "give the command the configuration's file there, in the worker's working directory "
-            "(kubectl exec); or set http.token",
+            "without http.token, requests that change something are accepted only from the worker's user on "
+            "its machine: run the command there with the configuration's file, in the worker's working "
+            "directory (kubectl exec); or set http.token",
         )
 
     def _goes_by(self, host: str | None) -> bool:
@@ -105,7 +105,7 @@ class Guard:
             return
         refusal = self._access.refusal(scope)
         if refusal is None and self._running >= _MOST_AT_ONCE:
-            refusal = _refused(503, f"{_MOST_AT_ONCE} requests are being worked on: ask again")
+            refusal = _refused(503, f"{_MOST_AT_ONCE} requests are running: try again")
         if refusal is not None:
             if refusal.status_code == 421 and not self._told:
                 self._told = True  # logged once, because anybody can send any name

@@ -86,7 +86,7 @@ def build_app(
         if refusal is not None:
             return refusal
         if unblock is None:
-            return _answer(UnblockAnswer(result="refused", message="the worker is starting: ask again"))
+            return _answer(UnblockAnswer(result="refused", message="the worker is starting: try again"))
         body = await _body(request)
         try:
             asked = msgspec.json.decode(b"" if body is None else body, type=UnblockRequest)

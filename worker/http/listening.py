@@ -24,11 +24,11 @@ def listen(host: str, port: int) -> socket.socket:
 def _explain(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"http.port: {port} on {host} is in use by another process; "
-            "stop that one, choose another port, or set 0 for any free one"
+            f"http.port: {port} on {host} is in use by another process; stop that process, choose another "
+            "port, or set 0 for any free one"
         )
     if error.errno == errno.EACCES:
-        return f"http.port: {port} on {host} needs rights this process has not; choose a port above 1023"
+        return f"http.port: {port} on {host} needs rights that this process lacks; choose a port above 1023"
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"http.host: {host} is no address of this machine; 0.0.0.0 listens on all of them"
+        return f"http.host: {host} is not an address of this machine; 0.0.0.0 listens on all of them"
     return f"http: cannot listen on {host}, port {port}: {error.strerror or error}"

@@ -52,7 +52,7 @@ class Feed:
         """Return a stream, or 503 if the limit is reached."""
         if self.listeners >= self.most:
             return PlainTextResponse(
-                f"{self.most} pages are open on this worker: api/live has the same, once\n",
+                f"{self.most} pages are open on this worker: api/live returns the same data once\n",
                 status_code=503,
                 headers={"Cache-Control": "no-store", "Retry-After": "30"},
             )

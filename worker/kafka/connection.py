@@ -98,7 +98,7 @@ def _topic(metadata: Any, pattern: str, formats: tuple[str, ...]) -> Reached:
     if unread:
         return Reached(
             f"topic {pattern}",
-            error=f"no entry of format: matches {', '.join(unread)}: nothing of it is read",
+            error=f"no entry of format: matches {', '.join(unread)}: its records are not read",
         )
     told = ", ".join(f"{name} ({len(topic.partitions)} partitions)" for name, topic in sorted(found.items()))
     return Reached(f"topic {pattern}", told)
@@ -118,10 +118,10 @@ def _dead_letter_topic(configuration: Configuration, metadata: Any, name: str) -
         found = admin.describe_configs([broker], request_timeout=KAFKA_SECONDS)[broker].result(KAFKA_SECONDS)
         makes = found["auto.create.topics.enable"].value == "true"
     except (KafkaException, KeyError, TimeoutError):
-        return Reached(target, "not there yet, and the brokers do not say whether they would make it")
+        return Reached(target, "not there yet, and the brokers do not say whether they would create it")
     if makes:
-        return Reached(target, "not there yet; the brokers make it when the first letter is written")
-    return Reached(target, error="there is no such topic, and the brokers make none: create it")
+        return Reached(target, "not there yet; the brokers create it with the first letter")
+    return Reached(target, error="the topic does not exist, and the brokers do not create it: create it")
 
 
 def reach_registry(configuration: Configuration) -> list[Reached]:

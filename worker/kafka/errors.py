@@ -41,14 +41,14 @@ _HINTS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "there is no such topic yet; see kafka.topics and kafka.ddl_topics",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not read the topic; it needs the ACL Read on it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not join the group; it needs the ACL Read on it",
-    KafkaError.UNRELEASED_INSTANCE_ID: "it goes on by itself; if that member lives, give each worker its own",
+    KafkaError.UNRELEASED_INSTANCE_ID: "it continues by itself; if that member lives, give each its own",
     KafkaError.SASL_AUTHENTICATION_FAILED: "the broker refuses the credentials; see sasl.* in properties",
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "members of the group differ in partition.assignment.strategy; "
     "see group_strategies_differ, and kafka.properties of each",
     KafkaError._BAD_COMPRESSION: "the batch is damaged, or would unpack to more than "
     "receive.message.max.bytes in kafka.properties; its partition is not read beyond it",
     KafkaError._BAD_MSG: "the batch is damaged; its partition is not read beyond it",
-    KafkaError._MAX_POLL_EXCEEDED: "the group went on without this worker; it joins again",
+    KafkaError._MAX_POLL_EXCEEDED: "the group continued without this worker; it joins again",
 }
 
 
@@ -123,7 +123,7 @@ def answered(ask: Callable[[], Answer], partition: object) -> Answer | None:
             "offset_not_told",
             partition=str(partition),
             error=str(error),
-            hint="the partition is not read until its leader tells its offsets; the others are",
+            hint="the partition is not read until its leader reports its offsets; the others are",
         )
         return None
 
@@ -159,7 +159,7 @@ class KafkaErrors:
         """Log the error unless it was logged recently. Also the consumer's `error_cb`."""
         code = error.code()
         self._count(error.name())
-        hint = _HINTS.get(code, "librdkafka goes on trying" if error.retriable() else None)
+        hint = _HINTS.get(code, "librdkafka retries" if error.retriable() else None)
         with self._lock:
             now = self._clock()
             key = (code, topic)

@@ -67,7 +67,7 @@ class InstanceId:
             return True
         except KafkaException as error:  # the group does not exist or cannot be described: joining reports it
             return error.args[0].code() in _NO_ANSWER
-        text = f"group.instance.id {name} is another member's until its session ends: waiting"
+        text = f"group.instance.id {name} belongs to another member until its session ends: waiting"
         self.errors.report(KafkaError(KafkaError.UNRELEASED_INSTANCE_ID, text))
         return True
 
@@ -124,5 +124,5 @@ def leave(consumer: Consumer, poll: Callable[[], object]) -> None:
     log.warning(
         "group_not_left",
         error=error,
-        hint="the group keeps this worker's place, and what was assigned to it, for session.timeout.ms",
+        hint="the group keeps this worker's membership and partitions for session.timeout.ms",
     )

@@ -53,7 +53,7 @@ class Lane:
         """Raise RuntimeError unless this lane runs the batch: it has ended, or belongs to another lane."""
         if self.running is not work:
             raise RuntimeError(
-                f"lane {self.number} does not run this batch of {work.unit.table.label} (any more)"
+                f"lane {self.number} does not run this batch of {work.unit.table.label}, or no longer does"
             )
 
     def end(self, work: Work, how: str, now: float) -> float:

@@ -107,12 +107,10 @@ class Broker:
 
         Raises BrokerError (with the most informative log lines), JavaError or JarsError."""
         if self.running:
-            raise BrokerError(f"the broker at {self.bootstrap_servers} is running already")
+            raise BrokerError(f"the broker at {self.bootstrap_servers} is already running")
         self._let_go()
         if not is_free(self.port):
-            raise BrokerError(
-                f"port {self.port} of {HOST} is in use: choose another, or stop what listens there"
-            )
+            raise BrokerError(f"port {self.port} of {HOST} is in use: choose another, or stop its process")
         jars = kafka_jars()
         java = [str(find_java().executable), *JVM_OPTIONS, "-cp", os.pathsep.join(map(str, jars))]
         log_settings = write_settings(self.directory, self.port, self._overrides)
@@ -181,7 +179,7 @@ class Broker:
                     return name
                 time.sleep(_POLL_SECONDS)
         except KafkaException as fault:
-            raise BrokerError(f"topic {name!r} cannot be made: {fault.args[0].str()}") from fault
+            raise BrokerError(f"topic {name!r} cannot be created: {fault.args[0].str()}") from fault
         raise BrokerError(f"topic {name!r} has partitions without a leader after {_ANSWER_SECONDS} s")
 
     def telling_log_lines(self) -> str:
@@ -211,13 +209,13 @@ class Broker:
             command, cwd=self.directory, stdout=log, stderr=subprocess.PIPE, text=True, check=False
         )
         if run.returncode:
-            raise BrokerError(f"{self.directory} cannot be made a Kafka folder: {_telling(run.stderr)}")
+            raise BrokerError(f"{self.directory} cannot be formatted for Kafka: {_telling(run.stderr)}")
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if not self.running:
-                raise BrokerError("Kafka ended while it started")
+                raise BrokerError("Kafka stopped while it started")
             if accepts_connections(self.port):
                 with contextlib.suppress(KafkaException):
                     if self._admin().list_topics(timeout=1).brokers:
@@ -248,4 +246,4 @@ def _telling(output: str) -> str:
     lines = [line.strip() for line in output.splitlines()]
     lines = [line for line in lines if line and not line.startswith("at ")]  # without stack traces
     wrong = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:", line)]
-    return " | ".join((wrong or lines)[-_LOG_LINES:]) or "it says nothing"
+    return " | ".join((wrong or lines)[-_LOG_LINES:]) or "without an error message"

@@ -211,7 +211,7 @@ class HandlerMeters:
     def _meter(self, metric: str, kind: str) -> Meter:
         entry = definition(metric)
         if entry.by != "handler" or entry.kind != kind:
-            raise KeyError(f"{metric} is no {kind} that handlers report")
+            raise KeyError(f"{metric} is not a {kind} that handlers report")
         with self._lock:
             if metric not in self._meters:
                 self._meters[metric] = meter(metric)

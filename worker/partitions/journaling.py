@@ -58,8 +58,8 @@ class Journaling:
         log.error(
             "journal_failed",
             error=told,
-            hint="checkpoints are saved all the same; `checkpoint set --time` and `show --history` will not "
-            "know of these",
+            hint="checkpoints are still saved, but `checkpoint set --time` and `show --history` will not "
+            "include these",
             exc_info=None if isinstance(error, JournalError) else error,
         )
 
@@ -81,9 +81,9 @@ def place_at(cluster: Cluster, partition: TopicPartition, moment: datetime) -> t
     beginning, end = cluster.bounds(partition)
     found, why = _in_journal(cluster, partition, moment)
     if found is not None and found.offset > end:
-        why = f"the journal's place, {found.offset}, is beyond the end"
+        why = f"the journal's offset, {found.offset}, is beyond the end"
     elif found is not None and found.offset < beginning:
-        return beginning, f"by source time, from the journal: {why}. Kafka has deleted what was before this"
+        return beginning, f"by source time, from the journal: {why}. Kafka has deleted all earlier records"
     elif found is not None:
         return found.offset, f"by source time, from the journal: {why}"
     offset = cluster.at_time(partition, moment)
@@ -105,7 +105,7 @@ def time_text(time: datetime | int) -> str:
 def _in_journal(cluster: Cluster, partition: TopicPartition, moment: datetime) -> tuple[Unit | None, str]:
     """Return the unit to use and what it says, or None and the reason."""
     if cluster.journal is None:
-        return None, "no journal is kept"
+        return None, "there is no journal"
     try:
         # Part of a millisecond is rounded up: its changes may have happened before the moment.
         source_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))
@@ -114,12 +114,12 @@ def _in_journal(cluster: Cluster, partition: TopicPartition, moment: datetime) -
         return None, str(error)
     match found:
         case Found(None, None):
-            return None, "the journal tells no source time of it"
+            return None, "the journal has no source time for it"
         case Found(None, Unit(source_ms=int(first))):
-            return None, f"the journal begins later, at {time_text(first)} of source time"
+            return None, f"the journal starts later, at {time_text(first)} of source time"
         case Found(Unit(source_ms=int(last)), None):
             return None, f"the journal ends before, at {time_text(last)} of source time"
         case Found(Unit() as lower, Unit() as upper):
-            least = f"what comes before this happened before {time_text(moment)}"
-            return lower, f"{least}, and what happened from then on begins before offset {upper.offset}"
+            least = f"all earlier changes happened before {time_text(moment)}"
+            return lower, f"{least}, and later ones start before offset {upper.offset}"
     raise AssertionError(found)

@@ -92,6 +92,6 @@ class Membership(Stage):
         log.warning(
             "membership_unconfirmed",
             seconds=round(now - self._sent, 1),
-            hint="for so long the group's coordinator has taken no commit of this worker, so its partitions "
-            "may be another's: no batch begins until it takes one, or assigns partitions anew",
+            hint="since then, the group's coordinator has accepted no commit of this worker, so others may "
+            "own its partitions: no batch starts until it accepts one, or assigns partitions again",
         )

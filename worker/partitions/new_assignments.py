@@ -60,7 +60,7 @@ class FormerRecords:
             partition=str(assignment.partition),
             topic_id=assignment.topic_id,
             records_lost=count,
-            hint=f"they were fetched before the topic was made anew, and {why}: Kafka no longer has them",
+            hint=f"they were fetched before the topic was recreated, and {why}: Kafka no longer has them",
         )
 
     def _before(self, assignments: Iterable[Assignment]) -> set[Assignment]:
@@ -88,7 +88,7 @@ class NewAssignments:
         tracker = old.tracker
         known = old.in_kafka or Checkpoint(tracker.next_offset or 0)
         earlier = known._replace(offset=tracker.next_offset or known.offset, topic_id=old.topic_id)
-        start = Start("earliest", (), "new topic", "the topic was made anew while it was read", earlier, 0)
+        start = Start("earliest", (), "new topic", "the topic was recreated while it was read", earlier, 0)
         new = self.make(old.partition, self.assignments.next_epoch(), start)
         tracker.end()
         new.topic_id = topic_id
@@ -109,5 +109,5 @@ class NewAssignments:
             read_up_to=earlier.offset,
             goes_on_at="earliest",
             records_lost=None,
-            hint="Kafka cannot tell what the earlier topic held from there on; all of the new one is read",
+            hint="Kafka cannot say what the earlier topic contained from there on; the whole new one is read",
         )

@@ -118,7 +118,7 @@ class Rebalancer:
                 "revoke_timeout",
                 tables=running,
                 seconds=timeout,
-                hint="their unfinished records come again to the next owner",
+                hint="the next owner processes their unfinished records again",
             )
         self.former.tell(gone)
         committed = self.committer.commit(gone) if gone else True
@@ -144,7 +144,7 @@ class Rebalancer:
         log.warning(
             "partitions_lost",
             partitions=[str(a.partition) for a in gone],
-            hint="the group went on without this worker; what was not committed comes again elsewhere",
+            hint="the group continued without this worker; the next owners repeat what was not committed",
         )
 
     def _forget(self, gone: list[Assignment]) -> set[Assignment]:

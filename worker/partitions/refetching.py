@@ -146,11 +146,11 @@ class Refetching(Stage):
             begin = self.starts.offset(self.consumer, assignment.partition, assignment.start)
             if 0 <= begin < NOWHERE:  # a kill before the first record must not start at a later end
                 assignment.restart_at(begin)
-            what = "could not be looked up: it is looked up again"
+            what = "could not be looked up: the lookup is repeated"
         elif position > high:
             begin = high if self.starts.configuration.checkpoint.initial == "latest" else low
             assignment.restart_at(begin)
-            what = "is beyond the partition's end: the topic was made anew or cut; counting begins anew"
+            what = "is beyond the partition's end: the topic was recreated or truncated; reading restarts"
         elif position < low:
             begin = low
             tracker.reach(low)
@@ -159,10 +159,10 @@ class Refetching(Stage):
         elif cut is not None and low <= int(cut[1]) < position:
             begin = int(cut[1])
             assignment.restart_at(begin)
-            what = "is beyond where the log was cut off: what was written from there on is read"
+            what = "is beyond the point where the log was truncated: reading continues from that point"
         else:
             begin = position
-            what = "was not there and is there now: it is asked for again"
+            what = "was missing and exists now: it is requested again"
             if self._asked_again.get(assignment) == begin:
                 # Behind a damaged batch, librdkafka repeats requests for what the damaged bytes seem to name.
                 self._later.add(assignment)

@@ -107,7 +107,7 @@ class Starts:
         )
         starts = worded(chosen, self.local)
         if checkpoint.force:
-            since = "checkpoint.force does not count: committed since this worker began, or not there then"
+            since = "checkpoint.force does not apply: committed since this worker started, or new since then"
             for partition, start in starts.items():
                 if start.source != "force":
                     starts[partition] = replace(start, reason=f"{start.reason}; {since}")

@@ -173,7 +173,7 @@ class Cluster:
         known = self._partitions(topic)
         if number not in known:
             what = f"its partitions are 0 to {known[-1]}" if known else "there is no such topic"
-            raise PositionError(f"there is no partition {number} of topic {topic}: {what}")
+            raise PositionError(f"topic {topic} has no partition {number}: {what}")
         asked = confluent_kafka.TopicPartition(topic, number)
         try:
             return self._consumer.get_watermark_offsets(asked, timeout=_SECONDS)
@@ -210,8 +210,8 @@ class Cluster:
         if members:
             names = sorted({f"{each.client_id} at {each.host.lstrip('/')}" for each in members})
             raise PositionError(
-                f"group {self._group} is active ({', '.join(names)}): stop its workers first; one that was "
-                "killed counts until its session ends (45 s unless session.timeout.ms says otherwise)"
+                f"group {self._group} is active ({', '.join(names)}): stop its workers first; a killed one "
+                "counts until its session ends (45 s unless session.timeout.ms is set)"
             )
 
     def move(self, partition: TopicPartition, offset: int) -> None:
@@ -240,8 +240,7 @@ class Cluster:
             self.own.save(checkpoints, marks)
         except CheckpointError as error:
             raise PositionError(
-                f"moved in Kafka, but not in the {self.own.title}: {error}. Run this again when that is "
-                "mended"
+                f"moved in Kafka, but not in the {self.own.title}: {error}. Run this again after fixing that"
             ) from None
 
     def topic_id(self, topic: str) -> str | None:
@@ -270,7 +269,7 @@ class Cluster:
             return beginning, f"Kafka has deleted {offset} to {beginning - 1}"
         if offset > end:
             place = end if self._rule.initial == "latest" else beginning
-            return place, f"Kafka has nothing from {end} on: the topic was made anew or cut"
+            return place, f"Kafka has nothing from {end} on: the topic was recreated or truncated"
         return offset, None
 
     def _at_times(self, moments: Mapping[TopicPartition, datetime]) -> dict[TopicPartition, int | None]:

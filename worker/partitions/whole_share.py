@@ -82,8 +82,8 @@ class WholeShare(Stage):
         missing = [each for each, matches in self._ddl_topics if not any(map(matches, topics))]
         if missing:
             reason = (
-                f"kafka.ddl_topics names {', '.join(missing)}, and there is no such topic, or this user may "
-                f"not see it: correct the name, or create the topic; nothing is read until it is there"
+                f"kafka.ddl_topics names {', '.join(missing)}, but this topic does not exist, or this user "
+                "may not see it: correct the name, or create the topic; nothing is read until it exists"
             )
             if self.reason != reason:
                 log.error("ddl_topics_missing", found=reason)
@@ -99,13 +99,13 @@ class WholeShare(Stage):
         names = ", ".join(f"{topic}[{number}]" for topic, number in elsewhere[:5])
         names += " ..." if len(elsewhere) > 5 else ""
         self.reason = (
-            f"kafka.ddl_topics is set, so one worker must have all {len(every)} partitions; another member "
-            f"of the group has {len(elsewhere)} of them ({names}): run one worker in the group, or give each "
-            "its own topics and group_id"
+            f"kafka.ddl_topics is set, so one worker must have all {len(every)} partitions; another group "
+            f"member has {len(elsewhere)} of them ({names}): run one worker in the group, or give each "
+            "worker its own topics and group_id"
         )
         if self._since is None:
             self._since = now
-            log.error("topics_shared", found=self.reason, hint="nothing is read until that is mended")
+            log.error("topics_shared", found=self.reason, hint="nothing is read until that is fixed")
         # If neither ever had all of them, the one without the first ends, and the other gets them.
         patience = _PATIENCE_SECONDS * (1 if min(every) in elsewhere else 2)
         if not self._had_all and now - self._since >= patience:

@@ -86,7 +86,7 @@ class Failures:
             "target_down",
             handler=handler,
             error=text_of(error),
-            hint="its tables wait, one batch at a time tries; no attempt is used up",
+            hint="its tables wait; one batch at a time is tried, and no attempt is used up",
         )
 
     def held_up(self, work: Work, handler: str, error: BaseException) -> None:
@@ -152,7 +152,7 @@ class Failures:
             routed(chunk.assignment.format, message)
         except UndecodableRecord as fault:
             return str(fault)
-        return "its table cannot be told"
+        return "its table is unknown"
 
     def bury_undecodable(self, work: Work, number: int, reason: str) -> None:
         """Write the work's record as a dead letter of all handlers, or skip it if that was ordered.
@@ -200,8 +200,8 @@ class Failures:
             table=work.unit.table.label,
             position=position,
             error=reason,
-            hint="its later changes wait; mend the cause and restart, change its rule (on_failure: skip), or "
-            "have this record set aside: binlane unblock",
+            hint="its later changes wait; fix the cause and restart, change its rule (on_failure: skip), or "
+            "set this record aside: binlane unblock",
         )
 
     def _set_aside(self, order: SetAside | None, letter: str | None = None) -> None:
@@ -210,5 +210,5 @@ class Failures:
 
     def _letters(self) -> DeadLetters:
         if self._rules.dead_letters is None:
-            raise MustHalt("dead_letter is asked for, and dead_letter.topic is not set")
+            raise MustHalt("a dead letter is required, but dead_letter.topic is not set")
         return self._rules.dead_letters

@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.2
 _WHY_NOT = {
     "kafka": "it sends records, and would send all of them again",
     "webhook": "it sends requests, and would send all of them again",
-    "log": "it keeps nothing",
+    "log": "it stores nothing",
 }
 _FAULTS = (Refused, Unfollowable, ReadFault, Rejected, TargetUnavailable, DatabaseError, PartialFailure)
 
@@ -52,13 +52,13 @@ def chosen(configuration: Configuration, table: str, handler: str | None) -> Han
     if not entries:
         raise ReloadFault(f"{table} has no handler {handler}; it has {names}")
     if len(entries) > 1:
-        raise ReloadFault(f"{table} has several handlers: say which with --handler: {names}")
+        raise ReloadFault(f"{table} has several handlers: choose one with --handler: {names}")
     entry = entries[0]
     if entry.type not in ("sql", "spark"):
-        why = _WHY_NOT.get(entry.type, "only tables of type sql and spark can be loaded again")
+        why = _WHY_NOT.get(entry.type, "only handlers of type sql and spark can reload tables")
         raise ReloadFault(f"handler {entry.name} is of type {entry.type}: {why}")
     if configuration.kafka.ddl_topics:
-        raise ReloadFault("with kafka.ddl_topics a table cannot be loaded again: its topics are read merged")
+        raise ReloadFault("a table cannot be reloaded with kafka.ddl_topics: its topics are read merged")
     return entry
 
 
@@ -90,7 +90,7 @@ def reload_table(
             target.begin()
             topics = sorted({topic for topic, _ in target.marks() if topic})
             if not topics:
-                raise Refused(f"nothing of {table} was applied yet")
+                raise Refused(f"no change of {table} was applied yet")
             say(f"reading {', '.join(topics)} from the beginning")
             with closing(WholeTopics(configuration, topics)) as read:
                 return _Run(configuration, table, target, read, tell).run()
@@ -148,7 +148,7 @@ class _Run:
             except Behind:
                 if time.monotonic() > until:
                     raise Refused(
-                        "its marks are beyond what its topics hold: they were read from others, or made anew"
+                        "its marks are beyond the end of its topics: it read others, or they were recreated"
                     ) from None
                 if self.read.next != stood:
                     continue  # at once, because a worker is fast
@@ -193,8 +193,8 @@ class _Run:
     def _refuse_scattered(self) -> None:
         if self._has_statements and len(self._seen) > 1:
             raise Unfollowable(
-                "its changes come from several partitions, with DDL or TRUNCATE among them: in which order "
-                "these were applied is not told by the topic"
+                "its changes come from several partitions, with DDL or TRUNCATE among them: the topic does "
+                "not show in which order these were applied"
             )
 
     def _apply(self) -> None:

@@ -115,9 +115,9 @@ class WholeTopics:
         first, _ = self._bounds(topic, number)
         if first > 0:
             raise ReadFault(
-                f"{topic}[{number}] begins at offset {first}: what was before it is deleted (retention.ms, "
-                "retention.bytes), and a table made of the rest would lack rows. Have the source send a new "
-                "snapshot instead"
+                f"{topic}[{number}] begins at offset {first}: earlier records were deleted (retention.ms, "
+                "retention.bytes), so a table built from the rest would lack rows. Have the source send a "
+                "new snapshot instead"
             )
         return first
 
@@ -129,14 +129,14 @@ def _refuse_compacted(admin: AdminClient, topics: list[str]) -> None:
             policy = future.result(_SECONDS)["cleanup.policy"].value
             if "compact" in policy:
                 raise ReadFault(
-                    f"topic {resource.name} is compacted (cleanup.policy={policy}): records of it may be "
-                    "gone, and a table made of the rest could lack some. Have the source send a new snapshot "
-                    "instead"
+                    f"topic {resource.name} is compacted (cleanup.policy={policy}): some of its records may "
+                    "be gone, so a table built from the rest could lack rows. Have the source send a new "
+                    "snapshot instead"
                 )
     except (KafkaException, KeyError, TimeoutError) as error:
         raise ReadFault(
-            f"Kafka does not tell whether {', '.join(topics)} still hold all (the account needs the ACL "
-            f"DescribeConfigs): {error}"
+            f"Kafka does not say whether {', '.join(topics)} still contain all records (the account needs "
+            f"the ACL DescribeConfigs): {error}"
         ) from None
 
 
@@ -179,8 +179,8 @@ class ChangesOf:
         except UndecodableRecord as fault:
             if self._halts:
                 raise Unfollowable(
-                    f"undecodable record at {place}: {fault}. To pass over all such records set "
-                    "on_undecodable: skip, or dead_letter"
+                    f"undecodable record at {place}: {fault}. To skip all such records, set on_undecodable: "
+                    "skip, or dead_letter"
                 ) from None
             self.undecodable += 1
 
@@ -209,6 +209,6 @@ class ChangesOf:
             if others and (is_ours or any(one in (ours, ("", self._name)) for one in named)):
                 told = ", ".join(".".join(filter(None, one)) for one in named)
                 raise Unfollowable(
-                    f"{place} is a statement about several tables ({told}): what "
-                    f"{self._database}.{self._name} holds is not told by its own records alone"
+                    f"{place} is a statement about several tables ({told}): the contents of "
+                    f"{self._database}.{self._name} do not follow from its own records alone"
                 )

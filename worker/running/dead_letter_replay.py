@@ -84,7 +84,7 @@ class Reader:
     def changes(self, letter: DeadLetter) -> Plan:
         """Return its table and changes, with the letter's own position. Raises ReplayFault."""
         if letter.topic is None:
-            raise ReplayFault("its headers do not say which topic it comes from")
+            raise ReplayFault("its headers do not name its source topic")
         record = letter.original()
         found: list[Change] = []
         try:
@@ -95,8 +95,8 @@ class Reader:
             if isinstance(route, Apart):
                 tables = dict.fromkeys(f"{own.database}.{own.table}" for own, _ in route.parts)
                 raise ReplayFault(
-                    f"its record holds changes of several tables ({', '.join(tables)}), as it could not be "
-                    "taken apart when it was set aside: have it read again from its topic"
+                    f"its record has changes of several tables ({', '.join(tables)}), because it could not "
+                    "be split when it was set aside: have it read again from its topic"
                 )
             rule = self._configuration.rule_for(f"{route.database}.{route.table}")
             rules = (None, None) if rule is None else (rule.row_rules, rule.statement_rules)
@@ -106,7 +106,7 @@ class Reader:
         except UndecodableRecord as fault:
             raise ReplayFault(f"undecodable record: {fault}") from None
         if not found:
-            return Plan(letter, route.database, route.table, (), skipped="it holds no change")
+            return Plan(letter, route.database, route.table, (), skipped="it contains no change")
         if letter.index is not None:
             parts = [found[first:end] for first, end in pairwise(borders(found, 0, len(found)))]
             # Half of a key change would remove the old row, or lack the values that are in it.

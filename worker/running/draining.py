@@ -109,7 +109,7 @@ class Draining:
             log.error(
                 "shutdown_timeout",
                 tables=running,
-                hint="their handlers did not return; their unfinished records come again",
+                hint="their handlers did not return; their unfinished records are read again",
             )
         return not running
 

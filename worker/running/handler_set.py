@@ -188,7 +188,7 @@ class HandlerSet:
                         handler=each.name,
                         seconds=round(seconds, 1),
                         error=str(error),
-                        hint="it still works for partitions that another worker may have now",
+                        hint="it is still working for partitions that another worker may have now",
                     )
 
     def close(self) -> bool:
@@ -275,4 +275,4 @@ class HandlerSet:
             opened.append(OpenHandler(entry.name, entry.type, lane, handler))
             if self._ended or plan.given_up:  # the known ones were closed meanwhile
                 close_all(opened)
-                raise GivenUp(f"nobody waited any more while handler {entry.name} was opened")
+                raise GivenUp(f"the wait for handler {entry.name} was given up while it opened")

@@ -123,7 +123,7 @@ class Reloader:
             new = Bounded("reload-read", lambda: load(old.path)).unless(self._stopped)
         except ConfigurationError as error:
             for fault in error.faults:
-                log.error("reload_refused", fault=str(fault), hint="the worker goes on as it was")
+                log.error("reload_refused", fault=str(fault), hint="the old configuration stays in use")
             return None
         # Before logging anything about it: a handler that cannot open may quote its new password.
         old.secrets.learn(new.secrets)
@@ -133,14 +133,14 @@ class Reloader:
             log.error(
                 "reload_refused",
                 fault=f"{key_path(path)}: {problem}",
-                hint="with what needs a restart left out, the keys do not agree; restart the worker",
+                hint="without the keys that need a restart, the configuration conflicts; restart the worker",
             )
             return None
         if changes.live:
             try:
                 plan = self._opened(now)
             except (HandlerTypeError, OptionsError, HandlerOpenError) as error:
-                log.error("reload_refused", fault=describe(error), hint="the worker goes on as it was")
+                log.error("reload_refused", fault=describe(error), hint="the old configuration stays in use")
                 return None
             if not self._components.requests.ask(lambda: self._adopt(plan), give_up=self._stopped):
                 return None  # the worker stops; the new configuration no longer matters
@@ -149,7 +149,7 @@ class Reloader:
             log.info("reload_found_no_changes")
         if changes.restart:
             log.warning(
-                "reload_needs_restart", keys=changes.restart, hint="these stay as they were until then"
+                "reload_needs_restart", keys=changes.restart, hint="these keep their old values until then"
             )
         return bool(changes.live)
 

@@ -63,26 +63,26 @@ class Unreadable:
             client=client,
         )
         position = assignment.record_at(asked.offset)
-        message = f"{position} to {end - 1} are passed over: their batch cannot be read"
+        message = f"{position} to {end - 1} are skipped: their batch cannot be read"
         if not committed:
-            message += "; Kafka does not have that yet, so a crash before the next commit undoes it"
+            message += "; this is not in Kafka yet, so a crash before the next commit undoes it"
         return UnblockAnswer(result="set_aside", message=message, position=position, committed=committed)
 
     def _find(self, asked: UnblockRequest) -> Assignment:
         """Find the partition whose unreadable batch is meant. Raises Refused."""
         if asked.topic is None or asked.partition is None:
-            raise Refused("say --table; or, of a batch that cannot be read, --topic and --partition")
+            raise Refused("give --table; or, for a batch that cannot be read, --topic and --partition")
         if asked.action != "skip":
             raise Refused("a batch that cannot be read cannot be a dead letter: use --skip")
         assignment = self.assignments.get(asked.topic, asked.partition)
         if assignment is None:
             raise Refused(
-                f"this worker does not have {asked.topic}[{asked.partition}]: ask the one that does"
+                f"this worker does not have {asked.topic}[{asked.partition}]: ask the worker that has it"
             )
         error = self.standstill.error(assignment)
         if error is None or not error.unreadable:
             raise Refused(
-                f"{assignment.partition} has no batch that cannot be read: say --table of the record"
+                f"{assignment.partition} has no batch that cannot be read: give --table of the record"
             )
         begin = assignment.tracker.next_offset if error.offset is None else error.offset
         if begin != asked.offset:
@@ -99,14 +99,14 @@ class Unreadable:
                 )
             if any(stage.holds(assignment) for stage in self.stages):  # they would count as finished
                 raise Refused(
-                    f"{assignment.partition} still holds records from before that batch, which wait for a "
-                    "schema, a first commit or their turn in source order: ask again when they are handled"
+                    f"{assignment.partition} still has records from before that batch, which wait for a "
+                    "schema, a first commit or their turn in source order: try again when they are handled"
                 )
             assignment.tracker.reach(end)
             self.refetching.restart(assignment, end)
 
         try:
             if not self.requests.ask(restart, give_up=self.stopped):
-                raise Refused("the worker stops: ask again when it runs")
+                raise Refused("the worker is stopping: try again when it runs")
         except KafkaException as error:
-            raise Refused(f"{assignment.partition} cannot be fetched anew ({error}): ask again") from error
+            raise Refused(f"{assignment.partition} cannot be fetched again ({error}): try again") from error

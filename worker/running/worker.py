@@ -231,7 +231,7 @@ class Worker:
                 "http_open",
                 host=rule.host,
                 port=self._http.port,
-                hint="whoever reaches it reads names of tables, errors and figures: see http.token, http.tls",
+                hint="anyone there can read table names, errors and figures: see http.token, http.tls",
             )
 
     def _open_handlers(self) -> None:
@@ -274,8 +274,8 @@ class Worker:
             if ends > 1:
                 halted = ", ".join(self.components.lanes.seen.halted())
                 raise DeadEnd(
-                    f"the lanes are full of what waits behind halted tables: {halted}; "
-                    f"mend the cause and restart, or set on_failure: skip"
+                    f"the lanes are full of records behind halted tables: {halted}; fix the cause and "
+                    "restart, or set on_failure: skip"
                 )
 
     def _drain(self) -> int:

@@ -24,12 +24,12 @@ _LOST_SECONDS = 60.0
 
 _GROUP = "waiting for the group"
 _HINTS = {
-    "running": "its handler has the batch, and cannot be interrupted: its own timeouts do that, or a restart",
-    "retrying": "mend what the error says; to set this record aside: binlane unblock",
-    _GROUP: "no batch begins until the group's coordinator takes a commit of this worker: see "
+    "running": "its handler has the batch and cannot be interrupted, except by its own timeouts or a restart",
+    "retrying": "fix what the error names; to set this record aside: binlane unblock",
+    _GROUP: "no batch starts until the group's coordinator accepts a commit of this worker: see "
     "membership_unconfirmed and checkpoint_failed in the log",
-    "halted": "mend what the error says and restart; to set this record aside: binlane unblock",
-    "nowhere": "no thread has this record: restart the worker, it comes again then; please report this",
+    "halted": "fix what the error names and restart; to set this record aside: binlane unblock",
+    "nowhere": "no thread has this record: restart the worker to read it again, and please report this",
 }
 _OTHER_HINT = "it waits for records before it: see the tables of binlane status"
 

@@ -73,7 +73,7 @@ class Unblocking:
             finally:
                 self._lock.release()
         else:
-            busy = "another record is being unblocked: ask again when that is done"
+            busy = "another record is being unblocked: try again when that is done"
             answer = UnblockAnswer(result="refused", message=busy)
         log.warning(
             "unblock_refused" if answer.result == "refused" else "unblock_answered",
@@ -109,12 +109,10 @@ class Unblocking:
         owned = sorted(with_earlier(current), key=lambda each: each.epoch)
         if not current:
             have = ", ".join(sorted(str(each.partition) for each in self.assignments.current())) or "none"
-            raise Refused(f"this worker does not have that partition; it has {have}. Ask the one that does")
+            raise Refused(f"this worker lacks that partition; it has {have}. Ask the worker that has it")
         units = list(self.units())
         if not any(unit.table.label == asked.table for unit in units):
-            raise Refused(
-                f"this worker has met no table {asked.table}: the name is database.table, as in status"
-            )
+            raise Refused(f"this worker has read no table {asked.table}: write database.table, as in status")
         wanted = dict.fromkeys(owned, asked.offset)
         # In this order: held records move to the lanes, and none come back.
         held = {a: unit.table.label for unit, chunk in self.held() for a, _ in numbers([chunk], wanted)}
@@ -126,7 +124,7 @@ class Unblocking:
                 found.setdefault(assignment.partition, _Found(assignment, own))
         if len(found) > 1:
             where = ", ".join(sorted(map(str, found)))
-            raise Refused(f"{asked.table} has offset {asked.offset} in {where}: say --topic and --partition")
+            raise Refused(f"{asked.table} has offset {asked.offset} in {where}: give --topic and --partition")
         for only in found.values():
             return only
         whose = {each: own[0].unit.table.label for each, own in seen.items()} | held
@@ -146,7 +144,7 @@ class Unblocking:
             if given:
                 return order, given
             if not found.assignment.tracker.is_unfinished(asked.offset):
-                raise Refused(f"{found.assignment.record_at(asked.offset)} has just been finished")
+                raise Refused(f"{found.assignment.record_at(asked.offset)} has just finished")
             blocked = any(_may_be_set_aside(place) for place in found.locations)
             if not blocked or self.clock() > end or self.stopped():
                 raise Refused(self._why_not(asked, found))
@@ -172,16 +170,14 @@ class Unblocking:
                 )
             time.sleep(_LOOK_SECONDS)
         committed = self.commit()
-        again = (
-            "" if committed else "; Kafka does not have that yet, so a crash before the next commit undoes it"
-        )
+        again = "" if committed else "; this is not in Kafka yet, so a crash before the next commit undoes it"
         if not order.changes:
             message = (
-                f"{position} was tried once more, and its handlers took it: nothing was set aside{again}"
+                f"{position} was tried once more, and its handlers accepted it: nothing was set aside{again}"
             )
             return UnblockAnswer(result="handled", message=message, position=position, committed=committed)
         letters = order.letters
-        how = f"written to {', '.join(letters)}" if letters else "passed over"
+        how = f"written to {', '.join(letters)}" if letters else "skipped"
         return UnblockAnswer(
             result="set_aside",
             message=f"{position} is set aside: {how}{again}",
@@ -194,24 +190,22 @@ class Unblocking:
         self, asked: UnblockRequest, assignment: Assignment, order: SetAside, *, through: bool
     ) -> str:
         if assignment.closed:
-            return (
-                "the partition leaves this worker: ask the one that has it next, if it is blocked there too"
-            )
+            return "the partition is leaving this worker: ask its next owner, if it is blocked there too"
         if self.stopped():
-            return "the worker stops: look whether the record is still blocked when it runs again"
+            return "the worker is stopping: check whether the record is still blocked when it runs again"
         now = locate(self.lanes, self.units(), {assignment: asked.offset}, self.clock())
         doing = "; ".join(
             f"{place.doing}{': ' + place.error if place.error else ''}" for place in now.get(assignment, ())
         )
         if through:
             return (
-                f"those of its rows that blocked are done, {order.changes} of them set aside; others wait "
-                f"for records before them ({doing or 'under way'}): see what blocks {asked.table} now"
+                f"its blocked rows are done, {order.changes} of them set aside; other rows wait for records "
+                f"before them ({doing or 'under way'}): see what blocks {asked.table} now"
             )
         part = f"{order.changes} of its rows are set aside, " if order.changes else ""
         return (
-            f"{part}it is not finished yet ({doing or 'under way'}); the order stands while this worker "
-            "keeps the record, and the log says when it is done"
+            f"{part}it is not finished yet ({doing or 'under way'}); the order is valid while this worker "
+            "keeps the record, and the log shows when it is done"
         )
 
     def _why_not(self, asked: UnblockRequest, found: _Found) -> str:
@@ -223,8 +217,8 @@ class Unblocking:
         if any(place.doing == "held back" for place in found.locations):
             by, offset = next(place.held_by for place in found.locations if place.held_by is not None)
             return (
-                f"{position} is done, and counts when {by.record_at(offset)} is, other rows of which are "
-                "not: look for that one"
+                f"{position} is done, but counts only when {by.record_at(offset)} is, which has unfinished "
+                "rows: look for that one"
             )
         return f"{position} is not what blocks {asked.table}: {self._stands(asked.table)}"
 
@@ -232,9 +226,9 @@ class Unblocking:
         now = self.clock()
         calls = [call for call in self.calls.current().values() if call.work is place.work]
         who = ", ".join(f"handler {call.handler} for {now - call.since:.0f} s" for call in calls)
-        told = f"is in a batch that runs now ({who or f'lane {place.lane}'})"
+        told = f"is in a running batch ({who or f'lane {place.lane}'})"
         if not calls or place.error is not None:
-            return f"{told}: ask again"
+            return f"{told}: try again"
         partition = found.assignment.partition
         line = (
             f"binlane checkpoint set CONFIG --topic {partition.topic} --partition {partition.partition} "
@@ -243,9 +237,9 @@ class Unblocking:
         if found.assignment.tracker.head != asked.offset:
             line = f"once it is the partition's first unfinished record, {line}"
         return (
-            f"{told}. A handler that runs cannot be interrupted, and nothing says yet that it fails: give it "
-            "a timeout of its own. If it hangs, restart the worker; if it hangs there again, stop it "
-            f"and pass over the record: {line} (what was finished behind it comes again)"
+            f"{told}. A running handler cannot be interrupted, and nothing shows yet that it fails: give it "
+            "its own timeout. If it hangs, restart the worker; if it hangs there again, stop the worker and "
+            f"skip the record: {line} (records finished behind it are repeated)"
         )
 
     def _stands(self, table: str) -> str:
@@ -264,8 +258,8 @@ class Unblocking:
                             chunk, message = messages[number]
                             found.append(chunk.assignment.record_at(message.offset()))
         if not found:
-            return "the table is not blocked, and goes on by itself"
-        return f"that stands at {', '.join(dict.fromkeys(found))}"
+            return "the table is not blocked, and continues by itself"
+        return f"that is blocked at {', '.join(dict.fromkeys(found))}"
 
 
 def _may_be_set_aside(place: RecordLocation) -> bool:
@@ -283,7 +277,7 @@ def _missing(assignment: Assignment, asked: UnblockRequest, table: str | None) -
     if table is not None:
         return f"{position} waits for room in the lanes: records before it are not done"
     if tracker.is_unfinished(offset):
-        return f"{position} is under way: ask again"
+        return f"{position} is under way: try again"
     if tracker.next_offset is None or offset >= tracker.next_offset:
         return f"{position} has not been read yet (read up to {tracker.next_offset})"
-    return f"{position} is not unfinished: it is done, or no record is there"
+    return f"{position} is not unfinished: it is done, or does not exist"

@@ -220,7 +220,7 @@ def _stuck_alarms(status: WorkerStatus) -> list[str]:
             parts.append(f"handler {stuck.handler} for {duration(stuck.handler_seconds)}{call}")
         if stuck.held_by is not None:
             parts.append(f"waits for {stuck.held_by}")
-        paused = ", so many that it is not read (max_ahead)" if partition.paused_by == "max_ahead" else ""
+        paused = ", so the partition is not read (max_ahead)" if partition.paused_by == "max_ahead" else ""
         parts.append(f"{count(stuck.behind)} records since{paused}")
         lines.append(": ".join((", ".join(parts), *filter(None, (stuck.error,)))))
     return lines

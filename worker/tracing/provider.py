@@ -149,8 +149,8 @@ class _Exporter(SpanExporter):
         if is_failing and not self._failing:
             log.warning(
                 "tracing_failed",
-                error=error or "the collector does not take them",
-                hint="spans are dropped and counted until it does; records are not concerned",
+                error=error or "the collector does not accept them",
+                hint="spans are dropped and counted until it does; records are not affected",
             )
         elif self._failing and not is_failing:
             log.info("tracing_works_again")

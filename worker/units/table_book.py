@@ -241,21 +241,21 @@ class _Unmatched:
             return
         self._told.add(table)
         if len(self._told) > _MOST_TOLD:
-            log.info("more_tables_unmatched", hint=f"after {_MOST_TOLD} of them no further one is told")
+            log.info("more_tables_unmatched", hint=f"after {_MOST_TOLD} of them, no more are logged")
             return
         nearest = _nearest(table, self._unused.values())
         if nearest is None:
             log.info(
                 "table_unmatched",
                 table=shown(table),
-                hint="its records are passed over and count as finished",
+                hint="its records are skipped and count as finished",
             )
         else:
             log.warning(
                 "table_unmatched",
                 table=shown(table),
                 nearest=nearest,
-                hint="its records are passed over and finished; no table matches that rule so far",
+                hint="its records are skipped and count as finished; no table matches that rule so far",
             )
 
 

@@ -130,7 +130,7 @@ class Check:
             else:
                 self._compare_sets()
         elif not self.source.is_empty(self.table):
-            raise TooDifferent("the replica has no rows that could be seen, the source has")
+            raise TooDifferent("the replica has no visible rows, but the source has rows")
         self.outcome.add_seconds(time.monotonic() - began)
 
     def look_again(self) -> bool:

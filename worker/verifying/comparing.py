@@ -137,7 +137,7 @@ def _checked(rows: Iterable[Row], key_of: Callable[[Row], Row], side: str) -> It
     for row in rows:
         key = _sortable(key_of(row))
         if last is not None and key < last:
-            raise OutOfOrder(f"{side} does not sort by the key's values: {key_of(row)!r} comes too late")
+            raise OutOfOrder(f"{side} is not sorted by the key's values: {key_of(row)!r} comes too late")
         last = key
         yield row
 

@@ -31,7 +31,7 @@ def number(value: Any) -> Decimal:
         return Decimal(int.from_bytes(value, "big"))
     found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not found.is_finite():
-        raise ValueError("no number that Spark keeps")
+        raise ValueError("not a number that Spark can store")
     # normalize() would round to the context's digits.
     digits = format(found, "f")
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits

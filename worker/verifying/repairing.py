@@ -65,7 +65,7 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
                 rows = _write(session, check, ref, keys)
             except SPARK_ERRORS as error:
                 if "MULTIPLE_SOURCE_ROW_MATCHING" in str(error):
-                    raise TooDifferent("a key is there more than once: build the table anew") from None
+                    raise TooDifferent("a key occurs more than once: rebuild the table") from None
                 if not is_conflict(error):
                     raise
                 # A worker has committed meanwhile, so the table is read again.
@@ -75,21 +75,21 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
             return
         if rows == 0:
             raise TooDifferent(
-                f"{check.outcome.different_rows:,} rows differ though they were written: what waits brings "
-                "them back until a worker has merged it, or they are not found by their key, or they are "
-                "missing in a large table, to which a worker may be about to append them: have the source "
-                "send these again"
+                f"{check.outcome.different_rows:,} rows differ although they were written. Either waiting "
+                "changes restore them until a worker has merged those, or their key does not find them. Or "
+                "they are missing in a large table, to which a worker may be about to append them: have the "
+                "source send these again"
             )
-    raise TooDifferent(f"other writers came between {_ROUNDS} times: try again when there are fewer changes")
+    raise TooDifferent(f"other writers interfered {_ROUNDS} times: try again when there are fewer changes")
 
 
 def _refuse(check: Check) -> None:
     if not check.key:
-        raise TooDifferent("it has no key by which its rows could be found: build the table anew")
+        raise TooDifferent("it has no key to find its rows by: rebuild the table")
     if check.outcome.lacking:
-        raise TooDifferent("the replica lacks columns: build the table anew")
+        raise TooDifferent("the replica lacks columns: rebuild the table")
     if check.has_other_values:
-        raise TooDifferent("its column rules mask, cast or add columns, which the source does not hold")
+        raise TooDifferent("its column rules mask, cast or add columns, which the source does not have")
 
 
 def _refuse_keys(check: Check, target: StructType) -> None:
@@ -99,8 +99,8 @@ def _refuse_keys(check: Check, target: StructType) -> None:
         is_text = isinstance(types[column.replica.lower()], StringType)
         if is_text and not isinstance(column.type, _TEXTS):
             raise TooDifferent(
-                f"its key column {column.source} is a text here, and of type {column.type} in the source: "
-                "which text a worker makes of it is not known. Build the table anew"
+                f"its key column {column.source} is text here, but {column.type} in the source: it is "
+                "unknown which text a worker writes for it. Rebuild the table"
             )
 
 
@@ -110,7 +110,7 @@ def _refuse_place(session: SparkSession, lake: Lake, ref: TableRef) -> None:
         check_store(lake.locations.root, asked)
     except UnsafeForSeveral:
         raise TooDifferent(
-            f"{lake.locations.root} is safe for one writer alone, which is the worker: build the table anew"
+            f"{lake.locations.root} is only safe for one writer, the worker: rebuild the table"
         ) from None
 
 
@@ -118,11 +118,11 @@ def _write(session: SparkSession, check: Check, ref: TableRef, keys: Sequence[Ro
     version = version_of(session, ref)
     table = look(session, ref)
     if table is None:
-        raise TooDifferent("there is no Delta table yet: let a worker merge what waits first")
+        raise TooDifferent("there is no Delta table yet: let a worker merge the waiting changes first")
     target = table.columns
     _refuse_keys(check, target)
     if not all(map(can_be_found, keys)):
-        raise TooDifferent("a key is NULL or no number, or stands for such: no row can be found by it")
+        raise TooDifferent("a key is NULL or not a number, or represents one: no row can be found by it")
     rows = check.source_rows(keys)
     # A key that was read before and is not found now was deleted, or this query cannot find it.
     keys = [key for key in keys if key in rows or check.may_be_gone(key)]

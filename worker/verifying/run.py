@@ -128,7 +128,7 @@ def _compare_lake(job: _Job, lake: Lake, expected: Set[str]) -> Iterator[TableRe
                 if source.is_empty(tables[name]):
                     continue  # no change has arrived yet
                 report.state = "no replica"
-                report.error = "the source has rows, and nothing of it was received"
+                report.error = "the source has rows, but none was received"
             elif name not in tables:
                 if Replica(lake, found[name], with_waiting=job.with_waiting).schema() is None:
                     continue  # a log that outlived its dropped or renamed table
@@ -158,8 +158,8 @@ def _checked(job: _Job, lake: Lake, found: Found) -> Check:
     rules = None if rule is None else rule.row_rules
     if rules is not None and (rules.filter is not None or rules.deletes != "apply"):
         raise TooDifferent(
-            "its rule has a filter, or deletes that are not applied: the replica is not meant to hold the "
-            "source's rows, and is not compared"
+            "its rule has a filter, or does not apply deletes: the replica should differ from the source, "
+            "and is not compared"
         )
     plans = None if rules is None else rules.plans
     for attempt in range(1, _ATTEMPTS + 1):

@@ -25,7 +25,7 @@ from worker.configuration import Configuration
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
 """In a pod, the worker's Java uses the memory. With a second heap of that size, the kernel would kill one."""
-STARTING = "starting Spark, which takes half a minute, on a busy machine minutes"
+STARTING = "starting Spark, which takes half a minute, or minutes on a busy machine"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -131,8 +131,8 @@ class SparkWhenAsked:
         """Raise RuntimeError if plain paths were wrongly assumed to be local."""
         if self._assumed and (found := default_scheme(spark)) != "file":
             raise RuntimeError(
-                f"paths without a scheme were taken for folders of this machine, and Spark's fs.defaultFS "
-                f"says {found}: give spark.warehouse its whole address, {found}://... or file:...; or set "
+                "paths without a scheme were read as folders of this machine, but Spark's fs.defaultFS is "
+                f"{found}: give spark.warehouse its full address, {found}://... or file:...; or set "
                 "HADOOP_CONF_DIR"
             )
 

@@ -44,8 +44,8 @@ def written(value: Any, source: sa.types.TypeEngine[Any], form: Form, type_: sp.
             if has_place(found, type_) and _equal(form.spark(found), wanted):
                 return found
     except _FAULTS:
-        raise Unwritable(f"{_shown(value)} is no value of its type") from None
-    raise Unwritable(f"{_shown(value)} has no place in a column of type {type_.simpleString()}")
+        raise Unwritable(f"{_shown(value)} is not a value of its type") from None
+    raise Unwritable(f"{_shown(value)} does not fit into a column of type {type_.simpleString()}")
 
 
 def _candidates(

@@ -72,13 +72,13 @@ class Reach:
         table = operation.table
         for name in names_of(operation):
             if name not in own and not self.handles(str(name)):
-                return f"no rule leads {name} to this handler"
+                return f"no rule routes {name} to this handler"
         # The copy of a table named by LIKE would show its columns and their defaults to others.
         needed = operation.like if isinstance(operation, CreateTable) else table
         if needed is not None and needed not in own and not self.keeps(needed):
-            return f"this handler has written nothing of {needed}"
+            return f"this handler has written no row of {needed}"
         if isinstance(operation, DropTable) and rules.drop_tables == "made" and not self.made(table):
-            return "binlane did not make this table; to have it dropped set ddl.drop_tables: true"
+            return "binlane did not create this table; to drop it, set ddl.drop_tables: true"
         return ""
 
 

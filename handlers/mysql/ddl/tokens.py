@@ -82,7 +82,7 @@ def tokens_of(sql: str) -> Tokens:
                 break
             depth += {"(": 1, ")": -1}.get(piece.text, 0)
             if depth > _MOST_DEPTH:
-                raise StatementError(f"more than {_MOST_DEPTH} brackets within each other")
+                raise StatementError(f"more than {_MOST_DEPTH} nested brackets")
         pieces.append(piece)
     tokens = Tokens(text, pieces)
     if tokens.take("SET", "STATEMENT"):  # MariaDB: variables for the statement after FOR
@@ -104,7 +104,7 @@ def _without_frames(sql: str) -> str:
 
     text = _EXECUTABLE.sub(opened, sql)
     if len(text) - passed > _MOST_CHARACTERS:
-        raise StatementError(f"{len(text) - passed} characters, and a statement may have {_MOST_CHARACTERS}")
+        raise StatementError(f"{len(text) - passed} characters, but at most {_MOST_CHARACTERS} are allowed")
     return text
 
 

@@ -93,7 +93,7 @@ def _clause(operation: ddl.Operation) -> str:
             return f"MODIFY COLUMN {_column(column)}{_place(after)}"
         case ddl.ChangeKey(columns=columns):
             return f"ADD {_primary_key(columns)}" if columns else "DROP PRIMARY KEY"
-    raise ddl.StatementError(f"{type(operation).__name__} is no clause of ALTER TABLE")
+    raise ddl.StatementError(f"{type(operation).__name__} is not a clause of ALTER TABLE")
 
 
 def _place(after: str | None) -> str:

@@ -84,7 +84,7 @@ def number(target: Target, ref: TableRef, name: str, step: str, *, key: Sequence
     if own is None or own in keys:
         return
     if not keys or not all(one and columns[one].partition("(")[0] in _ORDERED for one in keys):
-        log.warning("ddl_rows_not_numbered", table=str(ref), column=name, because="their order is not known")
+        log.warning("ddl_rows_not_numbered", table=str(ref), column=name, because="their order is unknown")
         return
     listed = ", ".join(quoted(one) for one in keys if one)
     same = " AND ".join(f"t.{quoted(one)} = n.{quoted(one)}" for one in keys if one)

@@ -71,9 +71,9 @@ class Progress:
             return False
         except msgspec.DecodeError as error:
             raise BrokenLog(
-                f"{path} does not tell what it is there for ({error}), so nobody knows whether this step of "
-                f"the statement is done: restore it from a backup, or run the release that wrote it; or, "
-                f"when you have seen that the step is not done, remove the file"
+                f"{path} does not say what it is for ({error}), so it is unknown whether this step of the "
+                "statement is done: restore it from a backup, or run the release that wrote it; or, if you "
+                "have checked that the step is not done, remove the file"
             ) from None
 
     def _put(self, state: str) -> None:
@@ -114,9 +114,9 @@ class KeptSteps:
                     return msgspec.json.decode(self._files.read(path), type=dict[str, list[str]])
                 except msgspec.DecodeError as error:
                     raise BrokenLog(
-                        f"{path} does not tell which steps of the statement are done ({error}): restore it "
-                        f"from a backup, or run the release that wrote it; without either, do by hand what "
-                        f"the statement would have done, and leave its letter"
+                        f"{path} does not say which steps of the statement are done ({error}): restore it "
+                        "from a backup, or run the release that wrote it; without either, apply the "
+                        "statement by hand, and leave its letter"
                     ) from None
         return {}
 

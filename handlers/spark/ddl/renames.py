@@ -37,7 +37,7 @@ def rename_table(target: Target, table: TableName, to: TableName, step: str) -> 
             log.warning("ddl_table_not_renamed", table=str(old), to=str(new), because="it exists")
             return False
         if old.path is None and schema_of(old) != schema_of(new):
-            check_none_generated(target, old, f"{old} cannot become {new}: it has to be copied")
+            check_none_generated(target, old, f"{old} cannot become {new}: it must be copied")
     target.around.settle(table)
     target.around.settle(to)
     target.around.leaving(table)

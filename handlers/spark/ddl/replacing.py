@@ -26,12 +26,12 @@ def replace_rows(target: Target, ref: TableRef, path: str, step: str) -> None:
 
 def _rows_of(target: Target, ref: TableRef, path: str) -> DataFrame:
     if not has_commits(target.around.files, path):
-        raise Rejected(f"{path}, which has the table's new rows, is not there: put it back")
+        raise Rejected(f"{path}, which has the table's new rows, is missing: put it back")
     columns = target.columns(ref)
     new = target.session.read.format("delta").load(path)
     lost = [name for name in new.columns if find(columns, name) is None]
     if lost:
-        raise Rejected(f"{ref} has no column {', '.join(lost)}, as the table's new rows have: add it")
+        raise Rejected(f"{ref} has no column {', '.join(lost)}, but the table's new rows have it: add it")
     there = {name: find(new.columns, name) for name in columns}
     return new.select(
         *(

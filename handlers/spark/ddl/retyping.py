@@ -125,13 +125,13 @@ def _checked(
         if found[f"lost{number}"]:
             raise Rejected(
                 f"column {one.column} of {'.'.join(table)} cannot become {one.source_type}: "
-                f"{found[f'lost{number}']} of its values in the Delta table have no place in it, such as "
+                f"{found[f'lost{number}']} of its values in the Delta table do not fit, such as "
                 f"{str(found[f'example{number}'])[:60]!r}"
             )
     changed = [one for number, one in enumerate(conversions) if found[f"changed{number}"]]
     if changed:
         what = f"column {changed[0].column} of {'.'.join(table)} cannot become {changed[0].source_type}"
-        check_none_generated(target, ref, f"{what}: the table has to be written anew")
+        check_none_generated(target, ref, f"{what}: the table must be rewritten")
     return changed
 
 
@@ -141,8 +141,8 @@ def check_none_generated(target: Target, ref: TableRef, what: str) -> None:
     for field in () if there is None else there.columns.fields:
         if any(key.startswith(_GENERATED) for key in field.metadata or ()):
             raise Rejected(
-                f"{what}, and {field.name} would be GENERATED no more. Do it by hand, or make {field.name} a "
-                f"plain column"
+                f"{what}, and {field.name} would no longer be GENERATED. Apply it by hand, or make "
+                f"{field.name} a plain column"
             )
 
 

@@ -65,7 +65,7 @@ def make_room(files: Files, path: str) -> None:
     """Check that nothing is where a table will be created: Spark takes any folder for one. Remove a Delta log
     without a commit, which a failed attempt left. Raises Rejected."""
     if any(each.name != DELTA_LOG for each in files.list(path)) or has_commits(files, path):
-        raise Rejected(f"{path} holds files, but no Delta table: move them away")
+        raise Rejected(f"{path} contains files, but no Delta table: move them away")
     if files.exists(path):
         files.delete_tree(path)
 

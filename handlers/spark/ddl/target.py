@@ -118,7 +118,7 @@ class Target:
         found = [one for one in known if self.exists(self.ref(one))]
         if len(found) > 1:
             listed = ", ".join(map(str, found))
-            raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
+            raise Rejected(f"the statement does not name the database of {name.table}: {listed}")
         return found[0] if found else name
 
     def keeps(self, name: TableName) -> bool:

@@ -59,7 +59,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         if not _holds(field.type, picked.schema.field(field.name).type):
             raise ValueError(
-                f"{field.name} is {field.type}, and {picked.schema.field(field.name).type} comes"
+                f"{field.name} is {field.type}, but {picked.schema.field(field.name).type} was received"
             )
     return picked.cast(schema)
 

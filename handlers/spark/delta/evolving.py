@@ -53,9 +53,9 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     for field in table.fields:
         if not field.nullable and field.name.lower() not in names:
             raise IncompatibleColumn(
-                f"column {field.name!r} of {ref} must not be null, and the source has no such column: make "
-                f"it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
-                f"table"
+                f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
+                "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
+                "table"
             )
     added: list[_Column] = []
     wider: list[_Column] = []
@@ -109,9 +109,9 @@ def _must_widen(kept: DataType, field: StructField, ref: TableRef) -> bool:
     if can_widen(there, wanted):
         return True
     raise IncompatibleColumn(
-        f"column {field.name!r} is {there} in {ref}, but the source's type is now kept as {wanted}, and the "
-        f"one does not hold the other's values: name the type to keep in `columns`, change the column in the "
-        f"table, or give the handler another table"
+        f"column {field.name!r} is {there} in {ref}, but the source's type is now kept as {wanted}, which "
+        "cannot hold the other's values: name the type to keep in `columns`, change the column in the table, "
+        "or give the handler another table"
     )
 
 

@@ -94,11 +94,11 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     try:
         files.put(f"{ref.path}/_delta_log/{0:020d}.json", "".join(lines).encode())
     except AlreadyThere as error:
-        raise MergeConflict(f"{ref}: another writer has just made it") from error
+        raise MergeConflict(f"{ref}: another writer has just created it") from error
     # Spark's rename on a local disk may have replaced this commit.
     found = note_of_version(files, ref.path or "", 0)
     if found is None or found.get("commit") != commit:
-        raise MergeConflict(f"{ref}: another writer has just made it")
+        raise MergeConflict(f"{ref}: another writer has just created it")
     return table_id
 
 

@@ -47,7 +47,7 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
         if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
             raise
         if exists(session, ref):
-            raise MergeConflict(f"{ref}: another writer has just made it") from error
+            raise MergeConflict(f"{ref}: another writer has just created it") from error
         # A folder without a version, which a failed attempt left.
         session.sql(f"CREATE OR REPLACE {sql}")
 
@@ -57,6 +57,6 @@ def check_free(files: Files, path: str) -> None:
     found = [each.name for each in files.list(path) if not each.name.startswith(("_", "."))]
     if found:
         raise Rejected(
-            f"{path} holds files ({min(found)} ...) that are no Delta table: move them away, or give the "
-            f"handler another path"
+            f"{path} contains files ({min(found)} ...) that are not a Delta table: move them away, or give "
+            "the handler another path"
         )

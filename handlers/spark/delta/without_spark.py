@@ -102,7 +102,7 @@ class WithoutSpark:
         if held.last < known:
             raise LostCommit(lost(ref, known, held.last))
         if held.last >= note.first:
-            raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
+            raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
         return True
 
     def _suit(self, what: Bringing) -> bool:
@@ -208,7 +208,7 @@ class WithoutSpark:
                 return False
         # Spark's rename on a local disk may have replaced this commit.
         if not self._is_made(ref.path, before + 1, commit):
-            raise MergeConflict(f"{ref}: another writer has made version {before + 1}")
+            raise MergeConflict(f"{ref}: another writer has written version {before + 1}")
         self._keep_house(table, before + 1)
         return True
 

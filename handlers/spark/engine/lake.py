@@ -114,8 +114,8 @@ class Lake:
         if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
             return
         raise RuntimeError(
-            f"{root} was taken for a folder of this machine, and Spark's fs.defaultFS says {found}: what "
-            f"came until now is below {self._world.locations.logs} here. Give spark.warehouse its whole "
+            f"{root} was read as a folder of this machine, but Spark's fs.defaultFS is {found}: the segments "
+            f"received so far are below {self._world.locations.logs} here. Give spark.warehouse its full "
             f"address, {found}://..., or file:{root}; or set HADOOP_CONF_DIR"
         )
 
@@ -160,7 +160,7 @@ class Lake:
                 done = self._merger.close(spent)
                 done &= all(each.ended(max(0.0, end - time.monotonic())) for each in others)
                 if not done:
-                    _log.warning("spark_work_left", hint="it takes long; it is done again at the next start")
+                    _log.warning("spark_work_left", hint="it takes too long; the next start repeats it")
         finally:
             if done:
                 self._tables.close()

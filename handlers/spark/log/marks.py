@@ -236,7 +236,7 @@ class Marks:
                 )
             written = msgspec.json.decode(text, type=_Written)
         except msgspec.MsgspecError as error:
-            raise UnreadableMarks(f"no marks: {error}; found {_shortened(text)}") from None
+            raise UnreadableMarks(f"not marks: {error}; found {_shortened(text)}") from None
         known: dict[Partition, Mapping[int, Place]] = {}
         letters = {
             (topic, partition): tuple(runs)

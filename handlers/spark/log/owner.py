@@ -78,8 +78,8 @@ def check_prefix(schema: pa.Schema | None, log_folder: str, prefix: str) -> None
         hint = f"; they have {added}" if added else ""
         raise Rejected(
             f"the segments in {log_folder} have no column {prefix}op{hint}: they were written with another "
-            f"prefix. Set the handler's prefix back, or remove the table with its log and read the source "
-            f"anew"
+            "prefix. Set the handler's prefix back, or remove the table with its log and read the source "
+            "again"
         )
 
 
@@ -125,27 +125,27 @@ def _read(files: Files, path: str) -> Owner:
         version = msgspec.json.decode(data, type=_Version).version
         if version > _VERSION:
             raise BrokenLog(
-                f"{path} is of version {version}, and this binlane knows versions up to {_VERSION}: run the "
-                f"release that wrote it, or a later one"
+                f"{path} has version {version}, but this binlane knows versions up to {_VERSION}: run the "
+                "release that wrote it, or a later one"
             )
         return msgspec.json.decode(data, type=Owner)
     except msgspec.MsgspecError as error:
         raise BrokenLog(
-            f"{path} does not tell whose log is beside it ({error}): restore it from a backup; or, if you "
-            f"know that it is of this table and of no other, remove it, and the next batch writes it anew"
+            f"{path} does not name the table of the log beside it ({error}): restore it from a backup; or, "
+            "if the log belongs to this table only, remove the file, and the next batch writes it again"
         ) from None
 
 
 def _shared(path: str, found: Owner, own: Owner) -> str:
     advice = (
-        "Set it back, or remove the table with its log and read the source anew"
+        "Set it back, or remove the table with its log and read the source again"
         if (found.database, found.table, found.mode) == (own.database, own.table, own.mode)
-        else "Give one of them a place of its own, with {database} and {table} in it; or, if the first is "
-        "not kept any more, remove its table, its log and this file, and read the source anew"
+        else "Give one of them its own place, with {database} and {table} in its name; or, if the first is "
+        "no longer used, remove its table, its log and this file, and read the source again"
     )
     return (
         f"{path} says that this is the place of {_told(found, own)}; it cannot be that of "
-        f"{_told(own, found)}, too: each would take the other's changes for its own. {advice}"
+        f"{_told(own, found)}, too: each would treat the other's changes as its own. {advice}"
     )
 
 

@@ -29,7 +29,7 @@ _VERSIONS = (_VERSION, _WITH_STATEMENTS, _GOES_ON, _LOADED_AGAIN)
 _FOOTER = b"binlane"
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors that Arrow raises for invalid bytes."""
-RESTORE = "restore it from a backup; without one, remove the table with its log and read the source anew"
+RESTORE = "restore it from a backup; without one, remove the table with its log and read the source again"
 """What to do about a broken file of the log."""
 _FEW = 100
 """Up to this number of rows, Python compares their times faster than Arrow."""
@@ -41,7 +41,7 @@ class BrokenLog(RuntimeError):
 
 def missing(path: str) -> str:
     """Return an error text for a missing segment, with what to do."""
-    return f"{path} is missing, though it was never removed by binlane: {RESTORE}"
+    return f"{path} is missing, although binlane never removed it: {RESTORE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
         version = msgspec.json.decode(text, type=dict[str, msgspec.Raw])["version"]
         if bytes(version) not in [b"%d" % each for each in _VERSIONS]:
             raise BrokenLog(
-                f"{path} has version {bytes(version).decode()} of the log's format, and this binlane knows "
+                f"{path} has version {bytes(version).decode()} of the log's format, but this binlane knows "
                 f"versions up to {max(_VERSIONS)}: run the release that wrote it, or a later one"
             )
         footer = msgspec.json.decode(text, type=_Footer)
@@ -168,8 +168,8 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
         raise BrokenLog(f"the footer of {path} cannot be read ({str(error).strip()}): {RESTORE}") from None
     if footer.number != number:
         raise BrokenLog(
-            f"{path} was written as segment {footer.number}: somebody gave it another name. Give it its own "
-            f"back, or move it out of the folder"
+            f"{path} was written as segment {footer.number}: it was renamed. Restore its name, or move it "
+            "out of the folder"
         )
     segment = _segment(footer, path, size, schema)
     return Head(segment, marks, schema, footer.key, footer.is_behind, footer.stream)
@@ -189,8 +189,8 @@ def _metadata(files: Files, path: str) -> pq.FileMetaData:
             return pq.read_metadata(pa.BufferReader(data))
         except _UNREADABLE:
             raise BrokenLog(
-                f"{path} is no whole Parquet file ({str(error).strip()}). Segments are put whole, so "
-                f"something else wrote or cut it: {RESTORE}"
+                f"{path} is not a whole Parquet file ({str(error).strip()}). Segments are written whole, so "
+                f"another program wrote or cut it: {RESTORE}"
             ) from None
 
 

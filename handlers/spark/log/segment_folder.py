@@ -135,8 +135,8 @@ class SegmentFolder:
                 found[0] = 0
             elif not self._is_hidden(folder, entry):
                 raise BrokenLog(
-                    f"{folder}/{entry.name} is no segment: move it away. This folder is for what "
-                    f"binlane puts there, and readers would take it for a part of the table"
+                    f"{folder}/{entry.name} is not a segment: move it away. This folder is only for "
+                    "binlane's files, and readers would treat it as a part of the table"
                 )
         return found
 

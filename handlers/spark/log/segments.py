@@ -23,7 +23,7 @@ class SegmentTaken(Exception):
     """Another worker put a segment of this number. Load the log again."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} was put by another worker")
+        super().__init__(f"{path} was written by another worker")
 
 
 class SegmentLog:

@@ -17,8 +17,8 @@ _ONE_WINS = {"", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "ofs", "abfs",
 # On S3, all of these check first and put then. The first is Delta's default there.
 _LOOK_AND_PUT = ("S3SingleDriverLogStore", "HDFSLogStore", "GCSLogStore", "AzureLogStore", "LocalLogStore")
 _ONE_WORKER = (
-    "let no two workers run at a time (in Kubernetes a StatefulSet with one replica), and say so "
-    "with spark: {single_writer: true}"
+    "never run two workers at once (in Kubernetes use a StatefulSet with one replica), and confirm that with "
+    "spark: {single_writer: true}"
 )
 
 
@@ -97,17 +97,17 @@ def check_store(root: str, spark: Any, *, assume_local: bool = False) -> None:
         name = _log_store(spark.session, scheme).rpartition(".")[2]
         if name in _LOOK_AND_PUT:
             raise UnsafeForSeveral(
-                f"{root}: Delta's commits on S3 are made for one writing Spark: {name} looks whether a "
-                f"commit's number is free and puts then, so of two workers' commits at one moment one is "
-                f"lost, and nobody is told. Either {_ONE_WORKER}; or set a log store for several clusters, "
+                f"{root}: Delta's commits on S3 are only safe for one writing Spark: {name} checks whether a "
+                "commit's number is free and then writes, so if two workers commit at once, one commit is "
+                f"lost without an error. Either {_ONE_WORKER}; or set a log store for several clusters, "
                 f"spark.delta.logStore.{scheme}.impl: io.delta.storage.S3DynamoDBLogStore, under spark.conf; "
-                f"or give spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
+                "or give spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
             )
     elif scheme not in _ONE_WINS:
         raise UnsafeForSeveral(
-            f"{root}: Delta's commits and binlane's segments need a store in which of two renames to one "
-            f"name one fails, and of {scheme}: that is not known. Either {_ONE_WORKER}; or give "
-            f"spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
+            f"{root}: Delta's commits and binlane's segments need a store in which one of two renames to the "
+            f"same name fails, and that is unknown for {scheme}:. Either {_ONE_WORKER}; or give "
+            "spark.warehouse a place in HDFS, Azure or Google Cloud Storage"
         )
 
 

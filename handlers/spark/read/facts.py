@@ -214,10 +214,10 @@ def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[H
         return facts
     one = waiting[0]
     if one.op == REPLACE:
-        return _noting(facts, "views end before the rows with which it is loaded again: they wait for Spark")
+        return _noting(facts, "views end before the rows of its reload: they wait for Spark")
     return _noting(
         facts,
-        f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not followed yet: "
+        f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not applied yet: "
         f"{one.sql or one.op}",
     )
 
@@ -233,7 +233,7 @@ def _missing_columns(head: Head, columns: Columns) -> str | None:
     lacking = [name for name in head.schema.names if name.lower() not in there and name[:1].isalpha()]
     if not lacking or not head.segment.rows:
         return None
-    return f"the table has no column {', '.join(lacking)}, which its log has: it comes with the next commit"
+    return f"the table has no column {', '.join(lacking)}, which its log has: the next commit adds it"
 
 
 def _noting(facts: Facts, problem: str | None) -> Facts:

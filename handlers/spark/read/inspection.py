@@ -86,7 +86,7 @@ def mode_of(schema: pa.Schema, prefix: str) -> Mode:
             return "changelog"
         if f"{prefix}absent" in names:
             return "history" if f"{prefix}topic" in names else "replica"
-    raise LookupError(f"its segments have no columns of binlane that begin with {prefix!r}: which prefix?")
+    raise LookupError(f"its segments have no columns of binlane with the prefix {prefix!r}: which prefix?")
 
 
 def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
@@ -127,7 +127,7 @@ def newest_sql(
         head = head_of(files, ref.log_folder)
         if head is None:
             if columns is None:
-                raise LookupError(f"there is neither a table {ref} nor a log of it in {ref.log_folder}")
+                raise LookupError(f"there is neither a table {ref} nor its log in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
         sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged, shared=shared)
         # A merge since then may have removed segments that this version does not contain yet.
@@ -172,8 +172,8 @@ def _without_gone(ref: TableRef, shape: Shape, after: Shape, *, is_kept: bool) -
     fields = [field for field in shape.schema if field.name.lower() in there]
     if is_kept and len(fields) < len(there):
         raise NothingToSee(
-            f"{ref} has got other columns a moment ago, and no row with these is to be seen yet: make the "
-            f"view when the worker has gone on"
+            f"the columns of {ref} have just changed, and no row with them is visible yet: create the view "
+            "when the worker has continued"
         )
     return Shape(pa.schema(fields), after.key)
 

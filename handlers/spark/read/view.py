@@ -71,7 +71,7 @@ def view_sql(
     builder = {"replica": _replica, "changelog": _changelog}.get(mode)
     if builder is None or (mode == "replica" and not shape.key):
         if columns is None:
-            raise NothingToSee(f"{ref} has no rows yet: what it received was not brought into it so far")
+            raise NothingToSee(f"{ref} has no rows yet: its received rows are not merged yet")
         return f"SELECT {listed(columns)} FROM {table}"
     return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond, shared))
 
@@ -211,6 +211,6 @@ def _refuse_taken(columns: Sequence[str], prefix: str) -> None:
     for name in columns:
         if name.lower() in taken:
             raise NothingToSee(
-                f"the source has a column {name!r}, which the view of table and segments needs itself: "
-                f"read the table as it was last brought up"
+                f"the source has a column {name!r}, which the view of table and segments needs itself: read "
+                "the Delta table instead"
             )

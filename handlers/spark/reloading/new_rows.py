@@ -27,7 +27,7 @@ from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef
 
 _TOO_FAST = (
-    "changes come faster than they can be brought in at once: try again when fewer do, or stop the worker"
+    "changes arrive faster than they can be merged: try again when there are fewer, or stop the worker"
 )
 FOLDER = "_binlane_reload"
 """The folder of new tables, in the folder of all tables. Spark and Delta ignore names that begin with an
@@ -66,7 +66,7 @@ class NewRows:
         if is_behind(read, highest):
             raise Behind
         if self.new.shape != shape:
-            raise Differs("its log tells other columns than the topic")
+            raise Differs("its log has other columns than the topic")
         statement = Statement(
             op=REPLACE,
             sql=self.place,
@@ -122,8 +122,8 @@ def _moved(there: Marks, new: Marks) -> Marks:
         ids = {topic_id.current, None if known is None else known.current}
         if None not in ids and len(ids) > 1:
             raise Refused(
-                f"the topic {each[0]} was made anew, and nothing of the table in the new one was applied "
-                "yet: let the worker come that far first"
+                f"the topic {each[0]} was recreated, and no change of the table in the new one was applied "
+                "yet: let the worker read that far first"
             )
     highest = there.highest()
     for each, place in new.highest().items():
@@ -144,18 +144,18 @@ def check_alike(session: SparkSession, *, there: TableRef, new: TableRef) -> Non
     succeed."""
     table, built = look(session, there), look(session, new)
     if table is None:
-        raise Differs(f"there is no table {there}; the next change that a worker applies makes it")
+        raise Differs(f"there is no table {there}; the next change that a worker applies creates it")
     if built is None:
-        raise Differs(f"by what the topic holds there would be no table {there}")
+        raise Differs(f"according to the topic, there is no table {there}")
     declared = Declared.of(table.columns, table.partitions, table.properties, "UTC")
     if declared.is_append_only:
-        raise Refused(f"{there} takes no changes of its rows (delta.appendOnly)")
+        raise Refused(f"{there} accepts no changes of its rows (delta.appendOnly)")
     told = told_apart(_columns(table), _columns(built))
     if told:
-        raise Differs(f"{there} has other columns than the topic tells: {told}")
+        raise Differs(f"{there} has other columns than the topic: {told}")
     for text in declared.all_conditions(table.columns):
         if not session.table(new.sql).where(f"NOT coalesce({text}, false)").isEmpty():
-            raise Refused(f"the topic has rows that {there} does not take: {text}")
+            raise Refused(f"the topic has rows that {there} does not accept: {text}")
 
 
 def _columns(table: TableState) -> dict[str, str]:
@@ -175,8 +175,8 @@ def check_place(root: str, spark: SharedSpark) -> None:
         check_store(root, spark)
     except UnsafeForSeveral:
         raise Refused(
-            f"{root} is safe for one writer alone, which is the worker: stop it, and say that none runs with "
-            f"--alone"
+            f"{root} is only safe for one writer, the worker: stop it, and confirm with --alone that none "
+            "runs"
         ) from None
 
 

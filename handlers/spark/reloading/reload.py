@@ -92,9 +92,9 @@ class SparkReload:
 
     def begin(self) -> None:
         if self._options.mode == "function":
-            raise Refused("an own function keeps it, and would be called for all of it again")
+            raise Refused("your own function maintains it, and would be called again for all its changes")
         if self._options.format == "parquet":
-            raise Refused("it is plain Parquet files, which are put once and never rewritten")
+            raise Refused("it consists of plain Parquet files, which are never rewritten")
         self._say("starting Spark")
         with self._told():
             self._lake = self._opened(self._options, self._context)
@@ -102,7 +102,7 @@ class SparkReload:
                 check_place(self._root, self._there.world.spark)
             remove_left(self._there.world.files, self._root, self._folder, self._log(), self._began_ms)
             if not self.marks():
-                raise Refused(f"worker {self._context.worker} has applied nothing of it yet")
+                raise Refused(f"worker {self._context.worker} has applied no change of it yet")
             self._new = self._opened(self._new_options(), self._new_context())
 
     def _opened(self, options: SparkOptions, context: HandlerContext) -> Lake:
@@ -155,7 +155,7 @@ class SparkReload:
             check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
             before = self._count(self._ref)
             self._put(new, there, read, catch_up)
-            self._say("its new rows are put, and take the place of the old ones")
+            self._say("its new rows are written, and replace the old ones")
         self._see_followed()
         with self._told(), self._beside.table(self._database, self._name) as new:
             if new.segments:  # they are in the entry, too
@@ -189,7 +189,7 @@ class SparkReload:
                     raise Differs("a statement of the source waits in its log")
             if self._number:
                 return
-        raise Hindered("workers put into its log all the time: try again when they put less, or stop them")
+        raise Hindered("workers keep writing to its log: try again when they write less, or stop them")
 
     def _made(self, rows: NewRows, shape: Shape, marks: Marks) -> Entry:
         entry = rows.entry(shape, marks)
@@ -217,15 +217,15 @@ class SparkReload:
         try:
             if self._may_be_put:
                 left = (
-                    f"whether its new rows are put is not known; if they are, a worker brings them in: "
+                    "it is unknown whether its new rows are in the log; if they are, a worker merges them: "
                     f"{self._folder}/{self._own_name} is left for that"
                 )
             elif self._new is not None and self._waits():
-                left = "its new rows are put, and a worker brings them in"
+                left = "its new rows are in the log, and a worker merges them"
             elif self._new is not None:
                 self._there.world.files.delete_tree(f"{self._root}/{self._folder}/{self._own_name}")
         except _FAULTS as error:
-            left = f"{self._folder}/{self._own_name} is left, as it could not be removed: {error}"
+            left = f"{self._folder}/{self._own_name} is left, because it could not be removed: {error}"
         with suppress(*_FAULTS):
             self._open.close()
         return left
@@ -237,7 +237,7 @@ class SparkReload:
 
     def _see_followed(self) -> None:
         """Raise Refused if the entry could not be followed."""
-        followed, fault = 0, "Spark did not come to it"
+        followed, fault = 0, "Spark had no time for it"
         for _ in range(_FOLLOWS):
             try:
                 with self._told(), self._there.table(self._database, self._name) as sink:

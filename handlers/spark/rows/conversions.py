@@ -122,7 +122,7 @@ def _number(value: Any) -> Decimal:
         return Decimal(repr(value))
     if isinstance(value, int | str):
         return Decimal(value)
-    raise ValueError("it is no number")
+    raise ValueError("it is not a number")
 
 
 def _whole(value: Any) -> int:
@@ -130,7 +130,7 @@ def _whole(value: Any) -> int:
         return int(value)
     number = _number(value)
     if not number.is_finite() or number.adjusted() > _MOST_DIGITS or number != number.to_integral_value():
-        raise ValueError("it is no whole number")
+        raise ValueError("it is not a whole number")
     return int(number)
 
 
@@ -188,7 +188,7 @@ def _date(value: Any) -> date:
     if not isinstance(value, datetime):
         if isinstance(value, date):
             return value
-        raise ValueError("it is no date")
+        raise ValueError("it is not a date")
     if value.time() != time() or value.tzinfo is not None:
         raise ValueError("it has a time of day or a zone, which a date would lose")
     return value.date()
@@ -202,7 +202,7 @@ def _wall_clock(value: Any) -> datetime:
         return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, date):
         return datetime.combine(value, time())
-    raise ValueError("it is no time")
+    raise ValueError("it is not a time")
 
 
 def _moment(value: Any) -> datetime:
@@ -239,7 +239,7 @@ def _labels(value: Any) -> Sequence[str]:
         return value.split(",") if value else ()
     if isinstance(value, tuple | list) and all(isinstance(label, str) for label in value):
         return value
-    raise ValueError("it is no list of texts")
+    raise ValueError("it is not a list of texts")
 
 
 def _unsigned_longs(values: Sequence[Any]) -> pa.Array:

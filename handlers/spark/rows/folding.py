@@ -104,7 +104,7 @@ def image_of(run: Run, place: int) -> Row:
         told = str(error)
         raise run.rejected(place, lambda where: f"at {where} {told}") from None
     if image is None:
-        raise run.rejected(place, lambda where: f"the {change.op} at {where} tells no row")
+        raise run.rejected(place, lambda where: f"the {change.op} at {where} has no row")
     return image
 
 
@@ -136,8 +136,8 @@ def _hashable(value: Any) -> Any:
 
 def _without_key(name: str, where: str, *, is_there: bool) -> str:
     if is_there:
-        return f"the key column {name!r} is NULL at {where}: such a row cannot be told from others"
+        return f"the key column {name!r} is NULL at {where}: such a row cannot be distinguished from others"
     return (
-        f"the change at {where} does not carry the key column {name!r}: let the source send it with every "
-        f"change, or name another key"
+        f"the change at {where} does not have the key column {name!r}: let the source send it with every "
+        "change, or name another key"
     )

@@ -261,6 +261,6 @@ def _added(changes: Sequence[Change], mode: Mode, prefix: str) -> dict[str, pa.A
 
 def _without_old_row(where: str) -> str:
     return (
-        f"the change at {where} does not tell the whole old row, and its table has no primary key: nobody "
-        f"can tell which row it was. Let the source send whole old rows, or give the table a key"
+        f"the change at {where} does not have the whole old row, and its table has no primary key, so the "
+        "row is unknown. Let the source send whole old rows, or give the table a key"
     )

@@ -91,14 +91,14 @@ class Columns:
             if lower in reserved:
                 raise self._rejected_column(
                     name,
-                    f"the source has a column {name!r}, which is also the name of one that binlane adds: "
-                    f"set `prefix` to something else than {prefix!r}",
+                    f"the source has a column {name!r}, which is also the name of a column that binlane "
+                    f"adds: set `prefix` to another value than {prefix!r}",
                 )
             if other != name:
                 raise self._rejected_column(
                     name,
-                    f"the source has columns {other!r} and {name!r}, which are one name in Spark: rename one "
-                    f"of them at the source",
+                    f"the source has columns {other!r} and {name!r}, which are the same name in Spark: "
+                    "rename one of them at the source",
                 )
 
     def _rejected_column(self, name: str, what: str) -> Rejected:
@@ -211,8 +211,8 @@ class Columns:
                 raise self._run.rejected(
                     place,
                     lambda where: (
-                        f"column {name!r} is NULL at {where}, and the table declares it NOT NULL: make it "
-                        f"nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL)"
+                        f"column {name!r} is NULL at {where}, but the table declares it NOT NULL: make it "
+                        "nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL)"
                     ),
                 )
 

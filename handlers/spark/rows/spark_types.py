@@ -51,7 +51,7 @@ def read_spark_type(text: str) -> SparkType:
         return SparkType(name)
     found = _DECIMAL.fullmatch(wanted)
     if found is None:
-        raise ValueError(f"{text!r} is no type of Spark that a column can have; allowed: {ALLOWED}")
+        raise ValueError(f"{text!r} is not a Spark type for columns; allowed: {ALLOWED}")
     precision, scale = int(found[1]), int(found[2])
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         raise ValueError(f"{text!r}: a decimal has 1 to {MOST_DIGITS} digits, and no more after the point")

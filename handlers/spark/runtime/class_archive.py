@@ -84,7 +84,7 @@ def own_folder(place: Path) -> None:
     if not is_ours(place.parent):
         raise PermissionError(
             f"another user could change {place.parent}, or a folder above it: an archive there is not used. "
-            f"Lead XDG_CACHE_HOME to a folder of this user's own"
+            "Set XDG_CACHE_HOME to a folder that belongs to this user"
         )
 
 
@@ -101,7 +101,7 @@ def keep(made: Path, place: Path) -> None:
     """Move a new archive, made in a folder beside `place`, to where `kept` finds it. Raises RuntimeError for
     an incomplete one."""
     if not is_whole(made):
-        raise RuntimeError(f"Java has made no archive of {place.name.partition('-')[0].title()}'s classes")
+        raise RuntimeError(f"Java created no archive of {place.name.partition('-')[0].title()}'s classes")
     made.chmod(0o644)
     for damaged in place.parent.glob(f"{place.name}.*.jsa"):
         damaged.unlink()

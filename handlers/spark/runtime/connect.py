@@ -162,7 +162,7 @@ def _set(session: Any, key: str, value: str) -> None:
     except PySparkException as error:
         if (error.getCondition() or "").startswith("CANNOT_MODIFY"):
             raise RuntimeError(
-                f"spark.conf: {key} cannot be set for a session: set it where the Connect server is started"
+                f"spark.conf: {key} cannot be set for a session: set it when the Connect server is started"
             ) from None
         raise
 

@@ -68,7 +68,7 @@ def kafka_jars() -> list[Path]:
         jars = _installed(Path(home))
         if not jars:
             raise JarsError(
-                f"BINLANE_KAFKA_HOME={home} is no Kafka installation: there is no {home}/libs/kafka_*.jar"
+                f"BINLANE_KAFKA_HOME={home} is not a Kafka installation: there is no {home}/libs/kafka_*.jar"
             )
         return jars
     if script := shutil.which("kafka-server-start.sh"):
@@ -174,9 +174,9 @@ def _checked(jars: Iterable[Path], kind: str, digests: Mapping[str, str] | None)
         if jar.sha256 != expected:
             what = "is not known" if expected is None else f"has another digest than {expected}"
             raise JarsError(
-                f"the {kind} jars are not used: {jar.name}, as it was downloaded, {what} "
-                f"(SHA-256 {jar.sha256}; handlers/spark/runtime/jars.sha256 has those that were tested). The "
-                f"Maven registry, or what stands between, gave something else; nothing of it is kept"
+                f"the {kind} jars are not used: the downloaded {jar.name} {what} (SHA-256 {jar.sha256}; "
+                "handlers/spark/runtime/jars.sha256 lists those that were tested). The Maven registry, or a "
+                "proxy before it, returned another file; it is not kept"
             )
     return found
 
@@ -203,7 +203,7 @@ def _run_ivy(work: Path, target: Path, wanted: _Manifest, kind: str, *, checks: 
     """`checks`: by the registry's own checksums. They add nothing if all digests are known."""
     ivy = next(spark_jars_folder().glob("ivy-*.jar"), None)
     if ivy is None:
-        raise JarsError(f"pyspark's folder {spark_jars_folder()} holds no ivy-*.jar: reinstall pyspark")
+        raise JarsError(f"pyspark's folder {spark_jars_folder()} contains no ivy-*.jar: reinstall pyspark")
     (work / "ivy.xml").write_text(_ivy_file(wanted, kind), encoding="utf-8")
     command = [
         str(find_java().executable),
@@ -276,7 +276,7 @@ def _locked(path: Path, wanted: _Manifest, kind: str) -> Iterator[None]:
         raise JarsError(
             f"the {kind} jars ({', '.join(wanted.coordinates)}) are not in {path.parent}, and it cannot be "
             f"written ({error.strerror}): put them into the image (docs/deployment.md, Spark in the image), "
-            f"or lead XDG_CACHE_HOME to a folder that this user may write, and resolve them there once"
+            "or set XDG_CACHE_HOME to a folder that this user may write, and resolve them there once"
         ) from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)

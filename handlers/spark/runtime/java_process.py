@@ -97,7 +97,7 @@ class JavaProcess:
 
     def said(self) -> str:
         """What it printed since `started`, or at its beginning."""
-        return " | ".join(self._said) or "it said nothing"
+        return " | ".join(self._said) or "no error message"
 
     def ends_within(self, seconds: float) -> bool:
         """Whether it has ended, or ends within these seconds."""
@@ -169,7 +169,7 @@ class JavaProcess:
 
     def _check_wanted(self) -> None:
         if self._killed:
-            raise RuntimeError("Spark is not to be started any more")
+            raise RuntimeError("Spark must not be started any more")
 
     def _leave_start(self) -> None:
         """Kill a starting process when the worker's process ends: it does not notice yet that its standard

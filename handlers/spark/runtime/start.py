@@ -46,7 +46,7 @@ class Start:
         batches arrive again then."""
         while not self._over.wait(_LOOK_SECONDS):
             if self._stopping():
-                raise TargetUnavailable("Spark has not started yet, and the worker stops")
+                raise TargetUnavailable("Spark has not started yet, but the worker is stopping")
         if self._error is not None:
             raise StopWorker(f"Spark did not start: {self._error}") from self._error
 

@@ -69,9 +69,9 @@ def rebuild(
     if kept.lost:
         how = "".join(f" ({target.quote(name)} {spelled})" for name, spelled in (types or {}).items())
         raise Rejected(
-            f"the target's table {table.name} has {', '.join(kept.lost)}, which the new table that "
-            f"{'SQLite' if is_sqlite else 'DuckDB'} needs for this statement would lose; make the change "
-            f"yourself{how}, and the statement passes over it"
+            f"the target's table {table.name} has {', '.join(kept.lost)}, which would be lost in the new "
+            f"table that {'SQLite' if is_sqlite else 'DuckDB'} needs for this statement; make the change "
+            f"yourself{how}, and the statement is then skipped"
         )
     columns = [
         one._replace(declared=(types or {}).get(one.name, one.declared))

@@ -106,7 +106,7 @@ def number_rows(target: Target, table: TargetTable, column: str) -> None:
     ordered = (sa.Integer, sa.Numeric, sa.Date, sa.DateTime)
     if not key or not all(isinstance(types[name], ordered) for name in key):
         log.warning(
-            "ddl_rows_not_numbered", table=table.name, column=column, because="their order is not known"
+            "ddl_rows_not_numbered", table=table.name, column=column, because="their order is unknown"
         )
         return
     names = {"table": target.ref(table), "column": target.quote(column)}

@@ -83,7 +83,7 @@ class Target:
         found = [one for one in known if self.exists(self.table(one))]
         if len({self.table(one) for one in found}) > 1:
             listed = ", ".join(map(str, found))
-            raise Rejected(f"the statement does not say which database's {name.table} it means: {listed}")
+            raise Rejected(f"the statement does not name the database of {name.table}: {listed}")
         return found[0] if found else name
 
     # ---- spelling

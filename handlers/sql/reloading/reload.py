@@ -84,7 +84,7 @@ class SqlReload:
 
     def begin(self) -> None:
         if self._dialect == "duckdb":
-            raise Refused("DuckDB's file is one process's alone: a table of it cannot be loaded again")
+            raise Refused("only one process can open DuckDB's file: its tables cannot be reloaded")
         self._open.callback(self._engine.dispose)
         try:
             self._connection = self._open.enter_context(self._engine.connect())
@@ -108,9 +108,7 @@ class SqlReload:
                 # No other reload uses this table, even if the lock is lost.
                 self._building.remove(self._connected, self._own_marks)
         except DATABASE_ERRORS as error:
-            return (
-                f"the table {shown} is left, as it could not be removed: {told(error)}; the next reload does"
-            )
+            return f"the table {shown} could not be removed: {told(error)}; the next reload removes it"
         else:
             return ""
         finally:
@@ -160,7 +158,7 @@ class SqlReload:
         except DATABASE_ERRORS as error:
             fault = fault_of(error)
             lost = fault is Fault.UNAVAILABLE
-            doubt = ". If that was at the commit, all its rows are the new ones; else none is" if lost else ""
+            doubt = ". If that was at the commit, all its rows are new; otherwise none is" if lost else ""
             kind = Hindered if fault in (Fault.CONFLICT, Fault.LOCKED) else Refused
             raise kind(f"the target: {told(error)}{doubt}") from error
 
@@ -181,8 +179,8 @@ class SqlReload:
             is_held, why = False, f" ({told(error)})"
         if not is_held:
             raise Refused(
-                f"what keeps other reloads of {self._table} away is lost: the session that had it was cut, "
-                f"or its file removed{why}; begin again"
+                f"the lock against other reloads of {self._table} is lost: its session was cut, or its file "
+                f"removed{why}; start again"
             )
 
     def _lock_table(self, connection: sa.Connection) -> None:
@@ -199,13 +197,13 @@ class SqlReload:
             known_id = there[each].topic_id if each in there else None
             if None not in (known_id, mark.topic_id) and known_id != mark.topic_id:
                 raise Refused(
-                    f"the topic {each[0]} was made anew, and nothing of {self._table} in the new one was "
-                    "applied yet: let the worker come that far first"
+                    f"the topic {each[0]} was recreated, and no change of {self._table} in the new one was "
+                    "applied yet: let the worker read that far first"
                 )
         if is_behind(read, places(there)):
             raise Behind
         if any(each not in new or new[each].place < place for each, place in self._applied.items()):
-            raise Hindered("the target does not show what was applied to the new table")
+            raise Hindered("the target does not show the changes that were applied to the new table")
         self._own_marks.move(connection, self._context.handler, there, new)
 
     def _replace(self, connection: sa.Connection) -> Taken:
@@ -213,18 +211,18 @@ class SqlReload:
         old, new = tables.get(connection, self._target), tables.get(connection, self._building.table)
         shown = ".".join(filter(None, self._target))
         if old is None:
-            raise Differs(f"the target has no table {shown}; the next change that a worker applies makes it")
+            raise Differs(f"the target has no table {shown}; the next change that is applied creates it")
         if new is None:
-            raise Differs(f"by what the topic holds there would be no table {shown}")
+            raise Differs(f"according to the topic, there is no table {shown}")
         ours, theirs = _columns_of(connection, old), _columns_of(connection, new)
         if ours != theirs:
-            raise Differs(f"{shown} has other columns than the topic tells: {told_apart(ours, theirs)}")
+            raise Differs(f"{shown} has other columns than the topic: {told_apart(ours, theirs)}")
         for one in old.columns.values():
             null = f"SELECT 1 FROM {new.quoted} WHERE {one.quoted} IS NULL LIMIT 1"
             if one.null_becomes and connection.exec_driver_sql(null).first() is not None:
                 raise Differs(
-                    f"by the topic {one.name} of {shown} is NULL in some row, of which the database would "
-                    f"make {one.null_becomes}; make it a column of the target that may be NULL"
+                    f"according to the topic, {one.name} of {shown} is NULL in some row, but the database "
+                    f"would write {one.null_becomes}; make the target's column nullable"
                 )
         before = connection.execute(sa.delete(exact_table(*self._target))).rowcount
         rows = exact_table(*self._building.table)
@@ -252,11 +250,11 @@ class SqlReload:
         ]
         if shared:
             shown = ".".join(filter(None, self._target))
-            raise Refused(f"{shown} also holds the rows of {', '.join(sorted(shared)[:3])}, which would go")
+            raise Refused(f"{shown} also has rows of {', '.join(sorted(shared)[:3])}, which would be lost")
         taken = [one for one in known if self._naming.target(*one.split(".", 1)) == self._building.table]
         if taken:
             shown = ".".join(filter(None, self._building.table))
-            raise Refused(f"{shown}, where it would be built, holds the rows of {taken[0]}")
+            raise Refused(f"{shown}, where it would be built, has the rows of {taken[0]}")
         found = references_to(connection, self._target)
         others = [one.table for one in found if one.heeds_deletes and not one.is_own]
         if others:

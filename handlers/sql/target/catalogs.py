@@ -72,7 +72,7 @@ _MY_TRIGGER = sa.text(
     "SELECT trigger_name FROM information_schema.triggers WHERE event_object_table = :table "
     "AND event_object_schema = coalesce(:schema, database()) LIMIT 1"
 )
-_FIRES = Unsafe("it has triggers, which fire for the rows that come: drop those that the source has, too")
+_FIRES = Unsafe("it has triggers, which fire for replicated rows: drop those that the source also has")
 _PG_REASONS = (
     Unsafe("a policy of row-level security may hide rows: give the account BYPASSRLS", "all"),
     Unsafe("it is UNLOGGED: a crash of the server empties it"),

@@ -48,7 +48,7 @@ class PostgreSQLCursor(psycopg.Cursor[Any]):
         if sum(map(len, texts)) >= _POSTGRESQL_BYTES // 4:  # characters, of at most four bytes
             size = sum(len(one.encode()) for one in texts)
             if size >= _POSTGRESQL_BYTES:
-                raise psycopg.DataError(f"its values take {size} bytes, and PostgreSQL takes less than 1 GiB")
+                raise psycopg.DataError(f"its values take {size} bytes; PostgreSQL allows less than 1 GiB")
         return super().execute(query, params, **options)
 
 
@@ -73,7 +73,7 @@ class MySQLConnection(pymysql.Connection):
             self.is_outgrown = True
             raise pymysql.err.DataError(
                 _MYSQL_TOO_LARGE,
-                f"its statement takes {size} bytes, and the server takes less than {self._limit}: raise "
+                f"its statement takes {size} bytes, but the server accepts less than {self._limit}: raise "
                 "max_allowed_packet in its configuration, or with SET GLOBAL",
             )
         return super().query(encoded, unbuffered)
@@ -86,7 +86,7 @@ def check_url(text: str) -> sa.URL:
     try:
         url = make_url(text)
     except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(f"it is no URL of a database; allowed: {_ALLOWED}") from None
+        raise ValueError(f"it is not a database URL; allowed: {_ALLOWED}") from None
     backend, _, driver = url.drivername.partition("+")
     chosen = _DRIVERS.get(backend)
     if chosen is None or driver not in ("", chosen.partition("+")[2]):
@@ -96,7 +96,7 @@ def check_url(text: str) -> sa.URL:
     ):
         raise ValueError(f"{_FILES[backend]} needs a file, as in {backend}:///replica.db")
     if backend == "duckdb" and url.query:
-        raise ValueError("a DuckDB URL takes no settings, only the file's name")
+        raise ValueError("a DuckDB URL has no settings, only the file's name")
     if backend == "duckdb" and importlib.util.find_spec("duckdb") is None:
         raise ValueError("DuckDB needs the package duckdb: pip install '.[duckdb]' in binlane's folder")
     if backend not in _FILES and not url.database and backend not in ("mysql", "mariadb"):

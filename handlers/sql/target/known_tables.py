@@ -38,7 +38,7 @@ def row_id(columns: Iterable[str], dialect: str) -> str:
         if name not in taken:
             return name
     raise UnfitColumn(
-        "rowid", "its name hides what rows without a key are told apart by; rename or exclude it"
+        "rowid", "its name hides the id that distinguishes rows without a key; rename or exclude it"
     )
 
 
@@ -105,8 +105,8 @@ class KnownColumn:
     def refuse_loss(self, values: Sequence[Any], types: set[type]) -> None:
         """Raise UnfitColumn for values that the database would change silently. `types` are their types."""
         if self.null_becomes and type(None) in types:
-            why = f"it is NULL, of which the database would make {self.null_becomes}"
-            raise UnfitColumn(self.name, f"{why}; make it a column of the target that may be NULL")
+            why = f"it is NULL, but the database would write {self.null_becomes}"
+            raise UnfitColumn(self.name, f"{why}; make the target's column nullable")
         if self.losses is not None and not types.isdisjoint(self.losses.of):
             try:
                 self.losses.refuse(values)
@@ -151,7 +151,7 @@ class KnownTable:
         given = [column for column in found if column is not None]
         twice = {column for column in given if given.count(column) > 1}
         if any(column.dialect != "postgresql" for column in twice):
-            why = "names that differ in case only are one in the target; rename or exclude one of them"
+            why = "names that differ only in case are the same in the target; rename or exclude one of them"
             raise UnfitColumn(next(iter(twice)).name, why)
         return tuple(
             self.columns.get(name) if column in twice else column

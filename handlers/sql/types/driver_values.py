@@ -26,7 +26,7 @@ def text_of(value: Any) -> str:
     for kind, text in _TEXTS.items():
         if isinstance(value, kind):
             return text(value)
-    raise UnfitValue(f"{type(value).__name__} has no form as text")
+    raise UnfitValue(f"{type(value).__name__} cannot be written as text")
 
 
 def json_text(value: Any) -> str:
@@ -35,7 +35,7 @@ def json_text(value: Any) -> str:
 
 
 def _no_text(_: Any) -> str:
-    raise UnfitValue("bytes do not go into a column of text; make it one of bytes")
+    raise UnfitValue("bytes do not fit into a text column; make it a bytes column")
 
 
 # The first match counts: a bool is an int, and a datetime is a date.
@@ -95,7 +95,7 @@ _POSTGRESQL: _Drivers = {
 
 def _beyond_mysql(value: BeyondCalendar) -> str:
     raise UnfitValue(
-        f"{value} is beyond the years 1 to 9999: make it a column of text, or name the table in "
+        f"{value} is beyond the years 1 to 9999: make it a text column, or name the table in "
         "debezium.null_beyond_calendar"
     )
 

@@ -153,7 +153,7 @@ def _number(value: Any, *, is_python: bool = False) -> Decimal | None:
     except ArithmeticError:
         return None
     if type(value) is str and not is_python and ("_" in value or not value.isascii()):
-        raise UnfitValue(f"{value} is no number")
+        raise UnfitValue(f"{value} is not a number")
     return number
 
 
@@ -169,10 +169,10 @@ def _refuse_rounded(values: Sequence[Any], kind: Kind) -> None:
             continue
         is_whole = -(2**63) <= number < 2**63 and number == number.to_integral_value()
         if not is_whole and (kind is Kind.INTEGER or Decimal(repr(float(number))) != number):
-            raise UnfitValue(f"SQLite would round {value}; make it a column of text")
+            raise UnfitValue(f"SQLite would round {value}; make it a text column")
         kept = str(int(number)) if is_whole else repr(float(number))
         if kind is Kind.TEXT and type(value) is str and value != kept:
-            raise UnfitValue(f"SQLite would make {kept} of the text {value!r}; make it a column of text")
+            raise UnfitValue(f"SQLite would turn the text {value!r} into {kept}; make it a text column")
 
 
 def _refuse_rounded_double(values: Sequence[Any]) -> None:
@@ -181,7 +181,7 @@ def _refuse_rounded_double(values: Sequence[Any]) -> None:
             continue
         number = _number(value)
         if number is not None and number.is_finite() and not is_double(number):
-            raise UnfitValue(f"{value} has more digits than a double keeps; make it a column of decimals")
+            raise UnfitValue(f"{value} has more digits than a double keeps; make it a decimal column")
 
 
 def is_double(number: Decimal) -> bool:
@@ -224,7 +224,7 @@ def _refuse_digits(values: Sequence[Any], scale: int) -> None:
 def _refuse_bytes(values: Sequence[Any], size: int) -> None:
     for value in values:
         if value is not None and len(text_of(value).encode()) > size:
-            raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
+            raise UnfitValue(f"it has more than {size} bytes, but the column accepts no more")
 
 
 def _refuse_cut(values: Sequence[Any], size: int) -> None:
@@ -236,7 +236,7 @@ def _refuse_cut(values: Sequence[Any], size: int) -> None:
             len(kept.encode(one, "replace")) <= size < len(value.encode(one, "replace"))
             for one in ("utf-8", "latin-1", "gbk")
         ):
-            raise UnfitValue(f"it has more than {size} bytes, and the column takes no more")
+            raise UnfitValue(f"it has more than {size} bytes, but the column accepts no more")
 
 
 def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: bool) -> None:
@@ -249,7 +249,7 @@ def _refuse_times(values: Sequence[Any], kind: Kind, digits: int, *, has_zone: b
         elif kind is Kind.DATE and type(value) is int and len(str(value)) in _COMPACT[kind] and value > 0:
             continue  # such as 20250101, which the databases read as a date
         elif type(value) not in _OF_TIMES[kind]:
-            raise UnfitValue(f"a value of {type(value).__name__} is no {kind.name.lower()}")
+            raise UnfitValue(f"a value of {type(value).__name__} is not a {kind.name.lower()}")
         elif type(value) in _WITH_FRACTION:
             fraction = value.microseconds if isinstance(value, timedelta) else value.microsecond
             if fraction % step:
@@ -262,15 +262,15 @@ def _refuse_text(value: str, kind: Kind, digits: int, *, has_zone: bool) -> None
     """Check one text. The database itself refuses a text that is not a time."""
     date_, clock, number = _DATE.search(value), _CLOCK.search(value), _DIGITS.fullmatch(value)
     if _SERVERS_CLOCK.search(value):
-        raise UnfitValue(f"of {value} the database would make a time by its own clock")
+        raise UnfitValue(f"the database would read {value} as a time by its own clock")
     if kind is Kind.TIME and _SOME_DATE.search(value):
         raise UnfitValue(f"{value} has a date, which the column would lose")
     if kind is Kind.TIME and number is not None:
-        raise UnfitValue(f"{value} is a number, and does not say of what")
+        raise UnfitValue(f"{value} is a number without a unit")
     if kind is not Kind.TIME and (
         _SHORT_YEAR.match(value) or (number is not None and len(number[1]) not in _COMPACT[kind])
     ):
-        raise UnfitValue(f"{value} is no {kind.name.lower()} with a year of four digits in front")
+        raise UnfitValue(f"{value} is not a {kind.name.lower()} that begins with a year of four digits")
     if clock is None and number is None and kind is not Kind.TIME:
         return
     if kind is Kind.DATE and clock is not None and clock["hours"].strip("0:.,"):
@@ -288,6 +288,6 @@ def _refuse_long(values: Sequence[Any], length: int, *, is_padded: bool) -> None
     """The databases cut spaces at the end. A text that its source has padded is as long as the column."""
     for value in (one for one in values if type(one) is str):
         if len(value) > length:
-            raise UnfitValue(f"it has {len(value)} characters, and the column takes {length}")
+            raise UnfitValue(f"it has {len(value)} characters, but the column accepts {length}")
         if is_padded and value.endswith(" ") and len(value) < length:
-            raise UnfitValue("it ends with a space, which a column of CHAR does not keep; make it VARCHAR")
+            raise UnfitValue("it ends with a space, which a CHAR column does not keep; make it VARCHAR")

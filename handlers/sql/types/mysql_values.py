@@ -33,7 +33,7 @@ def as_kept(type_: sa.types.TypeEngine[Any]) -> Callable[[Any], Any] | None:
 def _single(value: Any, scale: int | None) -> Any:
     """The server compares FLOAT with a text as doubles, so round to a single first."""
     if "_" in str(value):
-        raise UnfitValue(f"{value} is no number")
+        raise UnfitValue(f"{value} is not a number")
     try:
         return single(float(value) if scale is None else round(float(value), scale))
     except (ValueError, TypeError):
@@ -45,7 +45,7 @@ def _exact(value: Any) -> Any:
     if not isinstance(value, str | float):
         return value
     if "_" in str(value):  # Python would read 1_1 as a number
-        raise UnfitValue(f"{value} is no number")
+        raise UnfitValue(f"{value} is not a number")
     try:
         number = Decimal(str(value))
     except InvalidOperation:
@@ -60,13 +60,13 @@ def _number_of_bits(value: Any) -> Any:
     if isinstance(value, str) and value and not value.strip("01"):
         return int(value, 2)
     if not isinstance(value, int | float | Decimal) or value < 0 or value % 1:  # it would round
-        raise UnfitValue(f"a value of {type(value).__name__} is no bit string")
+        raise UnfitValue(f"a value of {type(value).__name__} is not a bit string")
     return int(value)
 
 
 def _year(value: Any) -> Any:
     if isinstance(value, int | str) and 0 < _whole(value) < _CENTURY:
-        raise UnfitValue(f"of {value} a column of YEAR would make a year of four digits")
+        raise UnfitValue(f"a YEAR column would turn {value} into a year of four digits")
     return value
 
 
@@ -97,7 +97,7 @@ def _label(value: Any, places: Mapping[str, int]) -> str:
     """Refuse other labels: the server reads a number as a label's index and ignores case."""
     text = text_of(value)
     if _shown(text) not in places:
-        raise UnfitValue(f"{text} is none of the column's labels")
+        raise UnfitValue(f"{text} is not one of the column's labels")
     return text
 
 
@@ -116,7 +116,7 @@ def _json(value: Any) -> str:
     for found in _JSON_NUMBER.finditer(text) if _LONG_NUMBER.search(text) else ():
         number = found[1]
         if number and not _is_kept(number):
-            raise UnfitValue(f"MySQL would round the number {number:.60} in it; make it a column of LONGTEXT")
+            raise UnfitValue(f"MySQL would round the number {number:.60} in it; make it a LONGTEXT column")
     return text
 
 

@@ -149,7 +149,7 @@ def bit_text(value: Any, length: int | None, *, is_varying: bool) -> str:
     elif isinstance(value, int) and value >= 0:
         number = int(value)
     else:
-        raise UnfitValue(f"{type(value).__name__} is no bit string")
+        raise UnfitValue(f"{type(value).__name__} is not a bit string")
     digits: str = f"{number:b}" if number else ""
     return digits if is_varying else "0" * ((length or 1) - len(digits)) + digits
 
@@ -167,7 +167,7 @@ def hstore_text(value: Any) -> str:
         except msgspec.DecodeError:
             return value
     if not isinstance(read, dict):
-        raise UnfitValue(f"{type(read).__name__} is no hstore")
+        raise UnfitValue(f"{type(read).__name__} is not an hstore")
     return ",".join(f"{_quoted(key)}=>{'NULL' if one is None else _quoted(one)}" for key, one in read.items())
 
 

@@ -72,13 +72,13 @@ def _whole(value: Any) -> Any:
         if str(number) != value:  # 007 is a different text and perhaps another row's key
             shown = value if len(value) <= _SHOWN else value[:_SHOWN] + "..."
             raise UnfitValue(
-                f"{shown!r} is no whole number; if the source's column has another type by now, change it in "
+                f"{shown!r} is not a whole number; if the type of the source's column changed, change it in "
                 "the target, too"
             )
         return number
     if isinstance(value, Decimal | float) and value == value // 1:
         return int(value)
-    raise UnfitValue("it is no whole number")
+    raise UnfitValue("it is not a whole number")
 
 
 def _truth(value: Any) -> Any:
@@ -107,7 +107,7 @@ def _labels(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value[:1] + value[-1:] in ("{}", "[]"):
-        raise UnfitValue("it is the text of an array, of which it is not known where items end: send a list")
+        raise UnfitValue("it is the text of an array, but the ends of its items are unknown: send a list")
     return tuple(value.split(",")) if value else ()
 
 
@@ -163,4 +163,4 @@ def encode(values: Sequence[Any], kind: Kind, dialect: str, types: set[type] | N
 
 def _refuse_nul(values: Sequence[Any]) -> None:
     if "\0" in "".join([value for value in values if type(value) is str]):
-        raise UnfitValue("it holds the character NUL (U+0000), which PostgreSQL has in no text")
+        raise UnfitValue("it contains the character NUL (U+0000), which PostgreSQL does not allow in text")

@@ -93,7 +93,7 @@ class Writer:
                 raise
             for parameters in new.only(key).compared() if computed else ():
                 if connection.exec_driver_sql(exists, parameters).first() is None:
-                    why = "the target computes another value of it than the source tells"
+                    why = "the target computes another value for it than the source sent"
                     raise UnfitColumn(computed[0].name, why)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
@@ -215,8 +215,8 @@ def _exists(table: KnownTable, key: Columns, placeholder: str) -> str:
 def _alike(key: Columns) -> str:
     named = ", ".join(column.name for column in key if column.exactly)
     return (
-        f"the collation of {named} may take keys for one that differ in case, accents or spaces at the end: "
-        "give the column one that compares bytes"
+        f"the collation of {named} may treat keys as equal that differ in case, accents or spaces at the "
+        "end: give the column one that compares bytes"
     )
 
 

@@ -113,7 +113,7 @@ def test_an_insert_is_there_when_it_is_told_so_and_is_never_taken_for_another() 
         server.answer = lambda _: Answer(200, {}, b"")
         with (
             opened(ClickHouseHandler(url=server.url)) as it,
-            pytest.raises(Exception, match="gone as soon as it is made"),
+            pytest.raises(Exception, match="disappears right after it is created"),
         ):
             it.handle(batch())
         asked = [parse_qs(urlsplit(request.path).query) for request in [*server.received, *server.refused]]
@@ -139,7 +139,7 @@ def test_a_check_asks_for_the_version(clickhouse: ClickHouseServer) -> None:
     ClickHouseHandler(**clickhouse.options).check(CONTEXT)
 
 
-@pytest.mark.parametrize(("told", "why"), [("23.3.1.1", "23.8 or later"), ("hello", "no ClickHouse")])
+@pytest.mark.parametrize(("told", "why"), [("23.3.1.1", "23.8 or later"), ("hello", "not ClickHouse")])
 def test_a_server_that_is_none_or_too_old_is_told_so(told: str, why: str) -> None:
     with HookServer() as server:
         server.answer = lambda _: Answer(200, {}, told.encode())

@@ -95,7 +95,7 @@ def test_rows_whose_topics_are_forgotten_are_a_fault_until_an_epoch_is_begun(
         it.handle(batch(database, 1, "anew", offset=5, topic_id="B"))
         forget(clickhouse, database)
         clickhouse.query(f"ALTER TABLE {database}.t MODIFY COMMENT '{comment}'")
-        with pytest.raises(Unfit, match=r"nothing tells of which topics .* option epoch: 2"):
+        with pytest.raises(Unfit, match=r"not the topics they came from .* option epoch: 2"):
             it.handle(batch(database, 1, "new", offset=6, topic_id="B"))
     assert names(clickhouse, database) == {1: "anew"}
     with handler(clickhouse, epoch=2) as it:
@@ -120,5 +120,5 @@ def test_a_memory_that_somebody_has_changed_is_a_fault(clickhouse: ClickHouseSer
     with handler(clickhouse) as it:
         it.handle(batch(database, 1, "a"))
         clickhouse.query(f"ALTER TABLE {database}.t COMMENT COLUMN _binlane_memory_1 'ours'")
-        with pytest.raises(Unfit, match="_binlane_memory_1 remembers cannot be read"):
+        with pytest.raises(Unfit, match=r"the contents of .*_binlane_memory_1 cannot be read"):
             it.handle(batch(database, 1, "b", offset=1))

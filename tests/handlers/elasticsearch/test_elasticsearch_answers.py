@@ -173,7 +173,7 @@ def test_a_404_that_is_not_the_clusters_is_waited_for() -> None:
     for body in (b"<html>default backend - 404</html>", b'{"message": "no Route matched"}', b"", latin):
         with HookServer() as server, opened(ElasticsearchHandler(url=server.url)) as handler:
             server.answer = lambda _, body=body: Answer(404, body=body)
-            with pytest.raises(TargetUnavailable, match="somebody else answers 404"):
+            with pytest.raises(TargetUnavailable, match="another server answers 404"):
                 handler.handle(truncate)
 
 
@@ -193,11 +193,11 @@ def test_logins() -> None:
     [
         ({"url": f"http://u:{SECRET}@h:9200"}, "without user, password and query"),
         ({"url": "h:9200"}, "allowed: a URL"),
-        ({"url": "http://h", "username": "u"}, "belong together"),
+        ({"url": "http://h", "username": "u"}, "set both username and password"),
         ({"url": "http://h", "username": "u", "password": SECRET, "api_key": SECRET}, "either username"),
         ({"url": "http://h", "api_key": f"{SECRET}\n"}, "without line breaks"),
         ({"url": "http://h", "api_key": f"{SECRET}é"}, "ASCII"),
-        ({"url": "http://h", "index": "{database}"}, "needs {table}"),
+        ({"url": "http://h", "index": "{database}"}, "add {table}"),
         ({"url": "http://h", "index": "{table} x"}, "besides"),
         ({"url": "http://h", "indx": "a"}, "indx"),
     ],
@@ -215,7 +215,7 @@ def test_unusable_options_are_told_without_secrets(options: dict[str, Any], told
         ({"number": "2.19.6", "distribution": "opensearch"}, None),
         ({"number": "9.1.0"}, None),
         ({"number": "6.8.0"}, "elasticsearch 6.8.0; needed"),
-        (None, "tells no version"),
+        (None, "reports no version"),
     ],
 )
 def test_which_cluster_it_is(version: Any, fault: str | None) -> None:
@@ -278,7 +278,7 @@ def test_a_real_cluster_is_checked_and_left_as_it_is(search_node: SearchNode) ->
 def test_an_index_that_never_gets_its_fields_is_asked_again_after_a_while() -> None:
     other = make_batch("shop.orders", [{"id": 1, "new": "a"}], key="id", types={"id": "int", "new": "text"})
     with cluster(lambda _: items((201, None))) as (handler, server):
-        with pytest.raises(UnfitPlace, match="others change the target of shop") as told:
+        with pytest.raises(UnfitPlace, match="others keep changing the target of shop") as told:
             handler.handle(other)
         assert told.value.retry_after
         assert not any("_bulk" in request.path for request in server.received)

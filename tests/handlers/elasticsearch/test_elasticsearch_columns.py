@@ -28,11 +28,11 @@ def batch(database: str, row: dict[str, Any], **types: str) -> Batch:
 @pytest.mark.parametrize(
     ("column", "because"),
     [
-        ("_id", "keeps that name for itself"),
-        ("_source", "keeps that name for itself"),
-        ("", "a part is empty"),
-        (".x", "a part is empty"),
-        ("a..b", "a part is empty"),
+        ("_id", "the cluster reserves that name"),
+        ("_source", "the cluster reserves that name"),
+        ("", "a part between its dots is empty"),
+        (".x", "a part between its dots is empty"),
+        ("a..b", "a part between its dots is empty"),
         ("name.first", "a part of name"),
     ],
 )

@@ -32,7 +32,7 @@ def batch(table: str, *changes: dict[str, Any], offset: int = 0, key: Any = "id"
         ({"settings": {"index.blocks.write": True}}, "cluster_block_exception"),
         ({"settings": {"index.default_pipeline": "lost"}}, r"pipeline with id \[lost\] does not exist"),
         ({"aliases": {"ALIAS": {"filter": {"term": {"name": "a"}}}}}, "an alias with a filter"),
-        ({"aliases": {"ALIAS": {"is_write_index": False}}}, "takes no writes"),
+        ({"aliases": {"ALIAS": {"is_write_index": False}}}, "accepts no writes"),
     ],
 )
 def test_an_index_that_takes_no_row_is_waited_for_and_no_row_is_blamed(
@@ -77,7 +77,7 @@ def test_an_update_that_lacks_columns_is_not_written_where_they_cannot_be_read(
             "after": {"id": 1, "name": "b"},
             "lacks": frozenset({"note"}),
         }
-        with pytest.raises(Unfit, match="keeps no whole _source"):
+        with pytest.raises(Unfit, match="does not store the whole _source"):
             it.handle(batch(table, update, offset=5))
     search_node.call("POST", f"/{table}/_refresh")
     found = search_node.call("POST", f"/{table}/_search", {"query": {"match": {"note": "hello"}}})
@@ -96,7 +96,7 @@ def test_ids_of_another_key_are_not_taken_for_those_of_this_one(
     table = f"{database}.t"
     with handler(search_node) as it:
         it.handle(batch(table, {**ROW, "id": 5}))
-        with pytest.raises(Unfit, match=r"have ids of id, .* is name: .* \(rename\)"):
+        with pytest.raises(Unfit, match=r"have ids from id, .* is name: .* \(rename\)"):
             it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=5))
         it.handle(batch(table, {"op": "truncate", "sql": None, "before": None}, key=None, offset=6))
         assert search_node.documents(table) == {}
@@ -110,7 +110,7 @@ def test_a_renamed_key_goes_on_under_its_former_name(search_node: SearchNode, da
         it.handle(batch(table, {**ROW, "id": 5}))
         row = {"order_id": 5, "name": "b", "note": "later"}
         later = make_batch(table, [row], key="order_id", types=types, offset=5)
-        with pytest.raises(Unfit, match=r"have ids of id, .* is order_id: .* \(rename\)"):
+        with pytest.raises(Unfit, match=r"have ids from id, .* is order_id: .* \(rename\)"):
             it.handle(later)
         [own] = Configuration.model_validate({"kafka": kafka, "tables": [rule]}).tables
         changes = list(later.changes)
@@ -131,7 +131,7 @@ def test_a_table_that_was_made_again_has_another_key(search_node: SearchNode, da
             it.handle(batch(table, {**ROW, "name": "5"}, key="name", offset=6))
         found = search_node.documents(table)
         assert {id_: one["name"] for id_, one in found.items()} == {"5": "5"}
-        with pytest.raises(Unfit, match="have ids of name"):
+        with pytest.raises(Unfit, match="have ids from name"):
             it.handle(batch(table, {**ROW, "id": 5}, offset=7))
         letter = batch(table, {**ROW, "id": 7}, offset=8)
         letter.replay_of = (letter.changes[0].topic, 0, 1)

@@ -262,7 +262,7 @@ def test_a_newest_file_that_is_damaged_has_its_table_wait_by_name(lake: Lake) ->
     table = pa.table({"id": [1]})
     pq.write_table(table, file)
     with lake.handler() as handler:
-        with pytest.raises(TargetUnavailable, match="something else wrote it") as broken:
+        with pytest.raises(TargetUnavailable, match="another program wrote it") as broken:
             handler.handle(orders(0, 7))
         assert broken.value.others_go_on
         assert isinstance(broken.value.__cause__, BrokenFile)

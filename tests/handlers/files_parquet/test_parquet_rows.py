@@ -113,7 +113,7 @@ def test_the_prefix_of_added_columns_can_be_set(lake: Lake) -> None:
         ({"format": "parquet", "rotate_every": "1m"}, "rotate_every is not for format: parquet"),
         ({"prefix": "x"}, "prefix is not for format: jsonl"),
         ({"directory": "s3://lake/x"}, "an object store needs format: parquet"),
-        ({"directory": "ftp://lake", "format": "parquet"}, "ftp:// is no store"),
+        ({"directory": "ftp://lake", "format": "parquet"}, "ftp:// is not a store"),
     ],
 )
 def test_options_that_do_not_go_together_are_faults(options: dict[str, str], told: str) -> None:

@@ -96,7 +96,7 @@ def test_what_cannot_be_read_of_what_is_done_does_not_count_as_not_done(tmp_path
     [done] = (tmp_path / "_binlane").rglob("*.done")
     done.write_bytes(b"{")
     put(tmp_path, ONE)
-    with pytest.raises(BrokenLog, match=r"0\.done does not tell .*: restore it"):
+    with pytest.raises(BrokenLog, match=r"0\.done does not say .*: restore it"):
         drop_table(statement(tmp_path, "cdc"), ONE, "0")
     assert there(tmp_path) == ["one"]
 
@@ -117,7 +117,7 @@ def test_the_steps_of_a_statement_are_those_of_its_text_and_time(tmp_path: Path)
         assert other.look() == {}
     for file in tmp_path.rglob("*-0002.steps"):
         file.write_bytes(b"[1]")
-    with pytest.raises(BrokenLog, match=r"0002\.steps does not tell which steps .*: restore it"):
+    with pytest.raises(BrokenLog, match=r"0002\.steps does not say which steps .*: restore it"):
         kept("a", 1, "cdc").look()
 
 

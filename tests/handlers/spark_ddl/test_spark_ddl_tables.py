@@ -30,11 +30,11 @@ def test_what_is_no_table_is_never_removed(lake: DDLLake) -> None:
     mine = lake.folder / "db" / "t" / "mine.txt"
     mine.parent.mkdir(parents=True)
     mine.touch()
-    with pytest.raises(Rejected, match="holds files, but no Delta table: move them away"):
+    with pytest.raises(Rejected, match="contains files, but no Delta table: move them away"):
         lake.follow("CREATE TABLE t (id int)")
     assert lake.follow("DROP TABLE IF EXISTS t").done == ()
     lake.put("u", "id int", "1")
-    with pytest.raises(Rejected, match="holds files"):
+    with pytest.raises(Rejected, match="contains files"):
         lake.follow("RENAME TABLE u TO t")
     assert (mine.exists(), lake.exists("u")) == (True, True)
 
@@ -143,7 +143,7 @@ def test_a_table_is_found_whose_database_the_statement_leaves_open(lake: DDLLake
     assert lake.rows(table="u") == [(1,)]
     for database in ("db", "other"):
         lake.put("w", "id int", database=database)
-    with pytest.raises(Rejected, match=r"does not say which database's w it means: db\.w, other\.w"):
+    with pytest.raises(Rejected, match=r"does not name the database of w: db\.w, other\.w"):
         lake.follow("ALTER TABLE w RENAME TO db.v")
 
 

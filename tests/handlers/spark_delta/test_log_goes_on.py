@@ -33,11 +33,11 @@ def test_what_is_missing_in_the_table_is_in_the_log(held: Held, told: Held, has:
 
 
 def test_a_table_behind_what_was_removed_of_its_log_is_refused_with_both_numbers() -> None:
-    with pytest.raises(LostCommit, match="had segment 8 of its log, and now holds 4"):
+    with pytest.raises(LostCommit, match="had segment 8 of its log, and now has 4"):
         check_goes_on(REF, Held(1, 4), Held(5, 8), log(9, removed=8))
 
 
 @pytest.mark.parametrize(("last", "told"), [(0, "is empty"), (7, "ends with 7")])
 def test_a_log_that_ends_before_its_table_is_refused_with_both_numbers(last: int, told: str) -> None:
-    with pytest.raises(BrokenLog, match=f"holds segment 8, and its log .* {told}"):
+    with pytest.raises(BrokenLog, match=f"has segment 8, but its log .* {told}"):
         check_goes_on(REF, Held(5, 8), Held(5, 8), log(last))

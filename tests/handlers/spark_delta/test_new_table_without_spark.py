@@ -197,7 +197,7 @@ def test_another_writer_makes_it_first(
         return made
 
     monkeypatch.setattr(WithoutSpark, "_rows", overtaken)
-    with pytest.raises(MergeConflict, match="another writer has just made it"):
+    with pytest.raises(MergeConflict, match="another writer has just created it"):
         bring(table)
     assert table.rows("id") == [(1,)]
     assert table.merged == 1
@@ -206,7 +206,7 @@ def test_another_writer_makes_it_first(
 def test_a_first_version_that_another_writer_takes_is_not_counted(make_table: MakeTable) -> None:
     table = make_table(merge=BY_RS)
     table.put(ORDERS, {"id": 1})
-    with pytest.raises(MergeConflict, match="another writer has just made it"):
+    with pytest.raises(MergeConflict, match="another writer has just created it"):
         bring(table, Renaming())
 
 

@@ -89,10 +89,10 @@ def test_each_segment_is_brought_in_once_by_whomever(make_table: MakeTable, mode
         table.merge()
     assert table.makers == "dd"
     for first in (1, 2):
-        with pytest.raises(MergeConflict, match="already holds segment 2"):
+        with pytest.raises(MergeConflict, match="already has segment 2"):
             bring(table, first)
     by_spark(table)
-    with pytest.raises(MergeConflict, match="already holds segment 2"):
+    with pytest.raises(MergeConflict, match="already has segment 2"):
         table.merge(table.log.segments[-1])
     assert table.rows("id") == [(1,), (2,)]
     assert table.merged == 2

@@ -68,9 +68,13 @@ def test_what_is_wrong_with_a_log_is_told_apart_from_what_fails_for_a_batch(erro
         (
             "table.json",
             lambda data: data.replace(b"}", b',"version":2}'),
-            r"table\.json is of version 2, .* run the release that wrote it, or a later one",
+            r"table\.json has version 2, .* run the release that wrote it, or a later one",
         ),
-        ("table.json", lambda data: data[:9], r"table\.json does not tell whose log .*: restore it"),
+        (
+            "table.json",
+            lambda data: data[:9],
+            r"table\.json does not name the table of the log .*: restore it",
+        ),
     ],
 )
 def test_good_rows_wait_for_what_a_newer_release_wrote_or_somebody_has_damaged(

@@ -107,15 +107,15 @@ def test_files_of_another_job_are_left_alone(lake: Lake) -> None:
     of_iceberg = place / "data" / "part-0.parquet"
     of_iceberg.parent.mkdir(parents=True)
     of_iceberg.write_bytes(b"precious")
-    with pytest.raises(Rejected, match=re.escape("holds files (data ...) that are no Delta table")):
+    with pytest.raises(Rejected, match=re.escape("contains files (data ...) that are not a Delta table")):
         lake.take(change(7, {"id": 1, "name": "a"}))
     shutil.rmtree(of_iceberg.parent)
     (place / "part-0.parquet").write_bytes(b"precious")
     with pytest.raises(Rejected) as rejected:
         lake.take(change(7, {"id": 1, "name": "a"}))
     assert told(rejected.value) == (
-        f"shop.orders, cdc[0] offset 7: {place} holds files (part-0.parquet ...) that are no Delta table: "
-        f"move them away, or give the handler another path"
+        f"shop.orders, cdc[0] offset 7: {place} contains files (part-0.parquet ...) that are not a Delta "
+        "table: move them away, or give the handler another path"
     )
     assert [each.read_bytes() for each in place.iterdir()] == [b"precious"]
     go_on(lake)
@@ -140,9 +140,9 @@ def test_a_schema_that_cannot_hold_the_rows_rejects_them_and_then_takes_them(mak
         lake.take(change(7, {"id": 1, "name": "a"}), change(8, {"id": 2, "name": "b"}))
     assert rejected.value.at == 0
     assert told(rejected.value) == (
-        f"shop.orders, cdc[0] offset 7: column 'name' is date in delta.`{lake.folder}/lake/shop/orders`, but "
-        f"the source's type is now kept as string, and the one does not hold the other's values: name the "
-        f"type to keep in `columns`, change the column in the table, or give the handler another table"
+        f"shop.orders, cdc[0] offset 7: column 'name' is date in delta.`{lake.folder}/lake/shop/orders`, "
+        "but the source's type is now kept as string, which cannot hold the other's values: name the type "
+        "to keep in `columns`, change the column in the table, or give the handler another table"
     ).replace(f"delta.`{lake.folder}/lake/shop/orders`", f"{lake.folder}/lake/shop/orders")
     go_on(lake)
 
@@ -206,8 +206,8 @@ def test_rows_without_a_key_are_refused_where_they_must_be(
     with pytest.raises(Rejected) as rejected:
         lake.take(change(7, {"id": 1, "name": "a"}, key=()))
     assert told(rejected.value) == (
-        f"shop.orders, cdc[0] offset 7: the table has no primary key, without which there is no {mode}: "
-        f"give it one, or {advice}keep its changelog"
+        f"shop.orders, cdc[0] offset 7: the table has no primary key, which mode {mode} needs: give it "
+        f"one, or {advice}keep its changelog"
     )
     assert rejected.value.at == 0
 

@@ -32,13 +32,13 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
     merged(lake, 2, 3, 4)
     shutil.move(table, lake.folder / "newest")
     lake.take(row(5))
-    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now holds none: .*or remove it"):
+    with pytest.raises(SparkFailure, match=r"had segment 5 of its log, and now has none: .*or remove it"):
         lake.sink().merge()
     lake.crash()
-    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now holds none"):
+    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now has none"):
         lake.take(row(6))
     shutil.move(lake.folder / "earlier", table)
-    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now holds 2:"):
+    with pytest.raises(TargetUnavailable, match=r"had segment 5 of its log, and now has 2:"):
         lake.take(row(6))
     shutil.rmtree(table)
     shutil.move(lake.folder / "newest", table)
@@ -48,7 +48,7 @@ def test_a_table_that_was_restored_or_removed_under_its_log_is_refused(lake: Lak
     assert lake.rows("id") == [(each,) for each in range(7)]
     shutil.rmtree(lake.folder / "lake/_binlane/shop")
     lake.crash()
-    with pytest.raises(TargetUnavailable, match=r"holds segment 7, and its log .* is empty: how far"):
+    with pytest.raises(TargetUnavailable, match=r"has segment 7, but its log .* is empty: the position"):
         lake.take(row(7))
 
 

@@ -180,7 +180,7 @@ def test_another_worker_that_puts_meanwhile_is_not_overtaken(
         monkeypatch.setattr(NewRows, "entry", busy)
         monkeypatch.setattr("handlers.spark.reloading.reload._PUTS", 3)
         most = 1000
-        with pytest.raises(Hindered, match="all the time"):
+        with pytest.raises(Hindered, match="keep writing to its log"):
             reload.take_over({PLACE: 5}, catch_up)
         assert lake.view() == model(sent[0])
         most = sent[0] + 2
@@ -230,7 +230,7 @@ def test_an_entry_of_which_the_answer_was_lost_is_followed_and_has_its_rows(
     ):
         reload.take_over({PLACE: 5})
     told = reload.end()
-    assert ("is not known" in told) == (error is KeyboardInterrupt)
+    assert ("it is unknown" in told) == (error is KeyboardInterrupt)
     lake.take(*rows(5, 8))
     lake.sink().merge()
     assert lake.rows() == model(8)
@@ -276,7 +276,7 @@ def test_rows_that_the_table_does_not_take_are_told_before_anything_is_put(lake:
     lake.sql("ALTER TABLE {t} ADD CONSTRAINT filled CHECK (name <> '3')")
     with reloading(lake) as reload:
         reload.apply(batch(*rows(0, 5)))
-        with pytest.raises(Refused, match="does not take: name <> '3'"):
+        with pytest.raises(Refused, match="does not accept: name <> '3'"):
             reload.take_over({PLACE: 5})
     lake.take(row(7))
     lake.sink().merge()
@@ -357,7 +357,7 @@ def test_other_columns_than_the_topic_tells_are_not_overwritten(lake: Lake) -> N
     before = lake.rows()
     with reloading(lake) as reload:
         reload.apply(batch(*rows(0, 5)))
-        with pytest.raises(Differs, match=r"note is int, by the topic not there"):
+        with pytest.raises(Differs, match=r"note is int, according to the topic not there"):
             reload.take_over({PLACE: 5})
         lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
         with pytest.raises(Refused, match="appendOnly"):
@@ -392,7 +392,7 @@ def test_statements_are_followed_before_and_by_both(lake: Lake) -> None:
     [
         ({"mode": "changelog", "format": "parquet"}, "plain Parquet"),
         ({"mode": "function", "function": "a:b"}, "own function"),
-        ({}, "applied nothing"),
+        ({}, "applied no change"),
     ],
 )
 def test_what_cannot_be_loaded_again_is_told(lake: Lake, options: dict[str, Any], told: str) -> None:
@@ -483,7 +483,7 @@ def test_new_rows_that_are_gone_are_told_and_nothing_is_taken_for_them(lake: Lak
     folder = lake.folder / "lake" / FOLDER
     folder.rename(folder.with_name("moved"))
     lake.take(*rows(12, 13))
-    with pytest.raises(SparkFailure, match=r"shop\.orders, loaded again: .*new rows, is not there"):
+    with pytest.raises(SparkFailure, match=r"shop\.orders, loaded again: .*new rows, is missing"):
         lake.sink().merge()
     assert lake.rows() == model(11)
     folder.with_name("moved").rename(folder)

@@ -42,7 +42,7 @@ def test_a_second_handler_of_a_table_in_the_same_place_is_refused_and_the_first_
     for part in (
         f"{replica.folder}/{LOG}/table.json says that this is the place of the replica of shop.orders",
         "it cannot be that of the changelog of shop.orders",
-        "Give one of them a place of its own",
+        "Give one of them its own place",
     ):
         assert part in str(told.value)
     put(replica, 2)
@@ -67,7 +67,7 @@ def test_a_parquet_changelog_puts_nothing_among_files_of_others(make_lake: MakeL
     folder = lake.folder / "lake/shop/orders"
     folder.mkdir(parents=True)
     (folder / "part-0.parquet").write_bytes(b"")
-    with pytest.raises(Exception, match="is no segment: move it away"):
+    with pytest.raises(Exception, match="is not a segment: move it away"):
         put(lake)
     assert [each.name for each in folder.iterdir()] == ["part-0.parquet"]
 

@@ -121,7 +121,7 @@ def test_equal_rows_are_refused_by_a_table_that_numbers_them(lake: Lake) -> None
 def test_no_history_is_kept_in_a_table_that_is_none(make_lake: MakeLake) -> None:
     lake = make_lake(mode="history")
     make(lake, "id int, name string")
-    refused(lake, row(1, 1, "a"), told="no column _valid_from, so another made it")
+    refused(lake, row(1, 1, "a"), told="no column _valid_from, so binlane did not create it")
     assert lake.rows() == []
 
 
@@ -257,7 +257,7 @@ def test_a_table_is_not_copied_into_another_schema_without_what_it_computes(make
         lake.spark.sql(f"CREATE TABLE shop.orders ({columns}) USING delta")
         brought(lake, row(1, 1, "a"))
         renamed = change(2, None, None, op="ddl", sql="RENAME TABLE orders TO store.orders")
-        refused(lake, renamed, told="it has to be copied, and own would be GENERATED no more")
+        refused(lake, renamed, told="it must be copied, and own would no longer be GENERATED")
         brought(lake, row(3, 2, "b"))
         assert sorted(map(tuple, lake.spark.table("shop.orders").collect())) == [(1, "a", "A"), (2, "b", "B")]
     finally:

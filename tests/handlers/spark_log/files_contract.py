@@ -43,7 +43,7 @@ class FilesContract:
 
     def test_nothing_is_put_twice(self, files: Files, root: str) -> None:
         files.put(f"{root}/one", b"first")
-        with pytest.raises(AlreadyThere, match="one is there already"):
+        with pytest.raises(AlreadyThere, match="one already exists"):
             files.put(f"{root}/one", b"second")
         assert files.read(f"{root}/one") == b"first"
         assert [entry.name for entry in files.list(root) if not entry.name.endswith(".crc")] == ["one"]

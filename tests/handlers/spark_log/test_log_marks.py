@@ -106,7 +106,7 @@ def test_marks_of_a_former_topic_cover_nothing_of_the_new_one() -> None:
 
 def test_changes_of_a_former_topic_are_refused_once_the_new_one_has_come() -> None:
     marks, _ = Marks(ids={("cdc", 0): TopicId("A")}).followed([change(0)], {"cdc": "B"}, KnownIds())
-    with pytest.raises(FormerTopic, match=r"former topic cdc \(id A\).*took its place \(id B\)"):
+    with pytest.raises(FormerTopic, match=r"former topic cdc \(id A\).*replaced it \(id B\)"):
         marks.followed([change(5)], {"cdc": "A"}, KnownIds())
     again, _ = marks.followed([change(0)], {"cdc": "C"}, KnownIds())
     for former in ("A", "B"):
@@ -230,11 +230,11 @@ def test_runs_of_letters_say_of_each_what_was_told_last(told: list[tuple[int, in
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no marks: Input data was truncated"),
-        ("[1]", r"no marks: Expected `object`, got `array`; found '\[1\]'"),
+        ("", "not marks: Input data was truncated"),
+        ("[1]", r"not marks: Expected `object`, got `array`; found '\[1\]'"),
         ('{"marks":{}}', "marks of version null cannot be read"),
         ('{"v":2,"marks":{}}', "version 2 cannot be read: this binlane knows version 1"),
-        ('{"v":1,"marks":{"cdc":{"0":{"-1":[5]}}}}', "no marks: Expected `array` of length 2"),
+        ('{"v":1,"marks":{"cdc":{"0":{"-1":[5]}}}}', "not marks: Expected `array` of length 2"),
     ],
 )
 def test_what_cannot_be_read_is_told(text: str, told: str) -> None:

@@ -21,5 +21,5 @@ def test_a_name_that_a_newer_release_has_signed_is_refused(tmp_path: Path) -> No
     assert b"version" not in written.read_bytes()  # as before there was one
     assert owner_of(FILES, log) == sign(FILES, log, OWNER) == OWNER
     written.write_bytes(written.read_bytes().replace(b"}", b',"version":2}'))
-    with pytest.raises(BrokenLog, match=r"table\.json is of version 2, .* run the release that wrote it"):
+    with pytest.raises(BrokenLog, match=r"table\.json has version 2, .* run the release that wrote it"):
         sign(FILES, log, OWNER)

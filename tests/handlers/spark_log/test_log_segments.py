@@ -95,14 +95,14 @@ def test_only_the_last_footer_is_read_when_a_log_is_loaded(log: SegmentLog) -> N
     Path(log.segments[0].path).write_bytes(b"")
     again = opened(Path(log.folder))
     assert [segment.number for segment in again.after(1)] == [2, 3]
-    with pytest.raises(BrokenLog, match=r"0001\.parquet is no whole Parquet file"):
+    with pytest.raises(BrokenLog, match=r"0001\.parquet is not a whole Parquet file"):
         again.after(0)
 
 
 def test_a_number_that_is_taken_is_not_put_again(log: SegmentLog) -> None:
     late = opened(Path(log.folder))
     filled(log, 1)
-    with pytest.raises(SegmentTaken, match=r"0001\.parquet was put by another worker"):
+    with pytest.raises(SegmentTaken, match=r"0001\.parquet was written by another worker"):
         late.append(rows([change(0)]), Marks())
     late.load()
     assert late.marks.beyond([change(0)], None) == ([], [])
@@ -170,7 +170,7 @@ def test_a_segment_that_is_missing_is_told(log: SegmentLog, lost: int) -> None:
     log.remove(1)
     again = opened(Path(log.folder))
     Path(log.folder, f"{lost + 1:020d}.parquet").unlink()
-    told = rf"0{lost + 1}\.parquet is missing, though it was never removed by binlane"
+    told = rf"0{lost + 1}\.parquet is missing, although binlane never removed it"
     with pytest.raises(BrokenLog, match=told):
         opened(Path(log.folder))
     with pytest.raises(BrokenLog, match=told):
@@ -191,7 +191,9 @@ def test_a_foreign_file_is_told(log: SegmentLog, name: str) -> None:
     foreign = Path(log.folder, name)
     foreign.parent.mkdir(exist_ok=True)
     foreign.write_bytes(b"")
-    with pytest.raises(BrokenLog, match=f"{log.folder}/{name.partition('/')[0]} is no segment: move it away"):
+    with pytest.raises(
+        BrokenLog, match=f"{log.folder}/{name.partition('/')[0]} is not a segment: move it away"
+    ):
         opened(Path(log.folder))
 
 
@@ -215,8 +217,8 @@ def test_what_crashed_writers_left_is_removed_after_an_hour(log: SegmentLog) -> 
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda data: data[: len(data) // 2], "no whole Parquet file"),
-        (lambda data: b"", "no whole Parquet file"),
+        (lambda data: data[: len(data) // 2], "not a whole Parquet file"),
+        (lambda data: b"", "not a whole Parquet file"),
         (lambda data: data.replace(b'{"version":1', b'{"version":7'), "version 7 .* knows versions up to 4"),
         (lambda data: data.replace(b'"number":2', b'"number":5'), "was written as segment 5"),
         (lambda data: data.replace(b'"marks":{"v":1', b'"marks":{"v":2'), "marks of version 2 cannot be"),

@@ -165,5 +165,5 @@ def test_a_hole_behind_a_statement_is_told(log: SegmentLog, tmp_path: Path) -> N
 
 def test_a_foreign_file_behind_a_statement_is_refused(log: SegmentLog, tmp_path: Path) -> None:
     Path(f"{log.folder}/_behind/mine.parquet").write_bytes(b"")
-    with pytest.raises(BrokenLog, match=r"_behind/mine\.parquet is no segment"):
+    with pytest.raises(BrokenLog, match=r"_behind/mine\.parquet is not a segment"):
         opened(tmp_path / "pending")

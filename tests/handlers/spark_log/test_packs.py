@@ -155,10 +155,10 @@ def test_a_stream_that_lacks_a_pack_holds_its_table_back_and_says_which() -> Non
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda data: data[:-20], "is no whole pack"),
-        (lambda data: b"", "is no whole pack"),
+        (lambda data: data[:-20], "is not a whole pack"),
+        (lambda data: b"", "is not a whole pack"),
         (lambda data: data[:-13] + b"\7" + data[-12:], "has version 7 of packs, .* run the release"),
-        (lambda data: data[:2] + b"\xff" + data[3:], "is no whole pack"),
+        (lambda data: data[:2] + b"\xff" + data[3:], "is not a whole pack"),
     ],
 )
 def test_a_pack_that_cannot_be_read_is_told(damage: Callable[[bytes], bytes], said: str) -> None:

@@ -197,7 +197,7 @@ def test_without_a_key_an_update_keeps_what_it_does_not_tell() -> None:
     ids=["no old row", "update", "delete"],
 )
 def test_a_change_that_tells_neither_key_nor_whole_old_row_is_rejected(change_: Any) -> None:
-    with pytest.raises(Rejected, match=r"offset 1 does not tell the whole old row") as told:
+    with pytest.raises(Rejected, match=r"offset 1 does not have the whole old row") as told:
         cut(typed(0, "insert", row(1), key=()), change_)
     assert told.value.at == 1
 

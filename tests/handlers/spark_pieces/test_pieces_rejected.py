@@ -24,7 +24,7 @@ def typed(offset: int, op: str, after: Row | None = None, before: Row | None = N
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ({"name": "x", "size": 1}, r"the change at cdc\[3\] offset 1 does not carry the key column 'id'"),
+        ({"name": "x", "size": 1}, r"the change at cdc\[3\] offset 1 does not have the key column 'id'"),
         (row(None, "x"), r"the key column 'id' is NULL at cdc\[3\] offset 1"),
     ],
 )
@@ -55,7 +55,9 @@ def test_a_column_with_the_name_of_an_added_one_needs_another_prefix(mode: Any, 
 
 
 def test_columns_that_differ_by_case_alone_are_rejected() -> None:
-    with pytest.raises(Rejected, match=r"columns 'Name' and 'name', which are one name in Spark") as told:
+    with pytest.raises(
+        Rejected, match=r"columns 'Name' and 'name', which are the same name in Spark"
+    ) as told:
         cut(change(0, "insert", {"id": 1, "Name": "a"}), change(1, "insert", {"id": 2, "name": "b"}))
     assert told.value.at == 1
 
@@ -98,5 +100,5 @@ def test_what_a_later_change_of_the_batch_replaced_need_not_fit() -> None:
 
 
 def test_a_change_without_a_row_is_rejected() -> None:
-    with pytest.raises(Rejected, match=r"the delete at cdc\[3\] offset 0 tells no row"):
+    with pytest.raises(Rejected, match=r"the delete at cdc\[3\] offset 0 has no row"):
         cut(typed(0, "delete"))

@@ -134,7 +134,7 @@ def test_what_waits_behind_a_statement_is_told_and_until_where_views_reach(stage
     assert (told["waiting_rows"], told["waiting_statements"]) == (2, 1)
     assert (told["source_time_ms"], told["view_source_time_ms"]) == (MILLISECONDS + 8000, MILLISECONDS)
     assert told["problems"] == [
-        "views end before cdc[0] offset 17, which is not followed yet: ALTER TABLE orders ..."
+        "views end before cdc[0] offset 17, which is not applied yet: ALTER TABLE orders ..."
     ]
     assert "2 rows, " in (out := stage.run("tables")[1])
     assert ", 1 statement" in out
@@ -203,7 +203,7 @@ def test_what_cannot_be_read_is_told_and_the_others_are_listed(stage: Stage) -> 
     told = listed(stage, code=1)
     assert (told["shop.good"]["waiting_rows"], told["shop.good"]["unread"]) == (1, False)
     assert told["shop.broken"]["unread"] is True
-    assert "no whole Parquet file" in told["shop.broken"]["problems"][0]
+    assert "not a whole Parquet file" in told["shop.broken"]["problems"][0]
 
 
 def test_a_damaged_table_is_one_that_cannot_be_read(stage: Stage) -> None:
@@ -240,7 +240,7 @@ def test_folders_that_are_another_file_systems_are_told_when_spark_is_there(
     monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
     monkeypatch.setattr(spark_lakes, "default_scheme", lambda spark: "hdfs")
     code, _, err = stage.run("tables")
-    assert (code, "Spark's fs.defaultFS says hdfs" in err) == (1, True)
+    assert (code, "Spark's fs.defaultFS is hdfs" in err) == (1, True)
 
 
 def test_a_lake_without_tables_is_no_fault(stage: Stage) -> None:

@@ -42,7 +42,7 @@ def test_a_configuration_without_spark_replicas_is_refused(
 ) -> None:
     result = verify(tmp_path, handlers)
     assert isinstance(result.exception, ConfigurationError)
-    told = f"verify compares Spark replicas (type: spark, mode: replica); it has only {only}"
+    told = f"verify compares Spark replicas (type: spark, mode: replica); this configuration has only {only}"
     assert str(result.exception) == f"{tmp_path / 'c.yaml'}: {told}"
 
 

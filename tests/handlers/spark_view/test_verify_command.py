@@ -64,7 +64,10 @@ def test_a_pattern_that_no_table_fits_is_told(stage: Stage, shop: sa.Connection)
     stage.configure([{"match": "shop.audit", "handlers": [{"type": "log"}]}, replicas])
     arguments = ("verify", "--against", url(shop), "--json", "shop.items", "shop.itmes", "shop.audit")
     code, out, err = stage.run(*arguments)
-    unmet = "no replica, and no table that is to have one, fits 'shop.itmes', 'shop.audit' (database.table)"
+    unmet = (
+        "no replica, and no table that should have a replica, matches 'shop.itmes', 'shop.audit' "
+        "(database.table)"
+    )
     assert (code, err) == (1, f"binlane verify: {unmet}\n")
     assert json.loads(out) == {"equal": False, "error": unmet, "tables": []}
     assert stage.verify(url(shop), "shop.it*")[0] == 0

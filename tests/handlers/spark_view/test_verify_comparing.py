@@ -47,7 +47,7 @@ def test_a_key_that_the_replica_has_twice_is_told() -> None:
 def test_texts_are_in_the_order_of_their_bytes() -> None:
     rows: Rows = [("Z",), ("a",), ("é",), ("字",), ("😀",)]
     assert differences(rows, rows) == []
-    with pytest.raises(OutOfOrder, match="the source does not sort"):
+    with pytest.raises(OutOfOrder, match="the source is not sorted"):
         differences([("a",), ("Z",)], rows)
 
 

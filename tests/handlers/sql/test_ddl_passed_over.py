@@ -48,7 +48,7 @@ def test_nothing_is_done_where_nothing_is_to_do(lab: DDLLab, sql: str) -> None:
 
 
 def test_a_statement_that_cannot_be_read_is_rejected_with_its_text(lab: DDLLab) -> None:
-    with pytest.raises(Rejected, match=r"DDL of db\.t not understood: .*: ALTER TABLE t FROBNICATE a"):
+    with pytest.raises(Rejected, match=r"cannot parse DDL of db\.t: .*: ALTER TABLE t FROBNICATE a"):
         lab.follow("ALTER TABLE t FROBNICATE a")
 
 

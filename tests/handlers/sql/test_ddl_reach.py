@@ -53,7 +53,7 @@ def test_no_statement_reaches_beyond_what_its_handler_keeps(sql: SqlLab, sql_tex
     assert not sql.has("crm.new")
     assert not sql.has("shop.copy")
     (why,) = refused(logs)
-    assert why.startswith(("no rule leads ", "this handler has written nothing of "))
+    assert why.startswith(("no rule routes ", "this handler has written no row of "))
 
 
 def test_of_several_tables_those_within_reach_are_dropped(sql: SqlLab) -> None:
@@ -62,7 +62,7 @@ def test_of_several_tables_those_within_reach_are_dropped(sql: SqlLab) -> None:
         handler.handle(orders(ROW, offset=0))
         handler.handle(orders(ROW, offset=0, table="shop.items"))
         handler.handle(statement("DROP TABLE shop.orders, crm.salaries, shop.items", 1))
-    assert refused(logs) == ["no rule leads crm.salaries to this handler"]
+    assert refused(logs) == ["no rule routes crm.salaries to this handler"]
     assert sql.has("crm.salaries")
     assert not sql.has("shop.orders")
     assert not sql.has("shop.items")
@@ -76,7 +76,7 @@ def test_a_table_that_binlane_did_not_make_is_dropped_only_where_that_is_set(
         handler.handle(orders(ROW, offset=0))
         handler.handle(statement("DROP TABLE IF EXISTS orders", 1))
         handler.handle(statement("CREATE TABLE orders (id int PRIMARY KEY)", 2))
-    assert refused(logs) == ["binlane did not make this table; to have it dropped set ddl.drop_tables: true"]
+    assert refused(logs) == ["binlane did not create this table; to drop it, set ddl.drop_tables: true"]
     assert sql.rows() == [ROW]
     with sql.handler(ddl={"drop_tables": True}) as handler:
         handler.handle(statement("DROP TABLE orders", 3))

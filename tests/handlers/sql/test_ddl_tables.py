@@ -99,7 +99,7 @@ def test_a_table_is_found_whose_database_the_statement_leaves_open(lab: DDLLab) 
 def test_a_table_is_not_guessed_where_two_could_be_meant(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)", database="other")
-    with pytest.raises(Rejected, match="does not say which database's t it means"):
+    with pytest.raises(Rejected, match="does not name the database of t"):
         lab.follow("ALTER TABLE t RENAME TO other.moved", database="other", table="moved")
 
 
@@ -124,7 +124,7 @@ def test_a_name_that_postgresql_would_cut_is_rejected(
         f"ALTER TABLE t ADD {long} int",
         f"RENAME TABLE t TO {long}",
     ):
-        with pytest.raises(Rejected, match="PostgreSQL takes no name of more than 63 bytes"):
+        with pytest.raises(Rejected, match="PostgreSQL accepts names of at most 63 bytes"):
             lab.follow(sql)
 
 

@@ -28,7 +28,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "out of range": ({"qty": 70000}, "qty|out of range"),
     "not a number": ({"qty": "many"}, "qty|many"),
     "lone surrogate": ({"name": "\ud83d"}, "surrogates"),
-    "no whole number": ({"qty": Decimal("1.5")}, "column qty: it is no whole number"),
+    "not a whole number": ({"qty": Decimal("1.5")}, "column qty: it is not a whole number"),
     "null key": ({"id": None}, "primary key is NULL"),
 }
 
@@ -55,7 +55,7 @@ def test_a_nul_character_is_refused_by_postgresql(make_sql: Any) -> None:
     lab = make_sql("postgres")
     with (
         lab.handler() as handler,
-        pytest.raises(Rejected, match=r"column name: it holds the character NUL") as told,
+        pytest.raises(Rejected, match=r"column name: it contains the character NUL") as told,
     ):
         handler.handle(orders(row(1), row(2, name="a\0b"), types=TYPES))
     assert told.value.at == 1
@@ -136,11 +136,11 @@ def test_a_column_that_the_target_lacks_is_told(sql: SqlLab) -> None:
 def test_a_table_that_the_target_lacks_is_told(sql: SqlLab) -> None:
     with sql.handler(create=False) as handler, pytest.raises(Rejected) as told:
         handler.handle(orders(row(1), offset=5))
-    assert "make it, or set create: true, at test[0] offset 5" in str(told.value)
+    assert "create it, or set create: true, at test[0] offset 5" in str(told.value)
 
 
 def test_a_change_without_its_key_is_told(sql: SqlLab) -> None:
-    with sql.handler() as handler, pytest.raises(Rejected, match="does not carry the key column id") as told:
+    with sql.handler() as handler, pytest.raises(Rejected, match="does not have the key column id") as told:
         handler.handle(orders(row(1), {"before": {"name": "x"}, "after": None}, types=TYPES))
     assert told.value.at == 1
 
@@ -164,7 +164,7 @@ def test_a_key_that_the_target_does_not_know_as_one_still_works(sql: SqlLab) -> 
 
 def test_a_name_that_postgresql_would_cut_is_refused(make_sql: Any) -> None:
     lab = make_sql("postgres")
-    with lab.handler() as handler, pytest.raises(Rejected, match="no name of more than 63 bytes: 表"):
+    with lab.handler() as handler, pytest.raises(Rejected, match="names of at most 63 bytes, not 表"):
         handler.handle(orders({"id": 1}, table=f"shop.{'表' * 22}", types={"id": "int"}))
 
 
@@ -185,7 +185,7 @@ def test_a_table_that_was_changed_behind_the_handlers_back_is_looked_at_anew(sql
     ("options", "text"),
     [
         ({}, "url: missing; required"),
-        ({"url": "nonsense"}, "url: it is no URL of a database"),
+        ({"url": "nonsense"}, "url: it is not a database URL"),
         ({"url": "oracle://u:hunter2@h/d"}, "url: there is no driver for such a database"),
         ({"url": "postgresql+asyncpg://u:hunter2@h/d"}, "url: there is no driver"),
         ({"url": "sqlite://"}, "url: SQLite needs a file, as in sqlite:///replica.db"),

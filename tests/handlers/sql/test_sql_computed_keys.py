@@ -83,7 +83,7 @@ def test_texts_that_are_one_number_to_the_target_are_never_one_row(sql: SqlLab, 
     with sql.handler() as handler:
         handler.handle(orders({"id": "1", "n": "a"}, {"id": "-0.25", "n": "b"}, types=types))
         for spelling in ("1.0", "01", "+1", "1e0", " 1", "1."):
-            with pytest.raises(Rejected, match=r"column id: .* make it a column of text"):
+            with pytest.raises(Rejected, match=r"column id: .* make it a text column"):
                 handler.handle(orders({"id": spelling, "n": "c"}, types=types, offset=2))
             with pytest.raises(Rejected, match="column id: "):
                 handler.handle(orders({"before": {"id": spelling}, "after": None}, types=types, offset=2))

@@ -63,7 +63,7 @@ def test_two_handlers_share_a_file(make_sql: MakeLab) -> None:
         ("duckdb://", "DuckDB needs a file"),
         ("duckdb:///:memory:", "DuckDB needs a file"),
         ("duckdb://host/file.duckdb", "DuckDB needs a file"),
-        ("duckdb:///file.duckdb?access_mode=read_only", "takes no settings"),
+        ("duckdb:///file.duckdb?access_mode=read_only", "has no settings"),
         ("duckdb+other:///file.duckdb", "there is no driver"),
     ],
 )

@@ -32,7 +32,7 @@ def test_rows_never_become_marks(make_sql: MakeLab, kind: str, name: str) -> Non
     with sql.handler(**together(sql)) as handler:
         handler.handle(orders(ROW, offset=0))
         before = sql.marks()
-        with pytest.raises(Rejected, match="writes down what it has applied; set table") as told:
+        with pytest.raises(Rejected, match="stores what it has applied; set table") as told:
             handler.handle(orders(ROW, FORGED, key=None, table=f"shop.{name}", offset=1))
         assert told.value.at == 0
         assert sql.marks() == before
@@ -56,7 +56,7 @@ def test_no_statement_changes_the_marks(sql: SqlLab, statement: str, table: str)
         handler.handle(orders(ROW, offset=0))
         handler.handle(orders(ROW, offset=0, table="shop.items"))
         before = sql.marks()
-        with pytest.raises(Rejected, match=r"shop\.binlane_marks: it would be kept in .*binlane_marks"):
+        with pytest.raises(Rejected, match=r"shop\.binlane_marks: its rows would be in .*binlane_marks"):
             handler.handle(make_batch(f"shop.{table}", [{"sql": statement}], offset=1))
         assert sql.marks() == before
         handler.handle(orders({"id": 2, "note": "b"}, offset=2))  # nothing of it was followed
@@ -77,7 +77,7 @@ def test_marks_are_known_wherever_search_path_leads(make_sql: MakeLab) -> None:
         handler.handle(orders(ROW, offset=0))
     lab.run("CREATE SCHEMA first_of_all")
     lab.url += "?options=-csearch_path%3Dfirst_of_all,public"
-    with lab.handler(schema="public") as handler, pytest.raises(Rejected, match="writes down"):
+    with lab.handler(schema="public") as handler, pytest.raises(Rejected, match="stores what it has applied"):
         handler.handle(orders(ROW, offset=1, table="shop.binlane_marks"))
 
 

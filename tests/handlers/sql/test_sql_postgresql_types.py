@@ -331,7 +331,7 @@ def test_what_was_made_as_text_becomes_a_number_but_bytes_only_by_hand(lab: SqlL
     with lab.handler() as handler:
         handler.handle(batch(text_record(untold), settings=settings))
         assert types(lab) == {"c_sized": "text", "c_bytes": "text"}
-        with pytest.raises(Rejected, match="column c_bytes: bytes do not go into a column of text"):
+        with pytest.raises(Rejected, match="column c_bytes: bytes do not fit into a text column"):
             handler.handle(batch(later, settings=settings))
         assert types(lab) == {"c_sized": "numeric(12,2)", "c_bytes": "text"}
         lab.run("ALTER TABLE shop.typed ALTER c_bytes TYPE bytea USING decode(c_bytes, 'hex')")

@@ -90,7 +90,7 @@ def test_a_reload_that_has_lost_its_lock_takes_nothing_from_the_next_one(lab: Sq
         second = begun(lab, 2)
         first.apply(batch(3, 7))
         second.apply(batch(2, 9))
-        with pytest.raises(Refused, match=r"other reloads of shop\.orders away is lost"):
+        with pytest.raises(Refused, match=r"lock against other reloads of shop\.orders is lost"):
             first.take_over({PLACE: 9})
         assert first.end() == ""
         assert second.take_over({PLACE: 9}).after == 3
@@ -133,7 +133,7 @@ def test_new_rows_that_the_marks_do_not_tell_of_are_not_put_in(lab: SqlLab) -> N
         reload.apply(batch(0, 5))
         lab.run("UPDATE binlane_marks SET kafka_offset = 3 WHERE handler <> 'SqlHandler' AND topic <> ''")
         marks = lab.marks()
-        with pytest.raises(Hindered, match="does not show what was applied"):
+        with pytest.raises(Hindered, match="does not show the changes that were applied"):
             reload.take_over({PLACE: 5})
         assert (lab.rows(), lab.marks()) == (model(5), marks)
 
@@ -149,7 +149,7 @@ def test_a_source_table_of_such_a_name_keeps_its_rows(lab: SqlLab) -> None:
             taken = f"shop.{reload._building.table[1].removeprefix('shop.')}"
         assert lab.rows(alike) == [{"id": 7, "n": 7}]
         worker.handle(orders({"id": 7, "n": 7}, types=TYPES, table=taken, offset=4))
-        with pytest.raises(Refused, match=f"holds the rows of {taken}"):
+        with pytest.raises(Refused, match=f"has the rows of {taken}"):
             reload.begin()
         reload.end()
         assert lab.rows(taken) == [{"id": 7, "n": 7}]

@@ -328,7 +328,7 @@ def test_each_of_equal_rows_without_a_key_is_marked_once(sql: SqlLab) -> None:
 
 @pytest.mark.parametrize("types", [None, {"id": "int", "Deleted_At": "datetime"}])
 def test_a_column_of_the_source_is_no_mark(types: Any) -> None:
-    with pytest.raises(RuleFault, match="has a column deleted_at itself; set deleted_column to a name that"):
+    with pytest.raises(RuleFault, match="already has a column deleted_at; set deleted_column to an"):
         ruled(orders({"id": 1, "Deleted_At": None}, types=types), deletes="mark")
 
 

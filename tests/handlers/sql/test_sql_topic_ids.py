@@ -58,7 +58,7 @@ def test_a_worker_that_still_holds_the_former_topic_does_not_set_the_marks_back(
     with sql.handler() as frozen, sql.handler() as other:
         frozen.handle(batch(1, topic_id="A"))
         other.handle(batch(2, topic_id="B"))
-        with pytest.raises(FormerTopic, match=r"former topic test \(id A\).*took its place \(id B\)"):
+        with pytest.raises(FormerTopic, match=r"former topic test \(id A\).*replaced it \(id B\)"):
             frozen.handle(batch(3, topic_id="A", offset=7))
         other.handle(batch(2, topic_id="B"))
     assert numbers(sql) == [1, 2]

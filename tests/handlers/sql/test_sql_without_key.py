@@ -132,7 +132,7 @@ def test_an_old_row_that_is_not_whole_finds_no_row(sql: SqlLab, told: dict[str, 
     update = {"op": "update", "after": {"a": 2, "b": "y"}, "offset": 3, **told}
     with sql.handler() as handler:
         handler.handle(orders({"a": 1, "b": "x"}, {"a": 1, "b": "y"}, key=None, types=types))
-        with pytest.raises(Rejected, match="does not tell the whole old row"):
+        with pytest.raises(Rejected, match="does not have the whole old row"):
             handler.handle(orders(update, key=None, types=types))
     assert sql.rows() == [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}]
 

@@ -43,9 +43,9 @@ class WorkerConnection:
         try:
             parsed = httpx.URL(address.rstrip("/") + "/")
         except httpx.InvalidURL as error:
-            raise Unreachable(f"{url} is no URL ({error}); an example: {_EXAMPLE}") from error
+            raise Unreachable(f"{url} is not a URL ({error}); an example: {_EXAMPLE}") from error
         if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise Unreachable(f"{url} is no http or https URL; an example: {_EXAMPLE}")
+            raise Unreachable(f"{url} is not an http or https URL; an example: {_EXAMPLE}")
         self._url = parsed
         self.address = str(parsed.copy_with(username=None, password=None)).rstrip("/")
         # A proxy for the internet does not lead to this machine.
@@ -60,9 +60,9 @@ class WorkerConnection:
                 verify=_trusted(ca, only) if parsed.scheme == "https" or ca or only else False,
             )
         except OSError as error:
-            raise Unreachable(f"--ca: {ca or only} holds no certificates in PEM ({error})") from error
+            raise Unreachable(f"--ca: {ca or only} contains no PEM certificates ({error})") from error
         except UnicodeEncodeError:
-            raise Unreachable("the token has characters that no header can hold") from None
+            raise Unreachable("the token has characters that are not allowed in a header") from None
 
     def __enter__(self) -> WorkerConnection:
         return self
@@ -81,7 +81,7 @@ class WorkerConnection:
             reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
             raise Unreachable(f"no answer from {self.address}: {reason}; {HINT}") from error
         if response.status_code == httpx.codes.UNAUTHORIZED:
-            raise Unreachable(f"{self.address} asks for another token: set BINLANE_TOKEN to its http.token")
+            raise Unreachable(f"{self.address} requires another token: set BINLANE_TOKEN to its http.token")
         if response.status_code in _REFUSALS:
             raise Unreachable(f"{self.address} refused: {response.text.strip()}")
         return response
@@ -128,7 +128,7 @@ def _address_of(config: Path) -> tuple[Configuration, str, Path | None]:
     configuration = load(config, check_handlers=False)
     http = configuration.http
     if http is None:
-        raise Unreachable(f"{config} has http: null, so its worker cannot be asked anything")
+        raise Unreachable(f"{config} has http: null, so its worker answers no requests")
     if http.port == 0:
         raise Unreachable(
             f"{config} has http.port: 0; give the URL, with the port of http_listening in the log"

@@ -92,7 +92,7 @@ def _ask(worker: WorkerConnection) -> _Answer:
     try:
         found = msgspec.json.decode(response.content, type=WorkerStatus)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreachable(f"{worker.address} is no binlane worker ({error}); {HINT}") from error
+        raise Unreachable(f"{worker.address} is not a binlane worker ({error}); {HINT}") from error
     return _Answer(response.text, Snapshot(found, _clock(response)))
 
 

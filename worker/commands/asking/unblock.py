@@ -80,9 +80,9 @@ def _stopped(target: str, asked: UnblockRequest) -> str:
     topic = "TOPIC" if asked.topic is None else asked.topic
     partition = "PARTITION" if asked.partition is None else asked.partition
     return (
-        f"A worker that is stopped passes over the record, if binlane checkpoint show {config} says that a "
-        f"start would begin at it, by: binlane checkpoint set {config} --topic {topic} "
-        f"--partition {partition} --offset {asked.offset + 1}"
+        f"If the worker is stopped and binlane checkpoint show {config} shows that a start begins at this "
+        f"record, skip it with: binlane checkpoint set {config} --topic {topic} --partition {partition} "
+        f"--offset {asked.offset + 1}"
     )
 
 

@@ -17,23 +17,23 @@ from worker.configuration import Configuration, TableRule
 
 _TYPES = {
     "debezium": (
-        "a decimal stays base64 text, a date or a time a number. Let the connector send schemas "
+        "decimals stay base64 text, and dates and times stay numbers. Let the connector send schemas "
         "(value.converter.schemas.enable=true), name its DDL topic in kafka.ddl_topics (MySQL, MariaDB), or "
         'give types in debezium.columns: docs/formats.md, "What tells the types"'
     ),
     "maxwell": (
-        "a date and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
+        "dates and bytes stay text. Let Maxwell write DDL (output_ddl=true) and name its topic in "
         'kafka.ddl_topics: docs/formats.md, "Maxwell"'
     ),
-    "canal": 'every value stays text, for mysqlType is missing: docs/formats.md, "Canal"',
+    "canal": 'every value stays text, because mysqlType is missing: docs/formats.md, "Canal"',
 }
 """Hints by format. DTS always has types, and custom JSON has them in the configuration."""
 _KEYS = {
     "debezium": (
-        "If the table has one, take the sample with its keys (kcat -J), and let the connector write them: "
-        'docs/formats.md, "Debezium"'
+        "If the table has a key, take the sample with record keys (kcat -J), and let the connector write "
+        'keys: docs/formats.md, "Debezium"'
     ),
-    "json": 'If they have one, json.key says where: docs/formats.md, "JSON of your own"',
+    "json": 'If they have one, set json.key to its place: docs/formats.md, "JSON of your own"',
 }
 
 
@@ -68,15 +68,15 @@ class Review:
 
     def _print(self, console: Console, table: str, rule: TableRule, columns: dict[str, str | None]) -> None:
         shown = table_with(
-            ("column", "type", "leaves as", "type", "what is done"),
-            title=Text(self._clean(f"What leaves of {table}")),
+            ("column", "type", "new name", "type", "applied rules"),
+            title=Text(self._clean(f"What handlers receive of {table}")),
             title_justify="left",
         )
         plans = ColumnPlans(rule.columns, None) if rule.row_rules is None else rule.row_rules.plans
         for row in _rows(plans, columns):
             shown.add_row(*(Text(self._clean(cell)) for cell in row))
         if rule.row_rules is not None and rule.deletes == "mark":
-            shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: when the row was deleted")
+            shown.add_row("", "", rule.deleted_column, "timestamp(6)", "added: time of the delete")
         console.print(shown)
         if rule.filter is not None:
             console.print(Text(self._clean(f"Only rows with: {rule.filter}")), soft_wrap=True)
@@ -106,7 +106,7 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
     for name, type_ in columns.items():
         one = plans.treatment(name)
         if one is None:
-            yield name, type_ or "", "-", "", "does not leave"
+            yield name, type_ or "", "-", "", "left out"
             continue
         done = []
         if one.mask is not None:
@@ -120,7 +120,7 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
                 {
                     "hash": "hashed (HMAC-SHA-256, keyed)",
                     "redact": "every value is ***",
-                    "partial": f"stays: {stays}; *** for the rest",
+                    "partial": f"{stays} visible; *** for the rest",
                     "null": "every value is NULL",
                 }[rule.kind]
             )
@@ -128,7 +128,7 @@ def _rows(plans: ColumnPlans, columns: dict[str, str | None]) -> Iterator[tuple[
             done.append("cast")
         if one.to != name:
             done.append("renamed")
-        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "as it is"
+        yield name, type_ or "", one.to, one.type_of(type_ or ""), ", ".join(done) or "unchanged"
     for name, added in plans.added.items():
         yield "", "", name, added.type, "added"
 
@@ -163,13 +163,13 @@ class Untold:
                 yield f"{name}: {self._of_types(table.format)}"
             if not table.has_key:
                 hint = _KEYS.get(table.format, "")
-                told = "the records have no key: rows are told from each other by all their columns together"
+                told = "the records have no key, so rows are identified by all their columns together"
                 yield f"{name}: {told}. {hint}" if hint else f"{name}: {told}"
 
     def _of_types(self, format_: str) -> str:
         if self._ddl_topics:
             return (
-                "the records tell no types, and the sample holds no definition of the table: put records of "
+                "the records have no types, and the sample has no definition of the table: put records of "
                 f"kafka.ddl_topics ({', '.join(self._ddl_topics)}) before them to see the types"
             )
-        return f"the records tell no types: {_TYPES[format_]}"
+        return f"the records have no types: {_TYPES[format_]}"

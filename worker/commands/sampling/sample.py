@@ -94,7 +94,7 @@ class _Shown:
                 told.append((route, changes))
         except UndecodableRecord as fault:
             near = _another_format(format_, record)
-            hint = f"; it can be read as {near}: is that the format?" if near else ""
+            hint = f"; it can be read as {near}: is this the right format?" if near else ""
             _print(self._console, record, Text(f"undecodable as {format_.name}: {fault}{hint}", style="red"))
             return "undecodable"
         results = {self._changes(format_, route, changes, record) for route, changes in told}
@@ -115,7 +115,7 @@ class _Shown:
         rule = self._configuration.rule_for(table)
         if rule is None:
             self._unmatched.append(table)
-            _print(console, record, Text(f"{table}: no rule matches it, skipped", style="dim"))
+            _print(console, record, Text(f"{table}: no rule matches, skipped", style="dim"))
             return "unmatched"
         lane = home_lane(table, self._configuration.lanes.count)
         handlers = ", ".join(entry.name for entry in rule.handlers)
@@ -146,7 +146,7 @@ def _kept_back(rule: TableRule, sent: Sequence[Change], left: int) -> str:
     is_ddl = all(change.op == "ddl" for change in sent)
     by = [key for key, is_set in removing.items() if is_set and not is_ddl]
     count = f"{len(sent) - left} of {len(sent)} changes " if left else ""
-    return f"{count}kept back by {' or '.join(by) or 'its rules'}"
+    return f"{count}removed by {' or '.join(by) or 'its rules'}"
 
 
 def _another_format(format_: Format, record: SampleRecord) -> str | None:
@@ -205,7 +205,7 @@ def unmet(rules: Sequence[TableRule], tables: Iterable[str]) -> str:
     shown = ", ".join(names[:_MOST_TABLES])
     if len(names) > _MOST_TABLES:
         shown += f" and {len(names) - _MOST_TABLES} more"
-    told = f"no record of the sample meets a rule; its tables: {shown}"
+    told = f"no record of the sample matches a rule; its tables: {shown}"
     alike = [(_likeness(rule.match, name), -number) for number, rule in enumerate(rules) for name in names]
     likeness, number = max(alike, default=(0.0, 0))
     if likeness < _ALIKE:

@@ -22,24 +22,24 @@ _WORDS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _MOST_REPEATED = 20_000
-_SPECIAL = "found a value that begins with {}, which is a sign of YAML's own there"
+_SPECIAL = "found a value that begins with {}, which has a meaning in YAML"
 _IN_WORDS = [
-    (r"alias", _SPECIAL.format("*"), "the value in quotes, or an anchor's name behind *"),
+    (r"alias", _SPECIAL.format("*"), "the value in quotes, or an anchor's name after *"),
     (r"scanning an anchor", _SPECIAL.format("&"), "the value in quotes"),
     (r"character '([%@`])' that cannot start any token", _SPECIAL.format(r"\1"), "the value in quotes"),
     (
         r"expected <block end>",
-        "found a line that is indented otherwise than those it belongs to",
+        "found a line whose indentation differs from its neighbours",
         "the keys of a mapping in one column, and the items of a list",
     ),
     (
         r"mapping values are not allowed here",
-        "found a colon where no key begins",
+        "found a colon where no key is expected",
         "a value with a colon in quotes; the keys of a mapping in one column",
     ),
-    (r"could not find expected ':'", "found a line without a colon behind its key", "key: value"),
-    (r"a flow .*<stream end>", "found { or [ that is not closed", "the } or ] that belongs to it"),
-    (r"quoted scalar.* end of stream", "found a quote that is not closed", "the quote that belongs to it"),
+    (r"could not find expected ':'", "found a line without a colon after its key", "key: value"),
+    (r"a flow .*<stream end>", "found { or [ that is not closed", "the matching } or ]"),
+    (r"quoted scalar.* end of stream", "found a quote that is not closed", "the matching quote"),
 ]
 """Patterns of PyYAML's errors (context and problem), each with a plain explanation and the remedy."""
 _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
@@ -138,12 +138,12 @@ class _Reader:
             self._repeated += 1
             if self.exceeded:
                 found = f"found aliases that repeat more than {_MOST_REPEATED:,} values"
-                self._document.add(path, found, "fewer of them, or the values written out")
+                self._document.add(path, found, "fewer aliases, or the values written out")
                 return None
         self._met.add(node)
         self._document.lines.setdefault(path, _line(node))
         if node in self._open:
-            self._document.add(path, "found an alias of a part it stands in", "a finite value")
+            self._document.add(path, "found an alias inside the part that it refers to", "a finite value")
             return {}
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
@@ -167,7 +167,7 @@ class _Reader:
             if "${" in key_node.value:
                 place = (*path, key_node.value)
                 self._document.lines[place] = _line(key_node)
-                self._document.add(place, "found ${...} in a key", "variables in values alone")
+                self._document.add(place, "found ${...} in a key", "variables in values only")
                 continue
             if key_node.value == "<<" and key_node.style is None:
                 result = self._merged(value_node, path)
@@ -178,7 +178,7 @@ class _Reader:
             place = (*path, key)
             if key in first_lines:
                 self._document.lines[place] = _line(key_node)
-                self._document.add(place, f"the key stands twice, first in line {first_lines[key]}", "once")
+                self._document.add(place, f"the key occurs twice, first in line {first_lines[key]}", "once")
                 continue
             first_lines[key] = _line(key_node)
             pairs.append((key, value_node))
@@ -204,7 +204,7 @@ class _Reader:
         # BaseLoader gives every untagged scalar the str tag. Any other tag was written in the file.
         if node.tag not in _TEXT_TAGS:
             self._document.add(
-                path, f"found the tag {shown(node.tag)}", "values without a tag; in quotes what begins with !"
+                path, f"found the tag {shown(node.tag)}", "values without a tag, quoted if they begin with !"
             )
             return None
         try:
@@ -232,7 +232,7 @@ def _syntax_fault(file: str, error: yaml.MarkedYAMLError, text: str) -> Fault:
     if line is not None and line <= len(lines) and "got '{'" in problem and "${" in lines[line - 1]:
         return Fault(file, "found ${...} within {...} or [...]", allowed='"${...}" in quotes', line=line)
     if r"'\t'" in problem:
-        return Fault(file, "found a tab", allowed="spaces, which YAML indents with", line=line)
+        return Fault(file, "found a tab", allowed="spaces for indentation", line=line)
     if "but found another document" in problem or "single document" in str(error.context):
         return Fault(file, "found a second document", allowed="one document", line=line)
     for pattern, found, allowed in _IN_WORDS:

@@ -30,7 +30,7 @@ def changes_of(
             refuse_sql("Canal message", message.sql)
         return ()
     if op is None:
-        raise UndecodableRecord(f"no Canal message: rows, but type {message.type!r}")
+        raise UndecodableRecord(f"not a Canal message: it has rows, but type {message.type!r}")
     key, types = shape.key_columns, shape.types
     ms, gtid = message.es, message.gtid or None
     topic, partition, offset = record.topic(), record.partition(), record.offset()
@@ -52,9 +52,9 @@ def _refuse_part(tidb: TiDB, type_: str) -> None:
     if type_ == "DELETE" or not (tidb.only_handle_key or tidb.claim_check_location):
         return
     raise UndecodableRecord(
-        "TiCDC sent the row's key alone, for the row is larger than its max-message-bytes: raise that, and "
-        "the topic's max.message.bytes, with large-message-handle-option=none in the changefeed; its "
-        "handle-key-only and claim-check are not read"
+        "TiCDC sent only the row's key, because the row is larger than its max-message-bytes: raise that and "
+        "the topic's max.message.bytes, and set large-message-handle-option=none in the changefeed; "
+        "handle-key-only and claim-check cannot be read"
     )
 
 
@@ -64,17 +64,17 @@ def _updates(rows: list[Row], message: Message[Any], shape: RowShape) -> Iterabl
     try:
         olds = shape.read_old(message.old)
     except DECODE_ERRORS as error:
-        raise UndecodableRecord(f"no Canal message: `old`: {error}") from None
+        raise UndecodableRecord(f"not a Canal message: `old`: {error}") from None
     types = (shape.types or {}).keys()
     if olds is None:  # the source did not log the old values
         return [Image("update", None, row, lacking(types, row)) for row in rows]
     if len(olds) != len(rows):
-        raise UndecodableRecord(f"no Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
+        raise UndecodableRecord(f"not a Canal message: {len(rows)} rows in `data`, {len(olds)} in `old`")
     images: list[Image] = []
     for old, row in zip(olds, rows, strict=True):
         if not old and old is not None and not shape.key_columns:
             raise UndecodableRecord(
-                "an update that tells no key and no old value: set binlog_row_image=FULL at the source"
+                "an update without a key and without old values: set binlog_row_image=FULL at the source"
             )
         before = {**row, **old} if old else None
         lacks = lacking(types, row)

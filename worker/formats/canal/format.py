@@ -112,12 +112,12 @@ class Canal:
         if not message.table:
             hint = hint_at(value, "canal")
             if hint or message.is_ddl is None or bytes(message.data) not in (b"null", b"[]"):
-                raise UndecodableRecord(f"no Canal message: it names no table{hint}")
+                raise UndecodableRecord(f"not a Canal message: it names no table{hint}")
             if message.type in OPERATIONS:
                 refuse_sql("Canal message", str(message.sql or ""))
             return place_of(str(message.sql or ""), database) if message.is_ddl else Skip("transaction")
         if not database:
-            raise UndecodableRecord(f"no Canal message: table {message.table!r} without a database")
+            raise UndecodableRecord(f"not a Canal message: table {message.table!r} without a database")
         return PlainRoute(database, message.table, message.is_ddl or False)
 
     def source_time_ms(self, record: Record) -> int | None:

@@ -115,20 +115,20 @@ def read_content(value: bytes) -> Content:
     try:
         packet = Packet.FromString(value)
         if packet.type != _MESSAGES:
-            raise UndecodableRecord(f"a packet of Canal of type {packet.type}, not MESSAGES ({_MESSAGES})")
+            raise UndecodableRecord(f"a Canal packet of type {packet.type}, not MESSAGES ({_MESSAGES})")
         if packet.compression not in _UNCOMPRESSED:
             raise UndecodableRecord(
-                f"a packet of Canal with compression {packet.compression}, which Canal's own clients do not "
-                "read from Kafka either; use the producer's: kafka.compression.type"
+                f"a Canal packet with compression {packet.compression}, which Canal's own clients cannot "
+                "read from Kafka either; use the producer's kafka.compression.type"
             )
         body = Messages.FromString(packet.body)
     except DecodeError as error:
-        raise UndecodableRecord(f"no packet of Canal: {error}") from None
+        raise UndecodableRecord(f"not a Canal packet: {error}") from None
     entries = list(body.messages)
     given = list(body.first_index)
     first_index = given or list(accumulate(map(len, entries), initial=0))[:-1]
     if len(first_index) != len(entries) or (entries and first_index[-1] + len(entries[-1]) > _MOST_INDEX):
-        raise UndecodableRecord("no packet of Canal: not one index for each of its entries")
+        raise UndecodableRecord("not a Canal packet: its indexes do not fit its entries")
     return Content(entries, first_index)
 
 
@@ -137,7 +137,7 @@ def read_entry(data: bytes) -> Any:
     try:
         return Entry.FromString(data)
     except DecodeError as error:
-        raise UndecodableRecord(f"no packet of Canal: an entry of it: {error}") from None
+        raise UndecodableRecord(f"not a Canal packet: one of its entries: {error}") from None
 
 
 def row_change(entry: Any) -> Any:
@@ -145,7 +145,7 @@ def row_change(entry: Any) -> Any:
     try:
         return RowChange.FromString(entry.store_value)
     except DecodeError as error:
-        raise UndecodableRecord(f"no packet of Canal: the rows of an entry: {error}") from None
+        raise UndecodableRecord(f"not a Canal packet: the rows of an entry: {error}") from None
 
 
 def explain(value: bytes) -> Route | Skip | Apart:
@@ -190,7 +190,7 @@ def _table_of(header: Any) -> tuple[str, str]:
     # For some DDL, Canal keeps the backticks around the database's name.
     database = header.schema_name.strip("`")
     if not database:
-        raise UndecodableRecord(f"no packet of Canal: table {header.table_name!r} without a database")
+        raise UndecodableRecord(f"not a Canal packet: table {header.table_name!r} without a database")
     return database, header.table_name
 
 
@@ -202,7 +202,7 @@ def place_of(entry: Any) -> PlainRoute | Skip:
     if reason is not None:
         return Skip(reason)
     if entry.entry_type not in _ROWS:
-        raise UndecodableRecord(f"no packet of Canal: an entry of type {entry.entry_type}")
+        raise UndecodableRecord(f"not a Canal packet: an entry of type {entry.entry_type}")
     if event in ROW_EVENTS and header.table_name:
         return PlainRoute(*_table_of(header))
     change = row_change(entry)
@@ -211,9 +211,9 @@ def place_of(entry: Any) -> PlainRoute | Skip:
     if header.table_name:
         return PlainRoute(*_table_of(header), change.is_ddl)
     if change.row_datas:
-        raise UndecodableRecord("no packet of Canal: rows of no table")
+        raise UndecodableRecord("not a Canal packet: rows without a table")
     if event in ROW_EVENTS:
-        refuse_sql("packet of Canal", change.sql)
+        refuse_sql("Canal packet", change.sql)
     return statement_place(change.sql, change.ran_in) if change.is_ddl else Skip("transaction")
 
 

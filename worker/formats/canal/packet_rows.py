@@ -52,7 +52,7 @@ class _Shape:
             found = known(column.name)
             if found is None:
                 raise UndecodableRecord(
-                    f"no packet of Canal: column {shortened(column.name)!r} is in one row of an entry, and "
+                    f"not a Canal packet: column {shortened(column.name)!r} is in one row of an entry, and "
                     "not in the first"
                 )
             name, read = found
@@ -89,22 +89,22 @@ class Packets:
                 change = row_change(entry)
                 if change.is_ddl is not place.alone:
                     raise UndecodableRecord(
-                        "no packet of Canal: its header and `isDdl` contradict each other"
+                        "not a Canal packet: its header and `isDdl` contradict each other"
                     )
                 found += self._of_entry(entry.header, change, record, first_index)
         if len(tables) > 1:  # the caller splits such a packet first
             names = ", ".join(map(".".join, tables))
-            raise UndecodableRecord(f"a packet with changes of several tables: {names}")
+            raise UndecodableRecord(f"a Canal packet with changes of several tables: {names}")
         return found
 
     def _of_entry(self, header: Any, change: Any, record: Record, first_index: int) -> list[Change]:
         time_ms, gtid = header.execute_time, header.gtid or None
         if not has_calendar(time_ms):
-            raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
+            raise UndecodableRecord(f"its time, {time_ms} ms, is outside the years 1 to 9999")
         if change.is_ddl:
             is_truncate, sql = change.event_type == _TRUNCATE, change.sql
             is_empty = not (is_truncate or sql.strip())
-            refuse_statement("packet of Canal", has_rows=bool(change.row_datas), is_empty=is_empty)
+            refuse_statement("Canal packet", has_rows=bool(change.row_datas), is_empty=is_empty)
             return statement_from(
                 sql,
                 record,
@@ -116,10 +116,10 @@ class Packets:
         op = ROW_EVENTS.get(change.event_type)
         if not change.row_datas:
             if op is not None:
-                refuse_sql("packet of Canal", change.sql)
+                refuse_sql("Canal packet", change.sql)
             return []
         if op is None:
-            raise UndecodableRecord(f"no packet of Canal: rows, but event type {change.event_type}")
+            raise UndecodableRecord(f"not a Canal packet: it has rows, but event type {change.event_type}")
         shape = self._shape(change.row_datas[0], op)
         return changes_from(
             _images(op, change.row_datas, shape),
@@ -163,7 +163,7 @@ def _update(row: Any, shape: _Shape) -> Iterable[Image]:
     key changed, the images are a delete under the old key and an insert under the new key."""
     after = shape.row(row.after_columns)
     if not after:
-        raise UndecodableRecord("no packet of Canal: an update without the row after it")
+        raise UndecodableRecord("not a Canal packet: an update without the row after it")
     count, kept = len(after), _not_in(row.before_columns, after)
     after |= shape.row(kept)
     # If the images are not FULL, the table's other columns are unknown.

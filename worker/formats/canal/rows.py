@@ -73,7 +73,7 @@ class RowShape:
         try:
             types, key_columns = _read_types(mysql_type), _read_key(primary_key)
         except DECODE_ERRORS as error:
-            raise UndecodableRecord(f"no Canal message: `mysqlType` or `pkNames`: {error}") from None
+            raise UndecodableRecord(f"not a Canal message: `mysqlType` or `pkNames`: {error}") from None
         # Copies, because a view would keep the whole message in memory.
         self.mysql_type = msgspec.Raw(bytes(mysql_type))
         self.primary_key = msgspec.Raw(bytes(primary_key))
@@ -176,7 +176,7 @@ def converter_for(column: str, type_text: str) -> Converter | None:
 
     def whole(text: str) -> str:
         if text.startswith("JSON_") or (text == column and not _is_json(text)):
-            raise ValueError("a part of the document: set binlog_row_value_options='' at the source")
+            raise ValueError("only part of the document: set binlog_row_value_options='' at the source")
         return compact_json(text)
 
     return Converter(str, whole, finish=whole)
@@ -194,7 +194,7 @@ def refuse_sql(what: str, sql: str | None) -> None:
     """Raise UndecodableRecord for an insert, update or delete with a statement instead of rows."""
     if sql and sql.strip():
         raise UndecodableRecord(
-            f"a {what} with a statement instead of its rows: set binlog_format=ROW at the source"
+            f"a {what} with a statement instead of rows: set binlog_format=ROW at the source"
         )
 
 
@@ -202,13 +202,13 @@ def refuse_statement(what: str, *, has_rows: bool, is_empty: bool) -> None:
     """Raise UndecodableRecord for a statement with rows, or without its required text."""
     if has_rows or is_empty:
         held = "rows" if has_rows else "no `sql`"
-        raise UndecodableRecord(f"no {what}: `isDdl` is true, and it holds {held}")
+        raise UndecodableRecord(f"not a {what}: `isDdl` is true, but it has {held}")
 
 
 def _refuse_null(text: bytes) -> None:
     # If msgspec expects a number or a date, it reads the text "null", in upper or lower case, as None.
     if b'"null"' in text.lower():
-        raise ValueError("a text that the decoder takes for NULL")
+        raise ValueError("a text that the decoder reads as NULL")
 
 
 def _text_of(column: str, value: object) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HINT = (
     "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "
-    "add.headers; of PostgreSQL schema instead of db) and "
+    "add.headers; for PostgreSQL, schema instead of db) and "
     "delete.tombstone.handling.mode=rewrite-with-tombstone"
 )
 _ADDED = ("table", "db", "schema", "source_ts_ms", "source_table", "source_db", "source_schema", "source_lsn")
@@ -80,7 +80,7 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
     is_postgresql = source.connector == POSTGRESQL
     if not source.table or not (source.schema or (not is_postgresql and source.db)):
         missing = "database" if source.table else "table"
-        raise UndecodableRecord(f"the record does not tell its {missing}: {_HINT}")
+        raise UndecodableRecord(f"the record does not name its {missing}: {_HINT}")
     transaction = _text(added, "transaction_id") or _text(added, "source_gtid", "gtid")
     _refuse_other_database(source, record.topic())
     by_topic = not _text(added, "source_table", "table") or not (
@@ -112,7 +112,7 @@ def _refuse_other_prefix(row: Row) -> None:
             and any(prefix + one in row for one in _ADDED)
         ):
             raise UndecodableRecord(
-                f"the field {name!r} looks like one that add.fields made with the prefix {prefix!r}: set "
+                f"the field {name!r} looks like one that add.fields created with the prefix {prefix!r}: set "
                 "debezium.fields_prefix to the transform's add.fields.prefix"
             )
 
@@ -125,8 +125,8 @@ def _refuse_other_database(source: Source, topic: str) -> None:
     is_known = source.connector or source.schema or head.endswith(f".{database}")
     if head != topic and "." in head and not is_known:
         raise UndecodableRecord(
-            f"the record tells the database {source.db!r}, and its topic {topic!r} another, which may be a "
-            "schema: set add.fields to tell source.connector, too, or set debezium.source"
+            f"the record names the database {source.db!r}, but its topic {topic!r} names another, which may "
+            "be a schema: add source.connector to add.fields, or set debezium.source"
         )
 
 
@@ -180,7 +180,7 @@ def _number(added: Mapping[str, Any], *names: str) -> int | None:
 def _time(added: Mapping[str, Any]) -> int | None:
     time_ms = _number(added, "source_ts_ms", "ts_ms")
     if time_ms is not None and not has_calendar(time_ms):
-        raise UndecodableRecord(f"its time, {time_ms} ms, is outside of the years 1 to 9999")
+        raise UndecodableRecord(f"its time, {time_ms} ms, is outside the years 1 to 9999")
     return time_ms
 
 
@@ -197,5 +197,5 @@ def _header(value: bytes) -> Any:
 def _unknown(values: Row) -> str:
     hint = hint_of(values, "debezium")
     if hint is None and ("before" in values or "after" in values):
-        return "no Debezium record: before or after, but no `source` and `op`"
-    return f"no Debezium record; {hint or f'if its transform ExtractNewRecordState wrote it, {_HINT}'}"
+        return "not a Debezium record: it has before or after, but no `source` and `op`"
+    return f"not a Debezium record; {hint or f'if its transform ExtractNewRecordState wrote it, {_HINT}'}"

@@ -218,7 +218,7 @@ class Debezium:
             if op == "delete":
                 after, before = None, self._row_of_key(record, shape) if before is None else before
             elif after is None:
-                raise UndecodableRecord(f"no Debezium record: the operation {message.op!r}, but no `after`")
+                raise UndecodableRecord(f"not a Debezium record: operation {message.op!r}, but no `after`")
             elif op != "update":
                 before = None
             most = len(shape.columns)
@@ -247,8 +247,8 @@ class Debezium:
     def _flat_changes(self, flat: FlatRecord, head: Head | None, record: Record) -> tuple[Change, ...]:
         if flat.by_topic and self._keys.tells_tables_apart(record.key()):
             raise UndecodableRecord(
-                "ByLogicalTableRouter has brought several tables into this topic, and the record does not "
-                "tell its own: set add.fields=db,table (of PostgreSQL schema,table)"
+                "ByLogicalTableRouter routed several tables into this topic, and the record does not name "
+                "its table: set add.fields=db,table (for PostgreSQL schema,table)"
             )
         shape = self._shape(head, flat.source, is_flat=True)
         row = shape.typed(flat.row)
@@ -271,9 +271,7 @@ class Debezium:
         """The key of a deleted row, if the source does not log the row (`REPLICA IDENTITY NOTHING`)."""
         values = self._keys.values(record.key())
         if not values:
-            raise UndecodableRecord(
-                "a delete without `before` and without a key: which row it was is not told"
-            )
+            raise UndecodableRecord("a delete without `before` and without a key: the deleted row is unknown")
         return shape.typed(values)
 
     # ---- shapes

@@ -64,9 +64,9 @@ class Keys:
                 return definition.key_columns
             shown = repr(key if len(key) <= _SHOWN else key[:_SHOWN] + b"...")[1:]
             raise UndecodableRecord(
-                f"the record's key is no JSON object with the key's columns: {shown}; let the connector "
+                f"the record's key is not a JSON object with the key columns: {shown}; let the connector "
                 "write it with key.converter=org.apache.kafka.connect.json.JsonConverter, and without a "
-                "transform that takes it apart"
+                "transform that changes its form"
             ) from None
         if head is not None and head.schema != b"null":
             self._know(topic, Known(head.bytes, columns, True))

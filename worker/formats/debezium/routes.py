@@ -94,7 +94,7 @@ class Router:
             return Skip("database_ddl") if table is None else PlainRoute(*table, True)
         if found.database and found.table:
             return found
-        raise UndecodableRecord("no Debezium record: `source` names no database and table")
+        raise UndecodableRecord("not a Debezium record: `source` names no database and table")
 
     def without_envelope(self, record: Record, value: bytes) -> Skip | SchemaChange | FlatRecord:
         """Classify a record that is not a row in an envelope. Raises UndecodableRecord."""
@@ -136,16 +136,16 @@ def _envelope_without_row(payload: Payload, values: Row) -> Skip | SchemaChange:
             return Skip("snapshot_drop") if drops_again(change) else change
         _read_envelope(payload)
     except DECODE_ERRORS as error:
-        raise UndecodableRecord(f"no Debezium record: {error}") from None
-    raise UndecodableRecord(f"no Debezium record: the operation {str(values['op'])[:20]!r} is not known")
+        raise UndecodableRecord(f"not a Debezium record: {error}") from None
+    raise UndecodableRecord(f"not a Debezium record: the operation {str(values['op'])[:20]!r} is not known")
 
 
 def undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     """The error for a value that is not a record of the format. It says what the value seems to be."""
     if value[:1] == b"\0" and len(value) > _AVRO_HEAD:
         return UndecodableRecord(
-            "no JSON but a record whose schema is in a registry "
-            f"(schema {int.from_bytes(value[1:_AVRO_HEAD], 'big')}): set schema_registry.url to its address, "
-            "or value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
+            "not JSON, but a record whose schema is in a registry (schema "
+            f"{int.from_bytes(value[1:_AVRO_HEAD], 'big')}): set schema_registry.url to its address, or "
+            "value.converter=org.apache.kafka.connect.json.JsonConverter in the connector"
         )
     return stranger(value, "Debezium record", error, "debezium")

@@ -56,11 +56,9 @@ class Source(SourceLogPosition, gc=False):
 _BY_LAYOUT = ("sqlserver", "oracle", "db2", "informix", "vitess", "spanner", "ibmi", "cockroachdb", "TiCDC")
 """Connectors whose records contain rows that format: json can read."""
 _ADVICE = {
-    "mongodb": "its documents are no rows: have the transform ExtractNewDocumentState make rows of them, and "
+    "mongodb": "its documents are not rows: make them rows with the transform ExtractNewDocumentState, and "
     "describe those (format: json)",
-    **dict.fromkeys(
-        _BY_LAYOUT, "describe its records with format: json, for which docs/formats.md has a layout"
-    ),
+    **dict.fromkeys(_BY_LAYOUT, "describe its records with format: json; docs/formats.md has a layout"),
 }
 _OTHER_ADVICE = "describe its records (format: json)"
 
@@ -70,7 +68,7 @@ def refuse_others(connector: str) -> None:
     if connector and connector not in (*MYSQL, POSTGRESQL):
         raise UndecodableRecord(
             f"a record of Debezium's connector {connector[:40]!r}: those of mysql, mariadb and postgresql "
-            f"are read; leave its topics out of kafka.topics, or {_ADVICE.get(connector, _OTHER_ADVICE)}"
+            f"are read; remove its topics from kafka.topics, or {_ADVICE.get(connector, _OTHER_ADVICE)}"
         )
 
 

@@ -83,4 +83,4 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"a time zone {name!r}, which is not known here") from None
+        raise ValueError(f"an unknown time zone, {name!r}") from None

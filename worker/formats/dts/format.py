@@ -99,7 +99,7 @@ class DTS:
         if table:
             return DTSRoute(database, table, alone=operation == "DDL")
         if operation != "DDL":
-            raise ValueError(f"{operation} of no table (`objectName` is {database!r})")
+            raise ValueError(f"{operation} without a table (`objectName` is {database!r})")
         named = table_of(_statement(self._reader.read(value)), database)
         return Skip("database_ddl") if named is None or not named[0] else DTSRoute(*named, alone=True)
 
@@ -143,10 +143,10 @@ def _images(read: DTSRecord) -> tuple[Image, ...]:
     op = _ROWS[read.header.operation]
     before, after = read.before, read.after
     if isinstance(before, str) or isinstance(after, str):
-        raise UndecodableRecord(f"no DTS record: {read.header.operation}, but text in its images")
+        raise UndecodableRecord(f"not a DTS record: {read.header.operation}, but its images contain text")
     if read.shape is None or (before if op == "delete" else after) is None:
         which = "beforeImages" if op == "delete" else "afterImages"
-        raise UndecodableRecord(f"no DTS record: {read.header.operation} without `{which}`")
+        raise UndecodableRecord(f"not a DTS record: {read.header.operation} without `{which}`")
     columns, key = read.shape.names, read.shape.key_columns
     if op == "delete":
         return (deleted(before or {}, key, columns),)
@@ -168,7 +168,7 @@ def _time_ms(header: Header) -> int:
     time_ms = header.source_time * 1000
     if not has_calendar(time_ms):
         raise UndecodableRecord(
-            f"its `sourceTimestamp`, {header.source_time} s, is outside of the years 1 to 9999"
+            f"its `sourceTimestamp`, {header.source_time} s, is outside the years 1 to 9999"
         )
     return time_ms
 
@@ -176,20 +176,18 @@ def _time_ms(header: Header) -> int:
 def _statement(read: DTSRecord) -> str:
     if isinstance(read.after, str):
         return read.after
-    raise UndecodableRecord("no DTS record: DDL without a statement in `afterImages`")
+    raise UndecodableRecord("not a DTS record: DDL without a statement in `afterImages`")
 
 
 def _undecodable(value: bytes, error: Exception) -> UndecodableRecord:
     if isinstance(error, UndecodableRecord):
         return error
     if value[:1] in (b"{", b"["):
-        return UndecodableRecord("no DTS record but JSON: is this topic's format another one?")
+        return UndecodableRecord("not a DTS record, but JSON: does this topic have another format?")
     what = (
-        f"it ends in the middle, after {len(value)} bytes"
-        if isinstance(error, (IndexError, struct.error))
-        else error
+        f"it is cut off after {len(value)} bytes" if isinstance(error, (IndexError, struct.error)) else error
     )
-    return UndecodableRecord(f"no DTS record: {what} (it begins with {value[:16].hex(' ')})")
+    return UndecodableRecord(f"not a DTS record: {what} (it begins with {value[:16].hex(' ')})")
 
 
 # ---- the table of a statement: a DDL record names only the database in which it ran

@@ -59,9 +59,9 @@ class RecordReader:
         except (IndexError, struct.error):
             end = len(value) + 1
         if end > len(value):
-            raise ValueError(f"it ends in the middle, after {len(value)} bytes")
+            raise ValueError(f"it is cut off after {len(value)} bytes")
         if end < len(value):
-            raise ValueError(f"{len(value) - end} bytes too many behind its last field")
+            raise ValueError(f"{len(value) - end} bytes too many after its last field")
         transaction = header.transaction
         if transaction in _NO_TRANSACTION:
             transaction = tags.get(_GTID_TAG, "")
@@ -120,23 +120,23 @@ def _image(
         text, at = read_string(value, at)
         return text, at, []
     if branch != 2:
-        raise ValueError(f"`{field}` is branch {branch} of three")
+        raise ValueError(f"`{field}` is branch {branch}, but there are three")
     if shape is None:
-        raise ValueError(f"`{field}` holds values, but `fields` is no array")
+        raise ValueError(f"`{field}` has values, but `fields` is not an array")
     columns = shape.columns
     values: list[_Encoded] = []
     count, at = _read_count(value, at)
     while count:
         first, end = len(values), len(values) + count
         if end > len(columns):
-            raise ValueError(f"`{field}` holds {end} values or more, of {len(columns)} columns")
+            raise ValueError(f"`{field}` has {end} values or more for {len(columns)} columns")
         try:
             at = _append_values(value, at, columns[first:end], before[first:end], values)
         except (ValueError, ArithmeticError) as error:
             raise ValueError(f"column {columns[len(values)][0]!r} in `{field}`: {error}") from None
         count, at = _read_count(value, at)
     if len(values) < len(columns):
-        raise ValueError(f"`{field}` holds {len(values)} values of {len(columns)} columns")
+        raise ValueError(f"`{field}` has {len(values)} values for {len(columns)} columns")
     row = {name: found for (name, _), (_, found) in zip(columns, values, strict=True) if found is not ABSENT}
     shape.learn(row)
     return row, at, values

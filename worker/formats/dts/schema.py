@@ -210,5 +210,5 @@ def column_types(source_type: str) -> Mapping[int, _ColumnType]:
         return _SOURCES[source_type]
     except KeyError:
         raise ValueError(
-            f"a stream of {source_type}: only those of {', '.join(_SOURCES)} are read, whose values are known"
+            f"a stream of {source_type}: only streams of {', '.join(_SOURCES)} can be read"
         ) from None

@@ -77,7 +77,7 @@ def _text_decoder(charset: str) -> Callable[[bytes], str | bytes]:
         return lambda data: charmap_decode(data, "strict", _LATIN1)[0]
     codec = _CODECS.get(name)
     if codec is None:
-        raise ValueError(f"text in the character set {charset!r}, which is not known here")
+        raise ValueError(f"text in an unknown character set, {charset!r}")
     return bytes.decode if codec == "utf-8" else lambda data: data.decode(codec)
 
 
@@ -88,7 +88,7 @@ def _decimal(text: str, scale: int) -> Decimal:
     try:
         number = bounded(Decimal(text))
     except DecimalException:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None
     if 0 < scale <= _MOST_DIGITS and text[-scale - 1 : -scale] != ".":
         try:
             return number.quantize(_unit(-scale), context=_RESCALING)
@@ -189,7 +189,7 @@ _BY_KIND: Mapping[Kind, Mapping[str, _Finish]] = {
 
 
 def _refused(value: bytes, at: int) -> tuple[Any, int]:
-    raise ValueError(f"a value of no class (byte {value[at - 1]:#04x})")
+    raise ValueError(f"a value of an unknown class (byte {value[at - 1]:#04x})")
 
 
 @cache

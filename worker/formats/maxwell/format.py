@@ -97,9 +97,9 @@ class Maxwell:
             raise _undecodable(value, error) from None
         if header.type not in ROW_TYPES:
             hint = hint_at(value, "maxwell")
-            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}{hint}")
+            raise UndecodableRecord(f"not a Maxwell record: type {header.type!r}{hint}")
         if not header.database or not header.table:
-            raise UndecodableRecord("no Maxwell record: a row without a database and a table")
+            raise UndecodableRecord("not a Maxwell record: a row without a database and a table")
         return PlainRoute(header.database, header.table)
 
     def source_time_ms(self, record: Record) -> int | None:
@@ -137,7 +137,7 @@ class Maxwell:
         if header.type in _SKIPPED_TYPES:
             return ()
         if header.type not in ROW_TYPES:
-            raise UndecodableRecord(f"no Maxwell record: type {header.type!r}")
+            raise UndecodableRecord(f"not a Maxwell record: type {header.type!r}")
         whole = _read_columns(value)
         key, definition = self._shape_key(whole, record)
         shape = self._shapes.get(key)
@@ -183,7 +183,7 @@ def _changes(message: Message[Any], row: Row, shape: RowShape, record: Record) -
         raise UndecodableRecord(f"Maxwell could not write this row: {message.reason}")
     op, key, types = _OPERATIONS.get(message.type), shape.key_columns, shape.types
     if op is None:
-        raise UndecodableRecord(f"no Maxwell record: a row, but type {message.type!r}")
+        raise UndecodableRecord(f"not a Maxwell record: it has a row, but type {message.type!r}")
     ms, transaction = message.ts * 1000, None if message.xid is None else str(message.xid)
     if op == "delete":
         images: tuple[Image, ...] = (deleted(row, key, None if types is None else types.keys()),)

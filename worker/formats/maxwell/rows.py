@@ -96,7 +96,7 @@ def _set_of(labels: Sequence[str]) -> _Column:
         try:
             return tuple(sorted(chosen, key=places.__getitem__))
         except KeyError:
-            raise ValueError(f"no label of its {len(labels)}") from None
+            raise ValueError(f"not one of its {len(labels)} labels") from None
 
     column = _decoded(tuple[str, ...], in_order if labels else None)
     return column._replace(is_finished=lambda chosen: len(chosen) < 2 and places.keys() >= set(chosen))
@@ -163,7 +163,7 @@ class RowDecoder:
         """The row of a record that `decode` read. Raises one of READ_ERRORS."""
         row = self._read(data)
         if self._holds_any and not _NESTED.isdisjoint(map(type, row.values())):
-            raise ValueError("an object or an array, which is to be read as text")
+            raise ValueError("an object or an array, but text is expected")
         return row
 
 

@@ -29,7 +29,7 @@ def geometry_bytes(text: str, srid: int = 0) -> bytes:
     try:
         found = parser.geometry()
     except RecursionError:
-        raise ValueError("no geometry: nested too deeply") from None
+        raise ValueError("not a geometry: nested too deeply") from None
     parser.end()
     return _COUNT.pack(srid) + found
 
@@ -44,7 +44,7 @@ class _Parser:
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                raise ValueError(f"no geometry: character {at + 1}")
+                raise ValueError(f"not a geometry: character {at + 1}")
             self._tokens.append(found[1])
             at = found.end()
         self._tokens.reverse()
@@ -53,12 +53,12 @@ class _Parser:
         name = self._next().upper()
         code = _CODES.get(name)
         if code is None:
-            raise ValueError("no geometry: no type that MySQL has")
+            raise ValueError("not a geometry: its type does not exist in MySQL")
         return _HEAD.pack(1, code) + self._body(name)
 
     def end(self) -> None:
         if self._tokens:
-            raise ValueError("no geometry: more after its end")
+            raise ValueError("not a geometry: text after its end")
 
     def _body(self, name: str) -> bytes:
         if name == "POINT":
@@ -98,16 +98,16 @@ class _Parser:
         try:
             return _POINT.pack(float(self._next()), float(self._next()))
         except ValueError:
-            raise ValueError("no geometry: no coordinates where they belong") from None
+            raise ValueError("not a geometry: coordinates are missing") from None
 
     def _sees(self, token: str) -> bool:
         return bool(self._tokens) and self._tokens[-1].upper() == token
 
     def _expect(self, token: str) -> None:
         if self._next() != token:
-            raise ValueError(f"no geometry: no {token} where it belongs")
+            raise ValueError(f"not a geometry: {token} is missing")
 
     def _next(self) -> str:
         if not self._tokens:
-            raise ValueError("no geometry: it ends too early")
+            raise ValueError("not a geometry: it ends too early")
         return self._tokens.pop()

@@ -107,7 +107,7 @@ def _set_of(mysql_type: MySQLType) -> Convert:
     def read(value: object) -> tuple[str, ...]:
         chosen = value if isinstance(value, list) else list(filter(None, _own_text(value).split(",")))
         if not all(label in labels for label in chosen):
-            raise ValueError(f"no label of its {len(labels)}")
+            raise ValueError(f"not one of its {len(labels)} labels")
         return tuple(label for label in labels if label in chosen)
 
     return read
@@ -137,7 +137,7 @@ def reader_of(unit: str) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         count = _exact(value)
         if count is None or abs(count) > _LIMIT or abs(count) * unit_ns > _LIMIT:
-            raise ValueError(f"no time in {unit}")
+            raise ValueError(f"not a time in {unit}")
         return _checked(int(count * unit_ns // _MILLISECOND))
 
     return read
@@ -158,11 +158,11 @@ def _iso8601(value: Any) -> int:
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise ValueError("no ISO 8601 time") from None
+        raise ValueError("not an ISO 8601 time") from None
     return _checked((time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1))
 
 
 def _checked(time_ms: int) -> int:
     if not has_calendar(time_ms):
-        raise ValueError("outside of the years 1 to 9999; is json.time_unit another one?")
+        raise ValueError("outside the years 1 to 9999; is json.time_unit right?")
     return time_ms

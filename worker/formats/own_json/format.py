@@ -202,7 +202,7 @@ def _read(value: bytes) -> Any:
     try:
         return read_json(value)
     except READ_ERRORS as error:
-        raise stranger(value, "JSON", error) from None
+        raise stranger(value, "JSON record", error) from None
 
 
 def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
@@ -211,7 +211,7 @@ def _members(document: Any, path: tuple[str, ...], key: str) -> Row | None:
     if found is None or found is ABSENT:
         return None
     if not isinstance(found, dict):
-        raise UndecodableRecord(f"json.{key}: {'.'.join(path) or 'the value'} is no object")
+        raise UndecodableRecord(f"json.{key}: {'.'.join(path) or 'the value'} is not an object")
     return found
 
 

@@ -127,7 +127,7 @@ def found_in(source: Source, value: Any, record: Record) -> Any:
             try:
                 return content.decode()
             except UnicodeDecodeError:
-                raise UndecodableRecord(f"the header {name[:40]!r} is no UTF-8") from None
+                raise UndecodableRecord(f"the header {name[:40]!r} is not UTF-8") from None
     return ABSENT
 
 

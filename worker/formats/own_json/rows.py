@@ -108,7 +108,7 @@ def key_columns(key: KeyRule, document: Any, record: Record) -> tuple[tuple[str,
         return tuple(found) or None, found
     if isinstance(found, list) and all(isinstance(name, str) for name in found):
         return tuple(found) or None, {}
-    raise UndecodableRecord(f"json.key holds {found!r:.60}: no object and no list of column names")
+    raise UndecodableRecord(f"json.key holds {found!r:.60}: neither an object nor a list of column names")
 
 
 def with_key(columns: tuple[str, ...] | None, members: Row, record: Record) -> Row:

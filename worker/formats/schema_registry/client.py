@@ -123,9 +123,9 @@ class Client:
 
     def _of_confluent(self, named: SchemaId) -> Registered:
         if named.kind == "global":  # this API reads them as content ids
-            raise UnusableSchema("it is named by a global id of Apicurio: set schema_registry.api: apicurio")
+            raise UnusableSchema("its schema has a global id of Apicurio: set schema_registry.api: apicurio")
         if named.kind != "guid" and int(named.text) > _MOST_NUMBER:
-            raise UnusableSchema(f"it is no id of a schema: these go to {_MOST_NUMBER}")
+            raise UnusableSchema(f"not a schema id: the largest is {_MOST_NUMBER}")
         place = f"/schemas/{'guids' if named.kind == 'guid' else 'ids'}/{named.text}"
         found = self._read(_read_schema, place)
         text, form = found.text, ""
@@ -144,7 +144,7 @@ class Client:
 
     def _of_apicurio(self, named: SchemaId) -> Registered:
         if named.kind == "guid":
-            raise UnusableSchema("it is named by a GUID of Confluent's: set schema_registry.api: confluent")
+            raise UnusableSchema("its schema has a Confluent GUID: set schema_registry.api: confluent")
         kind = self._settings.ids if named.kind == "number" else named.kind
         place = f"/ids/{kind}Ids/{named.text}"
         try:
@@ -177,7 +177,7 @@ class Client:
             return read(content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RegistryUnavailable(
-                f"{self._url} answers what is no answer of the API of {self._settings.api}: {error}"
+                f"the answer of {self._url} does not belong to the API of {self._settings.api}: {error}"
             ) from None
 
     def _get(self, path: str) -> bytes:
@@ -219,7 +219,7 @@ def _registered(
             if key in texts:
                 continue
             if key in path or len(texts) + len(path) >= _MOST_REFERENCES:
-                raise UnusableSchema(f"its references form a circle, or are more than {_MOST_REFERENCES}")
+                raise UnusableSchema(f"its references form a circle, or number more than {_MOST_REFERENCES}")
             found, more = fetch(each)
             follow(more, (*path, key))
             texts[key] = each.name, found
@@ -250,7 +250,7 @@ def _kind_of(content: bytes) -> str:
         found: Any = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if content.lstrip().startswith(b"<"):
-            raise RegistryUnavailable("the registry answers with a page, not with a schema") from None
+            raise RegistryUnavailable("the registry answered with a page, not with a schema") from None
         return "PROTOBUF"
     if isinstance(found, dict) and ("properties" in found or "$schema" in found or "oneOf" in found):
         return "JSON"

@@ -218,7 +218,7 @@ class DebeziumWithRegistry(Debezium):
         envelope = self._schemas.get(head.bytes).envelope
         read = None if envelope is None else envelope.rows(shape.readers)
         if read is None:
-            raise ValueError("rows that are read the way of JSON")
+            raise ValueError("rows that are read like JSON")
         return read
 
 

@@ -30,7 +30,7 @@ class DebeziumWithHeaders(DebeziumWithRegistry):
         """(head, database, table) of records from a supported connector of Debezium."""
 
     def _refuse(self, _value: bytes | None) -> NoReturn:
-        raise LookupError("its headers say what it is")
+        raise LookupError("its headers describe the record")
 
     def ready(self, records: Sequence[Record]) -> int:
         """See `NamesSchemas`."""

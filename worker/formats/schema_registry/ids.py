@@ -83,17 +83,17 @@ def framed(record: Record) -> Record:
     for name, content in record.headers() or ():
         if name in _CONFLUENT:
             if content is None or len(content) <= GUID_BYTES or content[0] != _GUID:
-                raise UndecodableRecord(f"the header {name} holds no GUID of a schema")
+                raise UndecodableRecord(f"the header {name} does not contain a schema's GUID")
             if len(content) > 1 + GUID_BYTES:
                 raise UndecodableRecord(
-                    f"the header {name} holds more than a GUID, as it does for Protobuf: let the connector "
-                    "write Protobuf with ids in its values, or Avro"
+                    f"the header {name} contains more than a GUID, as for Protobuf: let the connector write "
+                    "Protobuf with ids in its values, or Avro"
                 )
             before[_CONFLUENT[name]] = content
         elif name in _APICURIO:
             is_value, mark = _APICURIO[name]
             if content is None or len(content) != _LONG:
-                raise UndecodableRecord(f"the header {name} holds no id of {_LONG} bytes")
+                raise UndecodableRecord(f"the header {name} does not contain an id of {_LONG} bytes")
             before[is_value] = mark + content
         elif name in _HASHES:
             raise UndecodableRecord(
@@ -102,13 +102,13 @@ def framed(record: Record) -> Record:
             )
         elif name in _ENCODINGS and content is not None and content.upper() == b"JSON":
             raise UndecodableRecord(
-                f"the header {name} says JSON, in which Avro has another form: let the connector write "
-                "the binary encoding"
+                f"the header {name} says JSON, which is another form of Avro: let the connector write the "
+                "binary encoding"
             )
     for head, own in zip(before, (record.key(), record.value()), strict=True):
         if not head and own and own[0] in (_CONTENT, _GLOBAL) and len(own) > 1 + _LONG:
             raise UndecodableRecord(
-                f"no header names its schema, and it is no JSON: it begins with the byte {own[0]}"
+                f"no header names its schema, and the record is not JSON: it begins with byte {own[0]}"
             )
     if before == [b"", b""]:
         return record

@@ -109,7 +109,7 @@ class _Reader:
             if not isinstance(reference, str):
                 return _Place(node, root)
             node, root = self._referred(reference, root)
-        raise SchemaError(f"references form a circle, or are more than {_MOST_STEPS} in a row")
+        raise SchemaError(f"references form a circle, or a chain of more than {_MOST_STEPS}")
 
     def _referred(self, reference: str, root: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
         """The target of a reference, and the document that contains it."""
@@ -120,14 +120,14 @@ class _Reader:
         for part in path.split("/")[1:]:
             node = _part(node, part)
         if node is None or (path and not path.startswith("/")):
-            raise SchemaError(f"it refers to {_shown(reference)}, which is not there")
+            raise SchemaError(f"it refers to {_shown(reference)}, which does not exist")
         return node, root
 
     def _document(self, name: str) -> Mapping[str, Any]:
         if name not in self._documents:
             text = self._texts.get(name)
             if text is None:
-                raise SchemaError(f"it refers to {_shown(name)}, which is the name of none of its references")
+                raise SchemaError(f"it refers to {_shown(name)}, which names none of its references")
             self._documents[name] = _object_of(text)
         return self._documents[name]
 
@@ -138,7 +138,7 @@ def _object_of(text: str) -> Mapping[str, Any]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise SchemaError(f"no JSON: {error}") from None
     if not isinstance(node, dict):
-        raise SchemaError("a JSON Schema is an object")
+        raise SchemaError("a JSON Schema must be an object")
     return node
 
 

@@ -53,8 +53,8 @@ def read(registered: Registered, prefix: bytes) -> RegisteredSchema:
         schema = ProtobufSchema(registered.text, references, prefix, number)
         return RegisteredSchema(number, schema.head, schema.split, weight=schema.weight)
     raise SchemaError(
-        f"a schema of {registered.kind[:20]}: Avro, JSON Schema and Protobuf are read; let the connector "
-        "write one of them (value.converter)"
+        f"a schema of kind {registered.kind[:20]}: only Avro, JSON Schema and Protobuf are read; let the "
+        "connector write one of them (value.converter)"
     )
 
 
@@ -64,7 +64,7 @@ def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchem
         values, head = reader_of(schema), Head(prefix, connect_schema(schema), closes=None)
         envelope = envelope_of(schema)
     except RecursionError:
-        raise SchemaError("too many types in each other, by their names") from None
+        raise SchemaError("too many nested types") from None
     start = len(prefix)
     encode = msgspec.json.Encoder().encode
 
@@ -74,7 +74,7 @@ def _avro(registered: Registered, prefix: bytes, number: int) -> RegisteredSchem
             if end != len(value):
                 raise ValueError(f"its end is at byte {end} of {len(value)}")
         except READ_ERRORS as error:
-            raise UndecodableRecord(f"the bytes are not of their schema ({number}): {error}") from None
+            raise UndecodableRecord(f"the bytes do not match their schema ({number}): {error}") from None
         return Split(head, encode(found))
 
     return RegisteredSchema(number, head, split, envelope, weight=_weight(registered, head))

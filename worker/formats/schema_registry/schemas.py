@@ -159,7 +159,7 @@ class Schemas:
             except UnknownSchema as error:
                 self._unknown(head, str(error))
             except Exception as error:  # any other error refuses only this schema
-                self._refuse(head, f"it cannot be used: {error}")
+                self._refuse(head, f"the schema cannot be used: {error}")
             if failures:
                 self._report(None, failures)
                 failures = 0
@@ -181,7 +181,7 @@ class Schemas:
     def _take(self, head: bytes, registered: Registered) -> None:
         packed = zlib.compress(msgspec.msgpack.encode(registered))
         if self._kept_bytes + len(packed) > _MOST_KEPT:
-            raise UnusableSchema(f"all schemas together are of more than {_MOST_KEPT >> 20} MiB")
+            raise UnusableSchema(f"all schemas together have more than {_MOST_KEPT >> 20} MiB")
         self._made_ready(head, registered)
         with self._changed:
             self._kept[head] = packed
@@ -216,8 +216,8 @@ class Schemas:
                 times=self._rebuilds,
                 ready=len(self._ready),
                 known=len(self._kept),
-                hint="records need more schemas than fit into schema_registry.max_memory; each time takes "
-                "some milliseconds: raise it",
+                hint="records need more schemas than fit into schema_registry.max_memory, and parsing one "
+                "again takes milliseconds: raise it",
             )
 
     def _unknown(self, head: bytes, answer: str) -> None:
@@ -243,8 +243,8 @@ class Schemas:
                 log.error(
                     "schema_registry_down",
                     error=reason,
-                    hint="records with schemas that are not known yet wait; nothing is passed over, and the "
-                    "others are read on",
+                    hint="records whose schemas are not known yet wait; none is skipped, and other records "
+                    "are read",
                 )
         else:
             log.info("schema_registry_up")

@@ -113,7 +113,7 @@ function showLost() {
   const silent = (Date.now() - heard) / 1000, lost = silent > SILENT_SECONDS + (polling ? 10 : 0);
   document.body.classList.toggle("stale", lost);
   at("lost").hidden = !lost;
-  if (lost) say(at("lost"), `No answer from the worker for ${time(silent)}${why ? ` (${why})` : ""}. What follows is old.`);
+  if (lost) say(at("lost"), `No answer from the worker for ${time(silent)}${why ? ` (${why})` : ""}. The data below is old.`);
 }
 function listen() {
   stop();

@@ -47,7 +47,7 @@ function drawWindow(svg, item) {
     mark(rect, "opacity", String(part.opacity));
   });
   const told = [`committed ${count(item.committed)}`, done ? `${count(done)} finished and to be committed` : "",
-    open ? `first unfinished ${count(from)}` : "all finished that was read", item.finished_ahead ? `${count(item.finished_ahead)} finished ahead` : "",
+    open ? `first unfinished ${count(from)}` : "all read records are finished", item.finished_ahead ? `${count(item.finished_ahead)} finished ahead` : "",
     `read up to ${count(item.position)}`, known(item.unread) ? `${count(item.unread)} not read yet` : ""];
   mark(svg, "aria-label", told.filter(Boolean).join(", "));
 }

@@ -26,7 +26,7 @@ function showTables(answer) {
   const narrowed = wanted.filter || wanted.state;
   say(at("tables-count"), narrowed ? `${count(answer.found)} of ${count(answer.in_all)}` : count(answer.in_all));
   say(at("shown"), answer.found ? `${count(answer.offset + 1)}–${count(answer.offset + answer.tables.length)} of ${count(answer.found)}`
-    : narrowed ? "no table is like that" : "no table yet: none has had a record");
+    : narrowed ? "no table matches" : "no table yet: no records so far");
   at("previous").disabled = answer.offset === 0;
   at("next").disabled = answer.offset + answer.tables.length >= answer.found;
   at("by-trouble").hidden = wanted.sort === "trouble";

@@ -129,7 +129,7 @@ class History:
             return
         names = ", ".join(sorted(going_on)[:_NAMED])
         more = f" and {len(going_on) - _NAMED} more" if len(going_on) > _NAMED else ""
-        self.timeline.add("trouble", "good", "tables go on", f"{names}{more}")
+        self.timeline.add("trouble", "good", "tables continue", f"{names}{more}")
 
 
 def _known(value: float) -> float | None:

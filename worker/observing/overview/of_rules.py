@@ -31,8 +31,8 @@ def of_rules(status: WorkerStatus, config: str) -> Iterator[Trouble]:
             level="bad" if near else "warn",
             what=f"No match under tables fits any of the {plural(passed.unmatched_records, 'record')} "
             f"received {_SINCE}{told}{_near(near)}",
-            do="Correct match (database.table) and reload. Records that were passed over count as finished. "
-            "Move the position back to read them.",
+            do="Correct match (database.table) and reload. Skipped records count as finished. Move the "
+            "position back to read them.",
             commands=[f"binlane checkpoint show {shlex.quote(config)}"],
         )
     elif undecodable:
@@ -60,7 +60,7 @@ def notes(status: WorkerStatus) -> list[str]:
         of = f" of {'more than ' * passed.more_tables}{plural(len(tables), 'table')}" if tables else ""
         near = [each for each in tables if each.nearest is not None]
         records = plural(passed.unmatched_records, "record")
-        found.append(f"No match fits {records}{of}, passed over {_SINCE}{_near(near)}")
+        found.append(f"No match fits {records}{of}, skipped {_SINCE}{_near(near)}")
     if passed.undecodable_letters + passed.undecodable_skipped:
         found.append(f"Undecodable since the start: {_fates(passed)}")
     return found

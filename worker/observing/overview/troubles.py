@@ -116,8 +116,8 @@ def _of_partitions(
         if each.standstill_seconds >= 1 and each.error is None:  # otherwise reported with its error
             yield Trouble(
                 level="bad",
-                what=f"{place(each)} stands still for {duration(each.standstill_seconds)}: Kafka has "
-                "more records, and nothing prevents reading them",
+                what=f"{place(each)} has returned no records for {duration(each.standstill_seconds)}: Kafka "
+                "has more records, and nothing prevents reading them",
                 do="Fetching is restarted. If that fails, so does /healthz: see standstill in the log.",
             )
     shown = {table.table for table in status.tables if table.state == "blocked" or table is told}

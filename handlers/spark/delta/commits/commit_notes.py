@@ -113,8 +113,7 @@ def check_restores(table: str, merged: int, restores: Sequence[Restore]) -> None
             earlier = f"restored to version {seen}" if seen >= 0 else "restored to an earlier time"
             what = "replaced by another table" if each.is_other else earlier
             raise LostCommit(
-                f"{table} was {what} by its version {each.version}, but version {merged} had "
-                f"newer rows of its log, which would be lost. Bring them back (RESTORE TABLE "
-                f"delta.`...` TO VERSION AS OF {each.version - 1}); or remove the table with its log, and "
-                f"read the source anew"
+                f"{table} was {what} by its version {each.version}, but version {merged} had newer rows of "
+                "its log, which would be lost. Restore them (RESTORE TABLE delta.`...` TO VERSION AS OF "
+                f"{each.version - 1}); or remove the table with its log, and read the source again"
             )

@@ -70,7 +70,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
         raise LostCommit(lost(ref, known, held.last))
     remember_segment(whose, held.last)
     if held.last >= note.first:
-        raise MergeConflict(f"{ref} already holds segment {held.last}: another worker has brought it in")
+        raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
     commit = uuid.uuid4().hex
     confs = {
         _APP_ID: ref.app_id,
@@ -88,7 +88,7 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
                 raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
             raise
     if not is_committed(session, ref, commit, version):
-        raise MergeConflict(f"{ref}: another worker has brought segment {note.first} in, so Delta skipped it")
+        raise MergeConflict(f"{ref}: another worker merged segment {note.first}, so Delta skipped it")
     remember_segment(whose, note.segment)
 
 
@@ -111,8 +111,8 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
     if held.last > log.last:
         end = f"ends with {log.last}" if log.last else "is empty"
         raise BrokenLog(
-            f"{ref} holds segment {held.last}, and its log {ref.log_folder} {end}: how far the source was "
-            f"read is lost. Restore the log; or remove the table with it, and read the source anew"
+            f"{ref} has segment {held.last}, but its log {ref.log_folder} {end}: the position in the source "
+            "is lost. Restore the log; or remove the table with it, and read the source again"
         )
     if held.last < told.last and held.last < log.removed():
         raise LostCommit(lost(ref, told.last, held.last))
@@ -132,10 +132,10 @@ def remember_segment(whose: Whose | None, last: int) -> None:
 def lost(ref: TableRef, known: int, held: int) -> str:
     """Return the error text for a table that contains less than it did, with what to do."""
     return (
-        f"{ref} had segment {known} of its log, and now holds {held or 'none'}: the table was restored, "
-        f"replaced or removed, or another writer has overwritten a commit, as it can on S3 without Delta's "
-        f"store for several clusters. What lies between would be lost. Bring the table's newest version "
-        f"back; or remove it with its log {ref.log_folder}, and read the source anew"
+        f"{ref} had segment {known} of its log, and now has {held or 'none'}: the table was restored, "
+        "replaced or removed, or another writer has overwritten a commit, as it can on S3 without Delta's "
+        "store for several clusters. The rows between them would be lost. Restore the table's newest "
+        f"version; or remove it with its log {ref.log_folder}, and read the source again"
     )
 
 

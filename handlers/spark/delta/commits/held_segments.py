@@ -136,10 +136,10 @@ def _since(session: SparkSession, ref: TableRef, first: int) -> Held:
     if told.last:
         return told
     raise UnknownSegments(
-        f"{ref} holds segment {first} of its log, and perhaps more: the commit that brought it is so old "
-        f"that Delta has removed its note, and {ref.log_folder}/{FOLDER} does not tell it either. If you "
-        f"know the last segment that the table holds, put an empty file there whose name is both numbers, "
-        f"each of 20 digits, with - between them; or remove the table with its log, and read the source anew"
+        f"{ref} has segment {first} of its log, and perhaps more: its commit is so old that Delta has "
+        f"removed its note, and {ref.log_folder}/{FOLDER} does not have it either. If you know the last "
+        "segment in the table, put an empty file there. Its name is both numbers, each with 20 digits, with "
+        "- between them. Or remove the table with its log, and read the source again"
     )
 
 

@@ -40,11 +40,11 @@ def cannot_follow(statement: Statement, where: str, error: Exception) -> LogFail
     told = str(error)
     told = told if told.startswith(where) else f"{where}: {told}"
     if statement.op == REPLACE:
-        return LogFailure(f"{told}. What came behind it waits in the table's log")
+        return LogFailure(f"{told}. Later rows wait in the table's log")
     return LogFailure(
-        f"{told}. The statement ({statement.sql or statement.op}) is in the table's log, and what came "
-        f"behind it waits there: change the table by hand to what the statement would have made of it; or "
-        f"switch its kind off (`ddl`) and start the worker anew, which passes it over"
+        f"{told}. The statement ({statement.sql or statement.op}) is in the table's log, and later rows wait "
+        "there: apply the statement to the table by hand; or switch its kind off (`ddl`) and restart the "
+        "worker, which then skips the statement"
     )
 
 
@@ -70,7 +70,7 @@ def _of_spark(told: str) -> Exception:
         return LogFailure(f"{told}. Of {segment[1]}: {RESTORE}")
     if _REFUSED.search(told):
         return LogFailure(
-            f"{told}. This row is in the table's log, and what came behind it waits there: change what the "
-            f"table declares (a constraint, NOT NULL, a length, delta.appendOnly)"
+            f"{told}. This row is in the table's log, and later rows wait there: change what the table "
+            "declares (a constraint, NOT NULL, a length, delta.appendOnly)"
         )
     return TargetUnavailable(told) if _FULL.search(told) else SparkFailure(told)

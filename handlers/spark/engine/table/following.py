@@ -55,7 +55,7 @@ class Following:
             raise
         except Exception as error:
             if is_conflict(error):
-                raise MergeConflict(f"{self._ref}: another worker follows the same statement") from error
+                raise MergeConflict(f"{self._ref}: another worker is applying the same statement") from error
             where = (
                 f"{self._own}, loaded again"
                 if statement.op == REPLACE

@@ -67,7 +67,7 @@ class Judging:
             place = piece.places[row]
             where = place_of(piece.changes[place], self.name)
             raise Rejected(
-                f"{where}: the row does not meet what the table declares: {what}", at=piece.start + place
+                f"{where}: the row violates what the table declares: {what}", at=piece.start + place
             )
 
     def _check_keyless(self, piece: RowPiece) -> None:
@@ -77,8 +77,8 @@ class Judging:
                 "keep its changelog" if mode == "history" else "set without_key: match, or keep its changelog"
             )
             raise Rejected(
-                f"{place_of(piece.changes[0], self.name)}: the table has no primary key, without which there "
-                f"is no {mode}: give it one, or {advice}",
+                f"{place_of(piece.changes[0], self.name)}: the table has no primary key, which mode {mode} "
+                f"needs: give it one, or {advice}",
                 at=piece.start,
             )
 

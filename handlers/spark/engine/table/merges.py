@@ -186,7 +186,7 @@ class Merges:
         """Follow a statement between the rows before and after it, unless another worker has."""
         held, told = self._work.held(), self._work.told_held.look()
         if held.last > segment.number:
-            raise MergeConflict(f"{self._name}: another worker has brought in what is behind a statement")
+            raise MergeConflict(f"{self._name}: another worker has merged the rows after a statement")
         if told.followed >= segment.number:
             self.fit_first()
             return
@@ -206,7 +206,7 @@ class Merges:
     def _check_not_followed(self, number: int) -> None:
         """Raise MergeConflict if another worker has followed this statement, or a later one."""
         if self._work.told_held.look().followed >= number:
-            raise MergeConflict(f"{self._name}: another worker has followed a statement")
+            raise MergeConflict(f"{self._name}: another worker has applied a statement")
 
     def _fit(self, shape: Shape, number: int) -> None:
         """Check that the table can contain the rows up to this segment. Raises LogFailure, because it is not

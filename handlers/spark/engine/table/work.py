@@ -209,7 +209,7 @@ class TableWork:
         if not lacking:
             return None
         column = f"{self.options.prefix}{lacking[0]}"
-        return f"it has no column {column}, so another made it: give the handler another table"
+        return f"it has no column {column}, so binlane did not create it: give the handler another table"
 
     def _seen(self, table: TableState | None, shape: Shape) -> SeenTable | None:
         of = self.options

@@ -95,8 +95,7 @@ def read_index(files: Files, path: str, stream: str, number: int) -> Index:
         raise BrokenLog(f"{_damaged(path)} ({error})") from None
     if (index.stream, index.number) != (stream, number):
         raise BrokenLog(
-            f"{path} was written as number {index.number} of {index.stream}: somebody gave it another name. "
-            f"Give it its own back"
+            f"{path} was written as number {index.number} of {index.stream}: it was renamed. Restore its name"
         )
     return index
 
@@ -123,11 +122,11 @@ def _tail(path: str, told: bytes) -> _Found:
         raise BrokenLog(_damaged(path))
     if version != _VERSION:
         raise BrokenLog(
-            f"{path} has version {version} of packs, and this binlane knows version {_VERSION}: run the "
-            f"release that wrote it, or a later one"
+            f"{path} has version {version} of packs, but this binlane knows version {_VERSION}: run the "
+            "release that wrote it, or a later one"
         )
     return _Found(size, checksum, version)
 
 
 def _damaged(path: str) -> str:
-    return f"{path} is no whole pack of binlane's, and packs are put whole: {RESTORE}"
+    return f"{path} is not a whole pack of binlane, although packs are written whole: {RESTORE}"

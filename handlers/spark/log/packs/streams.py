@@ -72,14 +72,14 @@ class Streams:
         behind = found[0][1].after if found else 0
         if behind > after:
             raise BrokenLog(
-                f"{self._logs}/{SHARED}/{stream} has rows behind segment {behind} of {log}, and the log ends "
+                f"{self._logs}/{SHARED}/{stream} has rows after segment {behind} of {log}, but the log ends "
                 f"with {after}: {RESTORE}"
             )
         pieces = found if behind == after else []
         if [piece.place for _, piece in pieces] != [*range(1, len(pieces) + 1)]:
             raise BrokenLog(
-                f"{self._logs}/{SHARED}/{stream} lacks a pack with rows of {log} that was never removed by "
-                f"binlane: {RESTORE}"
+                f"{self._logs}/{SHARED}/{stream} lacks a pack with rows of {log} that binlane never removed: "
+                f"{RESTORE}"
             )
         return pieces
 

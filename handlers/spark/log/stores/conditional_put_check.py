@@ -17,10 +17,10 @@ class StoreOverwrites(FilesError):
 
     def __init__(self, folder: str) -> None:
         super().__init__(
-            f"{folder}: of two puts of one file, each on condition that nothing is there, this store took "
-            f"both (S3 names the condition If-None-Match: *). Of two workers one would overwrite what the "
-            f"other has acknowledged. Take a store that keeps the condition (Amazon S3, "
-            f"Azure and Google Cloud Storage do; others in newer versions), HDFS, or a mounted volume"
+            f"{folder}: this store accepted two puts of one file, each on condition that it does not exist "
+            "(in S3, If-None-Match: *). One worker could overwrite what another has acknowledged. Use a "
+            "store that keeps the condition (Amazon S3, Azure and Google Cloud Storage do; others in newer "
+            "versions), HDFS, or a mounted volume"
         )
 
 
@@ -59,8 +59,8 @@ class Proof:
             else:
                 return path
         raise FilesError(
-            f"{folder}: this store says of {_NAMES} new names, one after the other, that there is a file. "
-            f"If that stays, look at what is between binlane and the store (a proxy that repeats requests?)"
+            f"{folder}: this store reported {_NAMES} new names, one after the other, as existing files. If "
+            "that continues, check what is between binlane and the store (a proxy that repeats requests?)"
         )
 
     def _prove(self, folder: str) -> None:

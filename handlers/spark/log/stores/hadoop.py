@@ -71,9 +71,9 @@ class HadoopFiles:
     def prove(self, folder: str) -> None:
         if self._looks_first:
             raise FilesError(
-                f"cannot write {folder}: Hadoop's connector does not put on condition that nothing is there, "
-                f"but looks first: of two workers one would overwrite what the other has acknowledged. Use "
-                f"s3a:// of Hadoop 3.4.2 or later, with fs.s3a.create.conditional.enabled as it is by default"
+                f"cannot write {folder}: Hadoop's connector does not put on condition that the file does not "
+                "exist, but looks first: one worker could overwrite what another has acknowledged. Use "
+                "s3a:// of Hadoop 3.4.2 or later, with the default of fs.s3a.create.conditional.enabled"
             )
         self._proof.once(folder)
 
@@ -152,7 +152,7 @@ class HadoopFiles:
                     self._put_by_rename(target, data)
         except AlreadyThere:
             if not self.exists(path):  # the folder's place is taken
-                raise FilesError(f"cannot write {path}: a file stands where its folder is needed") from None
+                raise FilesError(f"cannot write {path}: a file has the name of its folder") from None
             raise
 
     def _put_by_rename(self, target: Any, data: bytes | pa.Buffer) -> None:
@@ -209,7 +209,7 @@ def _explained(path: str, what: str) -> Iterator[None]:
         if name in _TAKEN:
             raise AlreadyThere(path) from None
         if name in _MISSING:
-            raise FileNotFoundError(f"there is no {path}") from None
+            raise FileNotFoundError(f"{path} does not exist") from None
         raise _failed(path, what, name, cause.getMessage()) from None
     except PySparkException as error:
         raise _failed(path, what, type(error).__name__, str(error)) from None
@@ -232,5 +232,5 @@ def _told(path: str, what: str, kind: str, message: str | None) -> str:
     elif "Quota" in kind or "No space left" in first:
         advice = "free space there, or raise the quota"
     else:
-        advice = "see to it that Spark reaches that place (credentials, rights, space)"
+        advice = "make sure that Spark can use that place (credentials, rights, space)"
     return f"cannot {what} {path}: {said}; {advice}"

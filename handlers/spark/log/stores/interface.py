@@ -28,7 +28,7 @@ class AlreadyThere(FileExistsError):
     """The target's place is taken. Nothing was changed."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is there already")
+        super().__init__(f"{path} already exists")
         self.path = path
 
 

@@ -26,7 +26,7 @@ _WHAT_TO_DO = {
     errno.EACCES: "let the worker's user write there",
     errno.EPERM: "let the worker's user write there",
     errno.EROFS: "mount it writable",
-    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
+    errno.ENOTDIR: "a file has the name of a needed folder: move it away",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENAMETOOLONG: "give the table a shorter path",
 }
@@ -95,7 +95,7 @@ class LocalFiles:
         old, new = plain_path(source), plain_path(target)
         with _explained(target, "write"):
             if not old.exists():
-                raise FileNotFoundError(errno.ENOENT, "there is no such folder", source)
+                raise FileNotFoundError(errno.ENOENT, "the folder does not exist", source)
             _make_folder(new.parent)
             try:
                 _rename_folder(old, new)
@@ -191,7 +191,7 @@ def _explained(path: str, what: str) -> Iterator[None]:
     except (FilesError, AlreadyThere, FileNotFoundError):
         raise
     except OSError as error:
-        advice = _WHAT_TO_DO.get(error.errno or 0, "see to it that the worker can use that place")
+        advice = _WHAT_TO_DO.get(error.errno or 0, "make sure that the worker can use that place")
         said = error.strerror or str(error)
         told = FilesError(f"cannot {what} {path}: {said}; {advice}")
         told.errno = error.errno

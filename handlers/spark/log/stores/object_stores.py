@@ -66,9 +66,9 @@ class ObjectFiles:
             )
         except (BaseError, ValueError) as error:
             raise FilesError(
-                f"cannot reach {uri}: {_first_line(error)}; such a place (with Spark Connect the warehouse, "
-                "too) is a folder that is mounted here, or of scheme s3a, gs or abfss, with credentials in "
-                "the worker's environment"
+                f"cannot reach {uri}: {_first_line(error)}; such a place (with Spark Connect also the "
+                "warehouse) must be a folder that is mounted here, or have the scheme s3a, gs or abfss, with "
+                "credentials in the worker's environment"
             ) from None
         self._proof = Proof(self._put, self.read, self.delete)
 
@@ -129,7 +129,7 @@ class ObjectFiles:
         """Copies all files, then removes the old ones. After a crash in between, both places contain files.
         Then remove the target by hand before you try again."""
         if not self.exists(source):
-            raise FileNotFoundError(f"there is no {source}")
+            raise FileNotFoundError(f"{source} does not exist")
         if self.exists(target):
             raise AlreadyThere(target)
         old, new = self._key(source), self._key(target)
@@ -163,7 +163,7 @@ class ObjectFiles:
                     continue
             return
         error = FilesError(
-            f"cannot write {path}: the store is always busy with it, and then has no such file"
+            f"cannot write {path}: the store keeps reporting it as busy, and then has no such file"
         )
         error.is_outage = True
         raise error
@@ -184,12 +184,12 @@ def _explained(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no {path}") from None
+        raise FileNotFoundError(f"{path} does not exist") from None
     except BaseError as error:
         said = _first_line(error)
         told = FilesError(
-            f"cannot {what} {path}: {said}; see to it that the worker reaches that place "
-            "(credentials, rights, space)"
+            f"cannot {what} {path}: {said}; make sure that the worker can use that place (credentials, "
+            "rights, space)"
         )
         told.is_outage = bool(_OUTAGE.search(str(error)))
         raise told from None

@@ -20,7 +20,7 @@ _FEW_BITS = 4_096
 def unscaled(value: bytes) -> int:
     """Read a java.math.BigInteger (two's complement, big endian). Raises ValueError if it is too long."""
     if len(value) > _MOST_INTEGER_BYTES:
-        raise ValueError("no integer of any source")
+        raise ValueError("longer than an integer of any source")
     return int.from_bytes(value, "big", signed=True)
 
 

@@ -114,7 +114,7 @@ def _far(near: Time, repeats: int) -> Time | BeyondCalendar:
     if MINYEAR <= year <= MAXYEAR:
         return near.replace(year=year)
     if year < _FIRST_YEAR:
-        raise NoTime("beyond PostgreSQL's calendar; the connector sends so what its numbers cannot hold")
+        raise NoTime("beyond PostgreSQL's calendar; the connector cannot send such times")
     shown, era = (f"{year:04}", "") if year > 0 else (f"{1 - year:04}", " BC")
     return BeyondCalendar(f"{shown}{str(near)[4:].replace('+00:00', '+00')}{era}")
 
@@ -124,7 +124,7 @@ def length_of(unit: timedelta) -> Callable[[int], timedelta]:
         try:
             return unit * value
         except OverflowError:
-            raise ValueError("no time: beyond any bound") from None
+            raise ValueError("not a time: beyond any bound") from None
 
     return length
 

@@ -148,7 +148,7 @@ def _geometry(value: _Geometry) -> bytes | None:
     try:
         return (value.srid or 0).to_bytes(4, "little") + wkb
     except OverflowError:
-        raise ValueError(f"no geometry: SRID {value.srid}") from None
+        raise ValueError(f"not a geometry: SRID {value.srid}") from None
 
 
 def _float_text(value: Any) -> float:

@@ -104,7 +104,7 @@ class Code:
         self.line("p += 1")
         self.block(f"if n == {2 * some}:", lambda: other(schema.branches[some]))
         self.block(f"elif n == {2 * none}:", null)
-        self.block("else:", "raise ValueError('a branch that its union has not')")
+        self.block("else:", "raise ValueError('a branch that its union does not have')")
 
     def read(self, schema: AvroSchema, name: str) -> None:
         """Add code that puts the value into the variable `name`."""
@@ -114,7 +114,7 @@ class Code:
             case "boolean":
                 self.line("n = b[p]")
                 self.line("p += 1")
-                self.block("if n > 1:", "raise ValueError('no boolean')")
+                self.block("if n > 1:", "raise ValueError('not a boolean')")
                 self.line(f"{name} = n == 1")
             case "int" | "long":
                 self.line("n = b[p]")
@@ -136,7 +136,7 @@ class Code:
                 symbols = self.bind({place * 2: symbol for place, symbol in enumerate(schema.symbols)})
                 self.line(f"{name} = {symbols}.get(b[p])")
                 self.line("p += 1")
-                self.block(f"if {name} is None:", "raise ValueError('a symbol that its enum has not')")
+                self.block(f"if {name} is None:", "raise ValueError('a symbol that its enum does not have')")
             case "map" if schema.items is not None and schema.items.kind == "string":
                 read = partial(self.read, schema.items)
                 self.line(f"{name} = {{}}")

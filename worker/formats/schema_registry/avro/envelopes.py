@@ -147,7 +147,7 @@ class AvroEnvelope:
         code.line("if p != len(b): raise ValueError(f'its end is at byte {p} of {len(b)}')")
         for name in ("s_ts_ms", "ts_ms"):
             bounds = f"{FIRST_MS} <= {name} <= {LAST_MS}"
-            code.line(f"if {name} is not None and not {bounds}: raise ValueError('no time')")
+            code.line(f"if {name} is not None and not {bounds}: raise ValueError('not a time')")
         code.line(f"source = {code.bind(Source)}({', '.join(f's_{name}' for name in _SOURCE)})")
 
     def _parts(
@@ -247,4 +247,4 @@ def _finish(field: AvroField, reader: Reader | None) -> Callable[[Any], Any] | N
 
 def _refused(_value: object) -> Any:
     """Refuse bytes and numbers whose form in JSON differs. Such records are read through JSON."""
-    raise ValueError("no value of its column's type")
+    raise ValueError("not a value of its column's type")

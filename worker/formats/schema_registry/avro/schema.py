@@ -78,14 +78,14 @@ class _Parser:
     def read(self, node: Any, namespace: str, depth: int) -> AvroSchema:
         self._types += 1
         if depth > _MOST_DEPTH or self._types > _MOST_TYPES:
-            raise SchemaError(f"more than {_MOST_DEPTH} types in each other, or {_MOST_TYPES:,} in all")
+            raise SchemaError(f"more than {_MOST_DEPTH} nested types, or {_MOST_TYPES:,} in all")
         if isinstance(node, str):
             return self._by_name(node, namespace)
         if isinstance(node, list) and node:
             branches = tuple(self.read(branch, namespace, depth + 1) for branch in node)
             return AvroSchema("union", branches=branches)
         if not isinstance(node, dict):
-            raise SchemaError(f"a type is a name, a list or an object, not {_shown(node)}")
+            raise SchemaError(f"a type must be a name, a list or an object, not {_shown(node)}")
         return self._of_object(node, namespace, depth)
 
     def _of_object(self, node: Mapping[str, Any], namespace: str, depth: int) -> AvroSchema:
@@ -93,7 +93,7 @@ class _Parser:
         if isinstance(kind, dict | list):  # {"type": {"type": ...}}
             return self.read(kind, namespace, depth + 1)
         if not isinstance(kind, str):
-            raise SchemaError(f"a type without its name: {_shown(node)}")
+            raise SchemaError(f"a type without a name: {_shown(node)}")
         if kind in ("record", "error", "enum", "fixed"):
             return self._named_type(node, kind, namespace, depth)
         if kind in ("array", "map"):
@@ -122,20 +122,20 @@ class _Parser:
         if kind == "enum":
             symbols = node.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-                raise SchemaError(f"the enum {full} without its symbols")
+                raise SchemaError(f"the enum {full} has no symbols")
             made.symbols = tuple(symbols)
         elif kind == "fixed":
             size = node.get("size")
             if not isinstance(size, int) or not 0 <= size <= _MOST_FIXED:
-                raise SchemaError(f"the type {full} is fixed, and has no size that can be")
+                raise SchemaError(f"the type {full} is fixed, but its size is invalid")
             made.size = size
         else:
             fields = node.get("fields")
             if not isinstance(fields, list):
-                raise SchemaError(f"the record {full} without its fields")
+                raise SchemaError(f"the record {full} has no fields")
             made.fields = tuple(self._field(field, full.rpartition(".")[0], depth) for field in fields)
             if len({field.name for field in made.fields}) < len(made.fields):
-                raise SchemaError(f"the record {full} has two fields of one name")
+                raise SchemaError(f"the record {full} has two fields with the same name")
         return made
 
     def _field(self, node: Any, namespace: str, depth: int) -> AvroField:

@@ -61,7 +61,7 @@ def length(value: bytes, at: int) -> tuple[int, int]:
 
 def _boolean(value: bytes, at: int) -> tuple[bool, int]:
     if value[at] > 1:
-        raise ValueError(f"no boolean at byte {at}: {value[at]}")
+        raise ValueError(f"not a boolean at byte {at}: {value[at]}")
     return value[at] == 1, at + 1
 
 

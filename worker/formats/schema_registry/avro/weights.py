@@ -60,7 +60,7 @@ class Weights:
             self._known[key] = self._record(schema) if schema.kind == "record" else _enum(schema)
         known = self._known[key]
         if known is None:
-            raise SchemaError("a record has itself as a field, and no value of it would end")
+            raise SchemaError("a record has itself as a required field, so its values would be endless")
         return known
 
     def _record(self, schema: AvroSchema) -> int:

@@ -46,7 +46,7 @@ class Meter:
         """Take `size` bytes. Raises ValueError if none are left."""
         self.left -= size
         if self.left < 0:
-            raise ValueError(f"its fields that are not there would take more than {_MOST_BYTES >> 20} MiB")
+            raise ValueError(f"its absent fields would take more than {_MOST_BYTES >> 20} MiB")
 
 
 Read = Callable[[Any, Meter], Any]
@@ -86,7 +86,7 @@ class MessageReader:
         if key in self._structs:
             known = self._structs[key]
             if known is None:
-                raise SchemaError(f"a message within itself: {message.full_name}")
+                raise SchemaError(f"a message contains itself: {message.full_name}")
             return known
         if len(self._structs) >= _DEPTH * _DEPTH:
             raise SchemaError(f"more than {_DEPTH * _DEPTH} messages")
@@ -136,8 +136,8 @@ class MessageReader:
             found = getattr(value, name)
             if found == default:
                 raise ValueError(
-                    f"{name} is {default!r} or NULL, the record does not tell: let the connector write it "
-                    "with value.converter.optional.for.nullables=true"
+                    f"{name} is {default!r} or NULL, but the record does not say which: let the connector "
+                    "write it with value.converter.optional.for.nullables=true"
                 )
             return read(found, meter)
 
@@ -152,8 +152,8 @@ class MessageReader:
         def certain(value: Any, meter: Meter) -> Any:
             if not getattr(value, name):
                 raise ValueError(
-                    f"{name} is empty or NULL, the record does not tell: leave the column out in the "
-                    "connector (column.exclude.list), or let it write Avro"
+                    f"{name} is empty or NULL, but the record does not say which: leave the column out in "
+                    "the connector (column.exclude.list), or let it write Avro"
                 )
             return read_all(value, meter)
 

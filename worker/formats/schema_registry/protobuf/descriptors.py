@@ -99,7 +99,7 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
             if name in _KNOWN:
                 add(_KNOWN[name])
             elif name not in added:
-                raise SchemaError(f"it imports {name}, which is none of its references")
+                raise SchemaError(f"it imports {name}, which is not one of its references")
         added.add(file.name)
         pool.Add(file)
 
@@ -117,7 +117,7 @@ def file_of(text: str, references: Sequence[tuple[str, str]]) -> FileDescriptor:
     except (TypeError, KeyError, ValueError, Error) as error:  # a pool's errors for an invalid file
         if isinstance(error, SchemaError):
             raise
-        raise SchemaError(f"no schema of Protobuf: {error}") from None
+        raise SchemaError(f"not a Protobuf schema: {error}") from None
 
 
 def _read(text: str) -> descriptor_pb2.FileDescriptorProto:
@@ -125,8 +125,8 @@ def _read(text: str) -> descriptor_pb2.FileDescriptorProto:
         return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, Error):
         raise SchemaError(
-            "the registry gives this schema of Protobuf as text, though it was asked for ?format=serialized: "
-            "let it be one that can (Confluent's, Karapace, Redpanda), or the connector write Avro"
+            "the registry returned this Protobuf schema as text, although ?format=serialized was requested: "
+            "use one that can serialize (Confluent's, Karapace, Redpanda), or let the connector write Avro"
         ) from None
 
 
@@ -165,13 +165,13 @@ def _varint(value: bytes, place: int) -> tuple[int, int]:
     number = 0
     for shift in range(_MOST_VARINT):
         if place >= len(value):
-            raise ValueError("it ends within the indexes of its message")
+            raise ValueError("it ends inside the indexes of its message")
         byte = value[place]
         place += 1
         number |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), place
-    raise ValueError("no index of a message")
+    raise ValueError("not a message index")
 
 
 class _Known(NamedTuple):
@@ -209,7 +209,7 @@ class ProtobufSchema:
             return Split(known.head, self._encode(known.reader.read(message)))
         except (Error, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UndecodableRecord(
-                f"the bytes are not of their schema ({self._number}), or not clear: {error}"
+                f"the bytes do not match their schema ({self._number}), or are ambiguous: {error}"
             ) from None
 
     def _message(self, path: tuple[int, ...]) -> _Known:

@@ -90,7 +90,7 @@ def _base64(value: bytes) -> str:
 def _text(value: Any) -> str:
     """Check a text. Raises ValueError for bytes, which Protobuf's former syntax allows in a text."""
     if not isinstance(value, str):
-        raise ValueError("a text that is no UTF-8")  # noqa: TRY004 - as for any value that does not fit
+        raise ValueError("a text that is not UTF-8")  # noqa: TRY004 - as for any value that does not fit
     return value
 
 
@@ -124,7 +124,7 @@ def _milliseconds(value: Any) -> int:
     """Milliseconds since midnight. Raises ValueError."""
     hours, minutes, seconds, nanos = value.hours, value.minutes, value.seconds, value.nanos
     if not (0 <= hours <= 24 and 0 <= minutes < 60 and 0 <= seconds <= 60 and 0 <= nanos < _NANOS):
-        raise ValueError(f"no time of a day: {hours}:{minutes}:{seconds} and {nanos} ns")
+        raise ValueError(f"not a time of day: {hours}:{minutes}:{seconds} and {nanos} ns")
     milliseconds: int = ((hours * 60 + minutes) * 60 + seconds) * 1000 + nanos // 1_000_000
     return milliseconds
 
