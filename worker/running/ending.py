@@ -70,7 +70,7 @@ class LastResort:
             names: dict[int, threading.Thread] = vars(threading)["_active"]  # enumerate() would need a lock
             threads = [f"{each.name} = {number:#018x}" for number, each in names.copy().items()]
             head = (
-                f"not ended {seconds:.0f} s after the order to stop: ending now, with exit code {self._code}; "
+                f"not ended {seconds:.0f} s after the order to stop: ending now, exit code {self._code}; "
                 f"still running (threads: {', '.join(threads)}):\n"
             )
             # Not directly to standard error, which may be a full pipe that nobody reads any more.

@@ -162,8 +162,8 @@ class Declared:
                 if value is not None and not _is_kept_by_partition(lower, value, self.zone):
                     return place, (
                         "the table is partitioned by it, and Delta does not keep this value of such a column "
-                        "(an empty one becomes NULL, a long one is not a valid folder name, a time that "
-                        "clocks show twice becomes the first): rebuild the table, partitioned by another column"
+                        "(an empty one becomes NULL, a long one is no folder name, a time that clocks show "
+                        "twice becomes the first): rebuild the table, partitioned by another column"
                     )
         if lower in self.longest and is_text:
             is_long = pc.greater(pc.utf8_length(values), self.longest[lower])

@@ -83,9 +83,9 @@ class PostgresRows:
             return
         shown = {column: row.get(column) for column in key}
         raise UndecodableRecord(
-            f"a delete of the key {shown} that also has other columns. This happens if the source has REPLICA "
-            "IDENTITY USING INDEX beside a primary key, and another row was deleted. Give the table REPLICA "
-            "IDENTITY DEFAULT or FULL; if the table has a row with this key, list the table in "
+            f"a delete of the key {shown} that also has other columns. This happens if the source has "
+            "REPLICA IDENTITY USING INDEX beside a primary key, and another row was deleted. Give the table "
+            "REPLICA IDENTITY DEFAULT or FULL; if the table has a row with this key, list the table in "
             "debezium.zero_keys"
         )
 
