@@ -13,6 +13,11 @@ _MENDED_BY_HAND = 5.0
 """Seconds between two attempts if only a person can fix the cause."""
 
 
+def pause_after(failures: int, *, first: float, longest: float) -> float:
+    """Return the seconds to wait after this many failures in a row: `first`, then twice as long each time."""
+    return min(longest, first * 2.0 ** min(failures - 1, 30))
+
+
 class PartialFailure(Exception):
     """Raised by a handler that applied only the first `done` changes of its batch: those are finished."""
 

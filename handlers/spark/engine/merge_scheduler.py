@@ -7,6 +7,7 @@ import threading
 import time
 
 from handlers.api import StopWorker, TargetUnavailable
+from handlers.failures import pause_after
 from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
 from handlers.spark.engine.merge_queue import Mergeable, MergeQueue
@@ -91,7 +92,7 @@ class Merger:
         except Exception as error:
             # A server that is back must be found soon, and asking costs little.
             longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY
-            wait = min(longest, _FIRST_RETRY * 2.0 ** min(table.faults - 1, 10))
+            wait = pause_after(table.faults, first=_FIRST_RETRY, longest=longest)
             not_before = time.monotonic() + wait * random.uniform(0.8, 1.2)
             _log.warning(
                 "spark_merge_failed",

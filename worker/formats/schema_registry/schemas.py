@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from handlers.failures import pause_after
 from handlers.logs import get_logger
 from worker.formats.interface import UndecodableRecord
 from worker.formats.schema_registry.client import (
@@ -154,7 +155,7 @@ class Schemas:
                 failures += 1
                 self._report(str(error), failures)
                 self._put_off(head)  # perhaps only this schema fails
-                self._sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+                self._sleep(pause_after(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
                 continue
             except UnknownSchema as error:
                 self._unknown(head, str(error))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from handlers.api import Rejected, TargetUnavailable
+from handlers.failures import pause_after
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure
@@ -98,7 +99,7 @@ class Merges:
     @property
     def patience(self) -> float:
         """Seconds until a batch that waits because of the failure should try again."""
-        return min(_PATIENCE, 2.0**self.faults)
+        return pause_after(self.faults, first=2.0, longest=_PATIENCE)
 
     @property
     def fits(self) -> bool:
