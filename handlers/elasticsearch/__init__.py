@@ -1,4 +1,5 @@
-"""The `elasticsearch` handler, also for OpenSearch: stores each row as a document, each table as an index."""
+"""The `elasticsearch` handler, also for OpenSearch: stores each row as a document, each table as an index.
+At least once: a repeated change has the same version, so it changes nothing."""
 
 from handlers.elasticsearch.indexes import Indexes
 from handlers.elasticsearch.options import ElasticsearchOptions

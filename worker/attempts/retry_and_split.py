@@ -1,4 +1,5 @@
-"""Run one handler on one batch: attempts, backoff, and splitting until the failing change is isolated."""
+"""Run one handler on one batch: attempts up to `retry.max_attempts`, backoff, and splitting until the failing
+change is isolated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command `binlane`, and its subcommands that belong to no group."""
+"""The command `binlane`. Add a subcommand here (in a group: `command_groups`). Its code is a module of
+`worker.commands`."""
 
 from __future__ import annotations
 

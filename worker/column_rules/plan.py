@@ -1,4 +1,5 @@
-"""Column rules compiled for rows with certain columns, and refusal of columns that would share a name."""
+"""Column rules compiled for rows with certain columns: leave out, rename, mask and cast. Columns that would
+share a name are refused."""
 
 from __future__ import annotations
 

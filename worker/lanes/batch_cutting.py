@@ -1,4 +1,4 @@
-"""Cutting batches from a unit's queue, and putting them back."""
+"""How much of a unit's queue becomes its next batch (when: `schedule`), and putting batches back."""
 
 from __future__ import annotations
 

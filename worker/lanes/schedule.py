@@ -1,4 +1,5 @@
-"""Which units are ready, gathering, or waiting for others. Guarded by the lock of `Lanes`."""
+"""When a table's next batch may start: if it is full, after `max_wait`, or when the units that it waits for
+let it. Guarded by the lock of `Lanes`."""
 
 from __future__ import annotations
 

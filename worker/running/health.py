@@ -1,4 +1,4 @@
-"""A worker's health: the answers to probes, and the data of the status page."""
+"""What makes /healthz and /readyz fail, and the data of the status page."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ _log = get_logger("spark")
 
 
 class Merger:
-    """Threads that merge due tables: the oldest change has waited `max_age`, or `max_rows` wait.
+    """Threads that merge due tables (see `MergeQueue`). A batch that cannot wait merges its table itself: see
+    LogEnd.put.
 
     Any thread may offer a table. A table whose merge fails is retried later, with growing delays. The others
     continue."""

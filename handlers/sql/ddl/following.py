@@ -1,4 +1,5 @@
-"""Follow DDL of the source in the target.
+"""Follow DDL of the source in the target: check, apply and record each operation. `tables`, `columns` and
+`retyping` run its SQL.
 
 MySQL and MariaDB commit at each DDL statement, so after a crash a statement may be repeated although some of
 its steps are done. There each step is recorded before it begins. A repeated statement continues from that

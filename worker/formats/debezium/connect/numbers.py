@@ -1,4 +1,4 @@
-"""Exact numbers of Kafka Connect's JSON. Numbers too long for any source are refused."""
+"""Decimals and other exact numbers of Kafka Connect's JSON. Numbers too long for any source are refused."""
 
 from __future__ import annotations
 
