@@ -1,5 +1,5 @@
-"""When a table's merge is due (`max_age`, `max_rows`, a waiting statement), and which table is next: the one
-whose rows waited longest, and light tables beside heavy ones."""
+"""When a table's merge is due (`max_age`, `max_rows`, a waiting statement), and which table is next. The one
+whose rows waited longest is first, and light tables run beside heavy ones."""
 
 from __future__ import annotations
 
