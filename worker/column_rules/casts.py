@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from math import isfinite
 from typing import Any, NamedTuple
 
+from handlers.change_json import duration_text
 from handlers.decimals import bounded
 from worker.column_rules.canonical import canonical
 
@@ -43,6 +44,10 @@ def cast_of(text: str) -> Cast | None:
 def _text(value: Any) -> str:
     if isinstance(value, bytes):  # a real backslash must differ from an escaped byte
         return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+    if isinstance(value, timedelta):
+        return duration_text(value)
+    if isinstance(value, tuple):  # the labels of a set, which contain no comma
+        return ",".join(value)
     return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
 
 
