@@ -84,6 +84,22 @@ def test_different_bytes_are_different_texts() -> None:
     assert len({text.convert(value) for value in values}) == len(values)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (timedelta(hours=36), "36:00:00"),
+        (-timedelta(hours=1, microseconds=1), "-01:00:00.000001"),
+        (("new", "paid"), "new,paid"),
+        ((), ""),
+        (Decimal("7.50"), "7.5"),
+    ],
+)
+def test_a_time_and_a_set_are_texts_as_mysql_writes_them(value: Any, text: str) -> None:
+    cast = cast_of("text")
+    assert cast is not None
+    assert cast.convert(value) == text
+
+
 @pytest.mark.parametrize("value", ["1e400", "-1e309", 10**400, Decimal("1e400"), "nan"])
 def test_what_is_beyond_a_double_cannot_be_cast_to_one(value: Any) -> None:
     double = cast_of("double")

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from handlers.beyond_calendar import BeyondCalendar
+from handlers.change_json import duration_text
 from handlers.decimals import bounded
 
 CAST_NAMES = ("text", "integer", "decimal(12,2)", "double", "boolean", "date", "datetime", "timestamp")
@@ -44,6 +45,10 @@ def cast_of(text: str) -> Cast | None:
 def _text(value: Any) -> str:
     if isinstance(value, bytes):  # a real backslash must differ from an escaped byte
         return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+    if isinstance(value, timedelta):
+        return duration_text(value)
+    if isinstance(value, tuple):  # the labels of a set, which contain no comma
+        return ",".join(value)
     return value if isinstance(value, str) else canonical(value).decode("utf-8", "backslashreplace")
 
 
