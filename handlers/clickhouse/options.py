@@ -25,11 +25,7 @@ OWN_SETTINGS = {
     # A profile could silently truncate the results that are read here.
     "limit": "0",
     "offset": "0",
-    "result_overflow_mode": "throw",
-    "read_overflow_mode": "throw",
-    "timeout_overflow_mode": "throw",
-    "set_overflow_mode": "throw",
-    "group_by_overflow_mode": "throw",
+    **{f"{what}_overflow_mode": "throw" for what in ("result", "read", "timeout", "set", "group_by")},
     "use_query_cache": "0",
     "input_format_with_names_use_header": "1",
     "input_format_with_types_use_header": "1",
