@@ -82,8 +82,7 @@ class Tables:
         written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
         _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
-        aliases = {name: text for name, *_, default, text in columns if default == "ALIAS"}
-        told = {name: text for name, text in aliases.items() if name.startswith(_MEMORY)}
+        told = {own: text for own, *_, made, text in columns if made == "ALIAS" and own.startswith(_MEMORY)}
         others = {name for name, *_, made, _, _ in columns if not _OF_NOW.search(made)}
         return Table(
             database=names[0],
