@@ -147,9 +147,7 @@ def _decimal(value: Any, *, precision: int, scale: int, size: int) -> bytes:
 
 def _in_years(value: date) -> None:
     if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
-        raise Unencodable(
-            f"{value.isoformat()} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}, which the column holds"
-        )
+        raise Unencodable(f"{value.isoformat()} is outside the years {_FIRST_YEAR} to {_LAST_YEAR}")
 
 
 def _moment(value: Any, *, precision: int, size: int = 8) -> bytes:

@@ -46,8 +46,7 @@ class ClickHouseOptions(VersionedOptions):
         default="{table}", description="The target table's name; {database} and {table} are replaced."
     )
     settings: dict[str, str | int | float | bool] = Field(
-        default={},
-        description="ClickHouse settings for each query and insert, such as insert_quorum: auto.",
+        default={}, description="ClickHouse settings for each query and insert, such as insert_quorum: auto."
     )
     max_bytes: PositiveSize = size("32MiB", "The most bytes of one insert. A larger row is sent alone.")
     timeout: PositiveDuration = duration("5m", "The timeout for a connection, and for an answer.")

@@ -22,7 +22,9 @@ from handlers.versioned.versions import EPOCH_BITS
 
 _KEY = Template("{key}")
 _REPLACING = re.compile(r"\w*ReplacingMergeTree\((?:.*, )?_version, _deleted\)")
-_MOVING = re.compile(r"(?:^|, )[^',]* (?:TO (?:DISK|VOLUME) '[^']*'|RECOMPRESS CODEC)")
+_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|[^'(),]+|.")
+_MOVING = re.compile(r" TO (?:DISK|VOLUME) '| RECOMPRESS CODEC")
+_PURGING = re.compile(r"(?:WHERE|AND) \(?_deleted(?: = 1| != 0| > 0|\)?$|\)? AND)")
 _WORD = re.compile(r"`[^`]*`|\w+")
 _OF_NOW = re.compile(r"\b(?:now|now64|nowInBlock|today)\(")
 _COMPUTED = ("MATERIALIZED", "ALIAS")
@@ -78,8 +80,7 @@ class Tables:
         written = {name: kind for name, kind, *_, default, _ in columns if default not in _COMPUTED}
         _check_key(place, written, key)
         _check_partitions(place, [name for name, _, is_key, parts, *_ in columns if parts and not is_key])
-        aliases = {name: text for name, *_, default, text in columns if default == "ALIAS"}
-        told = {name: text for name, text in aliases.items() if name.startswith(_MEMORY)}
+        told = {own: text for own, *_, made, text in columns if made == "ALIAS" and own.startswith(_MEMORY)}
         others = {name for name, *_, made, _, _ in columns if not _OF_NOW.search(made)}
         return Table(
             database=names[0],
@@ -210,22 +211,29 @@ def _check_partitions(place: str, others: Sequence[str]) -> None:
 
 
 def _expires_by(engine: str, columns: set[str]) -> list[str]:
-    """Return the columns of the TTLs that remove rows, unless their conditions contain `_deleted`.
+    """Return the columns of the TTLs that remove rows, unless their conditions spare deleted rows.
 
-    >>> _expires_by("… ORDER BY a TTL a + f(1, g(2)), b TO DISK 'x' SETTINGS c = 1", {"a", "b", "c"})
+    >>> _expires_by("… ORDER BY a TTL a + f(1, g(2)), f(b, 'x') TO DISK 'x' SETTINGS c = 1", {"a", "b", "c"})
     ['a']
     """
-    rules = _MOVING.sub("", engine.partition(" TTL ")[2].partition(" SETTINGS ")[0])
-    words = {word.strip("`") for word in _WORD.findall(rules)}
-    return [] if "_deleted" in words else sorted(words & columns)
+    rules, depth = [""], 0
+    for piece in _PIECE.findall(engine.partition(" TTL ")[2].partition(" SETTINGS ")[0]):
+        depth += {"(": 1, ")": -1}.get(piece, 0)
+        rules += [""] if piece == "," and not depth else []
+        rules[-1] += piece
+    found = set[str]()
+    for rule in (rule for rule in rules if not _MOVING.search(rule)):
+        words = {word.strip("`") for word in _WORD.findall(rule)}
+        found |= {"_deleted"} if _PURGING.search(rule) else set() if "_deleted" in words else words & columns
+    return sorted(found)
 
 
 def _check_ttl(place: Table) -> None:
     if place.expires_by:
         raise Unfit(
-            f"{place.name} has a TTL by {', '.join(place.expires_by)}, which a deleted row does not have: it "
-            f"would be removed at once, and its former version would be there again. Let the TTL leave "
-            f"deleted rows: ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
+            f"{place.name} has a TTL by {', '.join(place.expires_by)}, which may remove a deleted row before "
+            f"its former versions: they would be there again. Let the TTL leave deleted rows: "
+            f"ALTER TABLE {place.sql} MODIFY TTL … DELETE WHERE _deleted = 0"
         )
 
 

@@ -171,7 +171,9 @@ def document_of(state: State, held: Mapping[str, Mapping[str, Any]], place: Inde
     if state.row is None:
         return None
     row = json_document(state.row, state.types)
+    kept = {} if state.whole else held.get(state.text, {})
     if place.is_strict:
-        row = {name: value for name, value in row.items() if value is not None or name in place.columns}
+        known = {*place.columns, *kept}
+        row = {name: value for name, value in row.items() if value is not None or name in known}
     origin = {"version": state.version, "partition": state.partition, "time": state.time}
-    return _encode({**({} if state.whole else held.get(state.text, {})), **row, ORIGIN: origin})
+    return _encode({**kept, **row, ORIGIN: origin})

@@ -111,7 +111,9 @@ class Indexes:
                 "Otherwise route the table to another index (option index), with a new snapshot"
             )
         known = {} if place is None else place.columns
-        found = fields_of(new_columns(states, known))
+        # An object whose fields a template defines is mapped, too.
+        objects = {name[:at] for name in known for at, letter in enumerate(name) if letter == "."}
+        found = fields_of(new_columns(states, {*known, *objects}))
         return found if ORIGIN in known else {ORIGIN: ORIGIN_FIELD, **found}
 
     def _holds_earlier(self, place: Index, states: Sequence[State]) -> bool:

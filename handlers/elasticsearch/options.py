@@ -26,8 +26,7 @@ class ElasticsearchOptions(VersionedOptions):
         description="The table's index or its alias; {database} and {table} are replaced, in lower case.",
     )
     keep_deletes: PositiveDuration = duration(
-        "1h",
-        "`index.gc_deletes` of created indexes: how long a deleted row's version is remembered.",
+        "1h", "`index.gc_deletes` of created indexes: how long a deleted row's version is remembered."
     )
     max_bytes: PositiveSize = size("8MiB", "The most bytes of one request. A larger row is sent alone.")
     timeout: PositiveDuration = duration("60s", "The timeout for a connection, and for an answer.")

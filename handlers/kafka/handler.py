@@ -198,9 +198,7 @@ class KafkaHandler(Handler):
                 )
             return KafkaMessage(key, _encode(json_row(change.after)), headers)
         if key is None:
-            raise ValueError(
-                "the deleted row has no primary key, so no tombstone can name it; use value: change"
-            )
+            raise ValueError("the deleted row has no primary key for its tombstone; use value: change")
         return KafkaMessage(key, None, headers)
 
     def _deliver(self, batch: Batch, topic: str, messages: list[KafkaMessage], places: list[int]) -> None:

@@ -198,11 +198,9 @@ class WebhookHandler(Handler):
         assert self._client is not None, "handle needs open"
         body = self._body(batch, lines[start:end])
         headers = self._headers(batch, batch.changes[start:end], body)
-        url = _address(self._url, batch.database, batch.name)
+        method, url = self._options.method, _address(self._url, batch.database, batch.name)
         try:
-            answer = self._client.request(
-                self._options.method, url, content=body, headers=headers, only_status=True
-            )
+            answer = self._client.request(method, url, content=body, headers=headers, only_status=True)
             if is_passing(answer.status) or is_denied(answer.status):
                 raise self._client.unavailable(answer, clock=self.clock)
             if answer.status in _WRONG_ADDRESS:

@@ -168,9 +168,8 @@ class DeadLetterTopic:
         left = {place: self._bounds[place][1] for place in begins}
         if not left:
             return
-        self._consumer.assign(
-            [confluent_kafka.TopicPartition(*place, offset) for place, offset in begins.items()]
-        )
+        starts = [confluent_kafka.TopicPartition(*place, offset) for place, offset in begins.items()]
+        self._consumer.assign(starts)
         last = time.monotonic()
         try:
             while left:

@@ -90,3 +90,22 @@ def test_a_strict_index_takes_rows_in_which_a_column_without_a_type_is_null_at_f
         for at, row in enumerate(rows):
             it.handle(make_batch(f"{database}.orders", [row], key="id", offset=at))
     assert search_node.documents(f"{database}.orders") == {"1": {"id": 1}, "2": rows[1], "3": rows[2]}
+
+
+def test_an_object_of_a_template_takes_a_column_of_maps(search_node: SearchNode, database: str) -> None:
+    attrs = {"properties": {"color": {"type": "keyword"}}}
+    fields = {"id": {"type": "long"}, "name": {"type": "text"}, "attrs": attrs}
+    template = {
+        "index_patterns": [f"{database}.*"],
+        "template": {"mappings": {"dynamic": "strict", "properties": fields}},
+    }
+    search_node.call("PUT", f"/_index_template/{database}", template)
+    row = {"id": 1, "name": "a", "attrs": {"color": "red"}}
+    update = {"op": "update", "before": None, "after": {"id": 1, "attrs": None}, "lacks": frozenset({"name"})}
+    types = {"id": "int", "name": "text", "attrs": "hstore"}
+    with handler(search_node) as it:
+        for at, (change, after) in enumerate(((row, row), (update, {**row, "attrs": None}))):
+            it.handle(make_batch(f"{database}.orders", [change], key="id", types=types, offset=at))
+            assert search_node.documents(f"{database}.orders") == {"1": after}
+    found = search_node.call("GET", f"/{database}.orders/_mapping")[f"{database}.orders"]["mappings"]
+    assert found["properties"]["attrs"] == attrs
