@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.arrow_rows import newest_of
+from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.owner import logs_below
 from handlers.spark.log.packs.pack_file import Piece, read_piece, rows_of
@@ -132,7 +133,9 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
         is_replica = f"{prefix}topic" not in rows.schema.names
         newest = newest_of(rows, head.key) if is_replica else None  # keys contain no nulls
         view = f"binlane_shared_{uuid.uuid4().hex}"
-        session.createDataFrame(rows if newest is None else newest).createOrReplaceTempView(view)
+        shared = rows if newest is None else newest
+        # Otherwise Spark infers timestamp_ltz for a datetime, and the union makes the whole column one.
+        session.createDataFrame(shared, spark_schema(shared.schema)).createOrReplaceTempView(view)
         frame = session.sql(newest_sql(session, files, ref, prefix, shared=view))
         if AnySpark(session).is_classic:  # a client of Connect looks it up at each use of the frame
             session.catalog.dropTempView(view)

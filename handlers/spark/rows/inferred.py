@@ -18,7 +18,7 @@ from handlers.spark.rows.spark_types import MOST_DIGITS
 
 _STRING = pa.string()
 _LABELS = pa.list_(pa.string())
-_LONG_DIGITS = 19
+_LONG_DIGITS = 20  # a bigint has 19, and Delta widens it to decimals with 20 before the point
 _SCALES = (0, 2, 4, 6, 10, 14, 18, 24, 30)
 _WHOLE_DIGITS = (18, 28, 38)
 # For each kept type, the types of values that may fit it. `fitting` would take more (a text of digits as a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from spark_lake import Lake, MakeLake, change
 
 from handlers import Change
 from handlers.failures import AskAgain
+from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.options import SparkOptions
@@ -77,6 +79,17 @@ def test_current_shows_what_is_in_packs_before_and_behind_the_first_merge(
     )
     assert lake.view("id, name") == expected
     assert len(segments(lake)) <= 2
+
+
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_datetime_in_a_pack_is_no_moment_of_the_reader_s_zone(make_lake: MakeLake, mode: str) -> None:
+    lake, types = make_lake(mode=mode, **SHARED), {"id": "int", "at": "datetime"}
+    skipped = datetime(2026, 3, 29, 2, 30)  # by the clocks of Berlin
+    for key in range(2):  # the second is in a pack
+        take(lake, change(key, {"id": key, "at": skipped}, types))
+    assert packs(lake)
+    with settings(lake.spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        assert lake.view("id, at, typeof(at)") == [(key, skipped, "timestamp_ntz") for key in range(2)]
 
 
 def test_what_a_killed_worker_left_in_packs_is_found_and_merged(make_lake: MakeLake) -> None:

@@ -10,6 +10,7 @@ import pytest
 from piece_lab import Row, change, cut, one_piece, rows_of, types_of
 
 from handlers.spark.rows.shape import Shape
+from handlers.spark.rows.spark_types import can_widen
 
 NAIVE, AWARE = datetime(2026, 1, 2, 3, 4, 5), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -113,7 +114,7 @@ def test_values_that_fit_what_the_column_was_kept_as_do_not_change_it(
     [
         ([1], [2**63], "decimal(28,0)"),
         ([1], [1.5], "double"),
-        ([1], [Decimal("1.25")], "decimal(21,2)"),
+        ([1], [Decimal("1.25")], "decimal(22,2)"),
         ([Decimal("1.25")], [Decimal("1.12345")], "decimal(24,6)"),
         ([Decimal("1.25")], [10**19], "decimal(30,2)"),
         ([date(2026, 1, 2)], [NAIVE], "timestamp_ntz"),
@@ -129,6 +130,13 @@ def test_a_column_is_widened_so_that_it_holds_what_it_held_and_what_comes(
     before: list[Any], now: list[Any], expected: str
 ) -> None:
     assert inferred(*now, known=kept_as(*before)) == expected
+
+
+@pytest.mark.parametrize("value", [2**63, Decimal("1.25"), Decimal("0.123456")], ids=str)
+def test_whole_numbers_become_decimals_to_which_delta_can_widen(value: Any) -> None:
+    wider = inferred(value, known=kept_as(1))
+    assert wider is not None
+    assert can_widen("bigint", wider)
 
 
 def test_a_column_without_any_value_yet_is_left_out_until_one_comes() -> None:
