@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -135,4 +136,6 @@ def key_of_tombstone(key: KeyRule, record: Record) -> Row | None:
         return {column: found[column] for column in key} if found.keys() >= set(key) else None
     if len(key) > 1 or found is None or found is ABSENT or isinstance(found, list):
         return None
+    if isinstance(found, bool | float | Decimal):  # a text without quotes: `1.10` is not `1.1`
+        found = (record.key() or b"").decode()
     return {key[0]: found}
