@@ -195,6 +195,16 @@ def test_a_topic_of_transaction_marks_holds_nobody_up() -> None:
     assert (rows, marks) == ([10, 11, 12], list(range(8)))
 
 
+def test_a_transaction_mark_stays_behind_what_is_held() -> None:
+    bench = Bench()
+    bench.add(1, Logged(0), Logged(1, body=b"?"), Logged(2))
+    assert [record.at for _, record in bench.out] == [0]
+    bench.end(0, 0)
+    bench.now += 1
+    bench.due()
+    assert [record.at for _, record in bench.out] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("first", [None, b"?"])
 def test_a_partition_that_may_have_rows_is_waited_for(first: bytes | None) -> None:
     """It begins with a tombstone, or with a record that cannot be read."""

@@ -148,7 +148,8 @@ class SourceOrder(Stage):
                 learn(one.format, message)
             place = log_position_of(one.format, message)
             barrier = False
-            if place is None and one.stream is None and is_transaction_mark(assignment.format, message):
+            is_first = place is None and one.stream is None and not one.held
+            if is_first and is_transaction_mark(assignment.format, message):
                 one.is_logged = False
                 passed.append(message)
                 continue
