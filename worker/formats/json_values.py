@@ -22,8 +22,6 @@ READ_ERRORS = (*JSON_ERRORS, ValueError)
 """The same, and what a value of another type than its column's raises."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
 _SPACE = re.compile(rb"\s")
 
 

@@ -44,9 +44,8 @@ def column_of(type_text: str) -> Column:
         return _GEOMETRY
     if name in BYTES:
         return _bytes_of(mysql_type)
-    converter = (
-        None if name == "enum" else converter_of(type_text)
-    )  # Maxwell writes an enum's label, not its index
+    # Maxwell writes an enum's label, not its index.
+    converter = None if name == "enum" else converter_of(type_text)
     if converter is None:
         return _TEXT
     read_text = converter.read

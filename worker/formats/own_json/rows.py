@@ -70,7 +70,8 @@ class RowRule:
                 continue
             try:
                 if isinstance(value, str):
-                    row[column] = compact(_checked(value))
+                    read_json(value)
+                    row[column] = compact(value.encode())
                     continue
                 members = raw() if members is None else members
                 if column not in members:
@@ -81,13 +82,6 @@ class RowRule:
 
     def _refused(self, column: str, value: Any, error: Exception) -> UndecodableRecord:
         return wrong_value(column, (self.types or {}).get(column), repr(value), error)
-
-
-def _checked(text: str) -> bytes:
-    """Check JSON in a JSON string. Raises one of READ_ERRORS."""
-    raw = text.encode()
-    read_json(raw)
-    return raw
 
 
 def key_rule(key: str | list[str] | None) -> KeyRule:
