@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -15,7 +16,7 @@ from handlers import Change
 from offsets.restore import Start
 from offsets.types import TopicPartition
 from worker.fetching.source_order import SourceOrder
-from worker.formats.interface import LogPosition, Record, Route, Skip
+from worker.formats.interface import LogPosition, Record, Route, Skip, UndecodableRecord
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignment, Assignments
 
@@ -29,9 +30,13 @@ class Logged:
     ddl: bool = False
     stream: str = "server-1"
     ms: int = 0
+    body: bytes | None = b"{}"
 
     def offset(self) -> int:
         return self.at
+
+    def value(self) -> bytes | None:
+        return self.body
 
     def timestamp(self) -> tuple[int, int]:
         return 1, self.ms
@@ -52,7 +57,9 @@ class Format:
         raise AssertionError("not asked here")
 
     def explain(self, record: Record) -> Route | Skip:
-        raise AssertionError("not asked here")
+        if record.value() == b"?":
+            raise UndecodableRecord("no record")
+        return Skip("tombstone" if record.value() is None else "transaction")
 
     def decode(self, record: Record, into: list[Change]) -> None:
         raise AssertionError("not asked here")
@@ -172,6 +179,52 @@ def test_records_without_a_place_go_with_the_one_before_them() -> None:
     bench.add(0, Logged(0, 20, ddl=True))
     bench.due()
     assert [record for assignment, record in bench.out if assignment is bench.inputs[1]][1:] == [tombstone]
+
+
+def test_a_topic_of_transaction_marks_holds_nobody_up() -> None:
+    """They have no place, and under load it is never read to its end."""
+    bench = Bench(partitions=3)
+    bench.end(0, 0)
+    for n in range(4):
+        bench.add(2, Logged(2 * n), Logged(2 * n + 1))
+        bench.add(1, Logged(n, 10 + n))
+        bench.now += 0.06
+        bench.due()
+    rows = [record.place for assignment, record in bench.out if assignment is bench.inputs[1]]
+    marks = [record.at for assignment, record in bench.out if assignment is bench.inputs[2]]
+    assert (rows, marks) == ([10, 11, 12], list(range(8)))
+
+
+def test_a_transaction_mark_stays_behind_what_is_held() -> None:
+    bench = Bench()
+    bench.add(1, Logged(0), Logged(1, body=b"?"), Logged(2))
+    assert [record.at for _, record in bench.out] == [0]
+    bench.end(0, 0)
+    bench.now += 1
+    bench.due()
+    assert [record.at for _, record in bench.out] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("first", [None, b"?"])
+def test_a_partition_that_may_have_rows_is_waited_for(first: bytes | None) -> None:
+    """It begins with a tombstone, or with a record that cannot be read."""
+    bench = Bench(partitions=3)
+    bench.add(0, Logged(0, 20, ddl=True))
+    bench.add(1, Logged(0, 30))
+    bench.add(2, Logged(0, body=first))
+    assert bench.due() == [None]
+    bench.add(2, Logged(1, 10), Logged(2, 40))
+    assert bench.due() == [10, 20]
+
+
+def test_a_partition_is_waited_for_from_its_first_place_on() -> None:
+    bench = Bench(partitions=3)
+    bench.add(0, Logged(0, 20, ddl=True))
+    bench.add(2, Logged(0), Logged(1, 10))
+    bench.add(1, Logged(0, 30))
+    assert bench.due() == [10]
+    bench.add(2, Logged(2), Logged(3, 25))
+    assert bench.due() == [None, 20]
 
 
 def test_without_places_the_timestamps_decide() -> None:

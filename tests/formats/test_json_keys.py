@@ -74,6 +74,17 @@ def test_a_record_without_a_value_deletes_the_row_of_its_key(
     assert (change.op, change.before, change.after, change.key) == ("delete", gone, None, gone)
 
 
+@pytest.mark.parametrize("key", ["1.10", "12e5", "true", "-0.0", "007", "4e0000"])
+@pytest.mark.parametrize("columns", [{}, {"id": "varchar(9)"}])
+def test_a_key_that_is_a_text_names_its_row_though_it_looks_like_a_number(
+    key: str, columns: dict[str, str]
+) -> None:
+    """A StringSerializer writes texts without quotes."""
+    (there,) = decode(record({"id": key}), key=["id"], columns=columns)
+    (gone,) = decode(record(None, key.encode()), key=["id"], columns=columns)
+    assert gone.key == there.key
+
+
 @pytest.mark.parametrize(
     ("layout_key", "record_key"),
     [

@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from handlers.logs import get_logger
 from worker.configuration import Configuration
-from worker.formats.decoding import learn, log_position_of
+from worker.formats.decoding import is_transaction_mark, learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses
 from worker.partitions.stage import Run, Stage
@@ -58,6 +58,8 @@ class _Input:
     """The stream of its last record; None until one has named it."""
     is_mixed: bool = False
     """Whether it has records of several streams, whose places do not compare."""
+    is_logged: bool = True
+    """False: so far, it has only marks of transactions, which have no place. Nobody waits for it."""
     reached: Key = _BEFORE_ALL
     next_offset: int = 0
     end: int | None = None
@@ -134,18 +136,25 @@ class SourceOrder(Stage):
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns those that need not wait: all of a format without
-        DDL topics."""
+        DDL topics, and marks of transactions before the first record with a place."""
         one = self._inputs.get(assignment)
         if one is None:
             return [(assignment, messages)]
         one.end = None
         now = self.clock()
+        passed = []
         for message in messages:
             if one.has_ddl:
                 learn(one.format, message)
             place = log_position_of(one.format, message)
             barrier = False
+            is_first = place is None and one.stream is None and not one.held
+            if is_first and is_transaction_mark(assignment.format, message):
+                one.is_logged = False
+                passed.append(message)
+                continue
             if place is not None:
+                one.is_logged = True
                 if one.stream not in (None, place.stream) and not one.is_mixed:
                     one.is_mixed = True
                     log.error(
@@ -160,7 +169,7 @@ class SourceOrder(Stage):
             one.bytes += len(message) + RECORD_OVERHEAD
             one.held.append(_Held(one.reached, barrier, message, now))
         one.next_offset = messages[-1].offset() + 1
-        return []
+        return [(assignment, passed)] if passed else []
 
     def ended(self, assignment: Assignment, offset: int) -> bool:
         one = self._inputs.get(assignment)
@@ -219,7 +228,7 @@ class SourceOrder(Stage):
         # Every other partition has returned all up to this key. One with DDL may still return an equal key.
         limit, strict, ends = None, False, False
         for other in self._inputs.values():
-            if other is one or not _same_log(other, one):
+            if other is one or not other.is_logged or not _same_log(other, one):
                 continue
             if other in at_end:
                 ends = True

@@ -75,6 +75,14 @@ def log_position_of(format_: SeparateDDL, record: Record) -> LogPosition | None:
         return None
 
 
+def is_transaction_mark(format_: Format, record: Record) -> bool:
+    """Whether the record only marks the beginning or end of a transaction."""
+    try:
+        return explained(format_, record) == Skip("transaction")
+    except UndecodableRecord:
+        return False
+
+
 def learn(format_: SeparateDDL, record: Record) -> None:
     """Call `format_.learn`. If it raises, log the error."""
     try:

@@ -22,8 +22,6 @@ READ_ERRORS = (*JSON_ERRORS, ValueError)
 """JSON_ERRORS, and the exception for a value that does not fit its column's type."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
 _SPACE = re.compile(rb"\s")
 
 

@@ -113,16 +113,12 @@ def _set_of(mysql_type: MySQLType) -> Convert:
     return read
 
 
-def _always(convert: Convert) -> Callable[[MySQLType], Convert]:
-    return lambda _type: convert
-
-
 _SPECIAL: Mapping[str, Callable[[MySQLType], Convert]] = {
-    "boolean": _always(_boolean),
-    "timestamp": _always(_timestamp),
+    "boolean": lambda _: _boolean,
+    "timestamp": lambda _: _timestamp,
     "set": _set_of,
     **dict.fromkeys(BYTES, _bytes_of),
-    **dict.fromkeys(SHAPES, _always(lambda value: geometry_bytes(_own_text(value)))),
+    **dict.fromkeys(SHAPES, lambda _: lambda value: geometry_bytes(_own_text(value))),
 }
 
 

@@ -19,17 +19,9 @@ JsonOperation = Literal["insert", "update", "delete", "snapshot", "skip"]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
 
 _DEFAULT_OPERATIONS: dict[str, JsonOperation] = {
-    "c": "insert",
-    "u": "update",
-    "d": "delete",
-    "r": "snapshot",
-    "insert": "insert",
-    "update": "update",
-    "delete": "delete",
-    "snapshot": "snapshot",
-    "INSERT": "insert",
-    "UPDATE": "update",
-    "DELETE": "delete",
+    **{"c": "insert", "u": "update", "d": "delete", "r": "snapshot"},
+    **{"insert": "insert", "update": "update", "delete": "delete", "snapshot": "snapshot"},
+    **{"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"},
 }
 _ROW = "a path in the value, such as payload.after, or . for the whole value"
 _KEY = "a list of column names, or a path to an object or to such a list, such as source.key or $key"
