@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sql_lab import SqlLab, orders
 
-from handlers import Batch
+from handlers import Batch, TargetUnavailable
 
 MakeLab = Callable[[str], SqlLab]
 WAITING = {
@@ -76,3 +76,20 @@ def test_no_row_is_there_twice_after_the_key_has_changed(make_sql: MakeLab, key:
         one.handle(orders({"sql": f"ALTER TABLE orders {change}"}, offset=1))
         other.handle(orders(*updates, key=key, partition=1, offset=2))
     assert [(row["id"], row["region"]) for row in lab.rows()] == [(1, "north"), (2, "south"), (3, "south")]
+
+
+def test_a_table_that_is_locked_by_a_statement_of_ddl_waits(make_sql: MakeLab) -> None:
+    lab = make_sql("mariadb")
+    lab.make("shop.orders", "id int PRIMARY KEY, region varchar(9)")
+    made = "CREATE OR REPLACE TABLE shop.orders (id int PRIMARY KEY, region varchar(9))"
+    with lab.handler() as handler, ThreadPoolExecutor(1) as thread:
+        made_anew = thread.submit(lab.run, f"{made} SELECT 1 AS id, IF(SLEEP(1), '', 'north') AS region")
+        while not lab.run("SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"):
+            assert not made_anew.done()
+            time.sleep(0.02)
+        with pytest.raises(TargetUnavailable) as caught:
+            handler.handle(orders({"id": 2, "region": "south"}))
+        made_anew.result(30)
+        handler.handle(orders({"id": 2, "region": "south"}))
+    assert caught.value.others_go_on
+    assert [row["id"] for row in lab.rows()] == [1, 2]
