@@ -39,8 +39,6 @@ _PG_TYPES = """
     FROM within JOIN pg_type t ON t.oid = id LEFT JOIN pg_collation c ON c.oid = attcollation
     WHERE t.typtype <> 'd' AND t.typcategory <> 'A'
 """
-
-
 # Unique keys that ON CONFLICT accepts and that compare values exactly.
 _PG_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
@@ -52,8 +50,9 @@ _PG_KEYS = """
     GROUP BY i.indexrelid
 """
 _PG_DEFINITION = sa.text(
-    "SELECT string_agg(CAST(xmin AS text), ' ' ORDER BY attnum) FROM pg_attribute "
-    "WHERE attrelid = CAST(:name AS regclass)"
+    "SELECT string_agg(concat(part, ' ', xmin), ', ' ORDER BY part, attnum) FROM (SELECT attrelid AS part, "
+    "attnum, xmin FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) UNION ALL "
+    "SELECT indexrelid, 0, xmin FROM pg_index WHERE indrelid = CAST(:name AS regclass)) AS found"
 )
 _MY_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _MY_COLUMNS = (
@@ -192,8 +191,8 @@ def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -
 
 
 def definition(connection: sa.Connection, quoted: str) -> str:
-    """Return a text that differs after each change of the table's columns (MySQL: also of its keys). Empty
-    for SQLite, which gets values as they are, and for DuckDB, whose file has one process."""
+    """Return a text that differs after each change of the table's columns or keys. Empty for SQLite, which
+    gets values as they are, and for DuckDB, whose file has one process."""
     match connection.dialect.name:
         case "postgresql":
             return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))

@@ -93,3 +93,28 @@ def test_a_table_that_is_locked_by_a_statement_of_ddl_waits(make_sql: MakeLab) -
         handler.handle(orders({"id": 2, "region": "south"}))
     assert caught.value.others_go_on
     assert [row["id"] for row in lab.rows()] == [1, 2]
+
+
+def test_a_row_is_found_by_the_key_that_the_table_has_now(server: SqlLab) -> None:
+    server.make("shop.orders", "id int NOT NULL, region varchar(9) NOT NULL, CONSTRAINT own PRIMARY KEY (id)")
+    north, south = {"id": 1, "region": "north"}, {"id": 1, "region": "south"}
+    gone = "PRIMARY KEY" if server.dialect == "mysql" else "CONSTRAINT own"
+    with server.handler() as handler:
+        handler.handle(orders(north, key=None))
+        server.run(f"ALTER TABLE shop.orders DROP {gone}, ADD PRIMARY KEY (id, region)")
+        server.run("INSERT INTO shop.orders VALUES (1, 'south')")
+        handler.handle(orders({"before": north, "after": None}, key=None, offset=1))
+    assert server.rows() == [south]
+
+
+def test_two_tables_of_one_transaction_that_swap_names_are_not_one(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.run(
+        "CREATE SCHEMA shop; CREATE TABLE shop.orders (id int PRIMARY KEY, price real); CREATE TABLE "
+        "shop.orders_new (id int PRIMARY KEY, price numeric)"
+    )
+    with lab.handler() as handler:
+        handler.handle(priced(1, 1.5, "float"))
+        lab.run("ALTER TABLE shop.orders RENAME TO orders_old; ALTER TABLE shop.orders_new RENAME TO orders")
+        handler.handle(priced(2, Decimal("1234567.89"), "decimal(12,2)", offset=1))
+    assert [row["price"] for row in lab.rows()] == [Decimal("1234567.89")]
