@@ -135,6 +135,8 @@ def of_postgresql(
     types, alike = {}, set()
     columns = {one["name"]: one for one in found}
     for column, type_, is_array, innermost, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+        if column not in columns:
+            continue  # another session has just added it, and `definition` differs
         # unnest would split arrays of arrays into their innermost elements, so arrays travel as text.
         # PostgreSQL reads money from text by the server's locale, so money travels as numeric.
         is_money = innermost == "money"
@@ -197,6 +199,5 @@ def definition(connection: sa.Connection, quoted: str) -> str:
         case "postgresql":
             return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))
         case "mysql" | "mariadb":
-            created = connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1]
-            return _MY_NEXT_NUMBER.sub("", created)
+            return _MY_NEXT_NUMBER.sub("", connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1])
     return ""

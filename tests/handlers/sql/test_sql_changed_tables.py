@@ -9,9 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sql_lab import SqlLab, orders
 
-from handlers import Batch, TargetUnavailable
+from handlers import Batch, Rejected, TargetUnavailable
 
 MakeLab = Callable[[str], SqlLab]
 WAITING = {
@@ -118,3 +119,43 @@ def test_two_tables_of_one_transaction_that_swap_names_are_not_one(make_sql: Mak
         lab.run("ALTER TABLE shop.orders RENAME TO orders_old; ALTER TABLE shop.orders_new RENAME TO orders")
         handler.handle(priced(2, Decimal("1234567.89"), "decimal(12,2)", offset=1))
     assert [row["price"] for row in lab.rows()] == [Decimal("1234567.89")]
+
+
+def test_no_row_is_blamed_for_a_column_that_is_added_while_the_table_is_read(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    lab.make("shop.orders", "id int PRIMARY KEY, price real")
+    reads = []
+
+    def adds(connection: sa.Connection, _: Any, statement: str, *__: Any) -> None:
+        if "typtypmod" in statement and connection.engine is not lab.engine:
+            reads.append(statement)
+            if len(reads) == 2:
+                lab.run("ALTER TABLE shop.orders ADD note text")
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", adds)
+    try:
+        with lab.handler() as handler, pytest.raises(Rejected) as caught:
+            handler.handle(orders({"id": 1, "price": 1.5}, {"id": 2, "price": "cheap"}))
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", adds)
+    assert caught.value.at == 1
+    assert len(reads) > 2
+
+
+def test_a_table_that_another_worker_makes_meanwhile_uses_up_no_attempt(make_sql: MakeLab) -> None:
+    lab = make_sql("postgres")
+    columns = "worker, handler, source_table, shard, topic, kafka_partition, kafka_offset, change_index"
+    noted = columns.replace("source_table", "'shop.orders'")
+    with lab.handler() as handler, ThreadPoolExecutor(1) as thread:
+        handler.handle(orders({"id": 1}, table="shop.others"))
+        with lab.engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE shop.orders (id bigint PRIMARY KEY)")
+            connection.exec_driver_sql(
+                f"INSERT INTO binlane_marks ({columns}) SELECT {noted} FROM binlane_marks WHERE shard = -2"
+            )
+            handled = thread.submit(handler.handle, orders({"id": 2}))
+            while not lab.run(WAITING["postgresql"]):
+                assert not handled.done()
+                time.sleep(0.02)
+        handled.result(30)
+    assert lab.rows() == [{"id": 2}]
