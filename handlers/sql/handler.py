@@ -223,7 +223,7 @@ class SqlHandler(Handler):
         except NameUnfit as error:
             raise Rejected(f"{batch.table}: {error}") from error
         except DATABASE_ERRORS as error:
-            if self._judge(batch, error) is not Fault.CONFLICT:
+            if self._judge(batch, error) not in (Fault.CONFLICT, Fault.UNIQUE):
                 raise DatabaseError(
                     f"{batch.table}: {missing}, and creating it failed: {told(error)}"
                 ) from error

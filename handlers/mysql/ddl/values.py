@@ -36,7 +36,7 @@ def default_value(column: Column, time_ms: int) -> Any:
 
     `time_ms`: when the statement ran, in milliseconds since 1970 UTC. CURRENT_TIMESTAMP is this time."""
     type_, default = read_type(column.type), column.default
-    if column.numbered or (default is None and column.nullable):
+    if column.numbered or column.generated is not None or (default is None and column.nullable):
         return None
     if default is None:
         return _implicit(type_)

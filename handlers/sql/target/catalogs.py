@@ -39,8 +39,6 @@ _PG_TYPES = """
     FROM within JOIN pg_type t ON t.oid = id LEFT JOIN pg_collation c ON c.oid = attcollation
     WHERE t.typtype <> 'd' AND t.typcategory <> 'A'
 """
-
-
 # Unique keys that ON CONFLICT accepts and that compare values exactly.
 _PG_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
@@ -52,8 +50,9 @@ _PG_KEYS = """
     GROUP BY i.indexrelid
 """
 _PG_DEFINITION = sa.text(
-    "SELECT string_agg(CAST(xmin AS text), ' ' ORDER BY attnum) FROM pg_attribute "
-    "WHERE attrelid = CAST(:name AS regclass)"
+    "SELECT string_agg(concat(part, ' ', xmin), ', ' ORDER BY part, attnum) FROM (SELECT attrelid AS part, "
+    "attnum, xmin FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) UNION ALL "
+    "SELECT indexrelid, 0, xmin FROM pg_index WHERE indrelid = CAST(:name AS regclass)) AS found"
 )
 _MY_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _MY_COLUMNS = (
@@ -136,6 +135,8 @@ def of_postgresql(
     types, alike = {}, set()
     columns = {one["name"]: one for one in found}
     for column, type_, is_array, innermost, is_alike in connection.execute(sa.text(_PG_TYPES), name):
+        if column not in columns:
+            continue  # another session has just added it, and `definition` differs
         # unnest would split arrays of arrays into their innermost elements, so arrays travel as text.
         # PostgreSQL reads money from text by the server's locale, so money travels as numeric.
         is_money = innermost == "money"
@@ -192,12 +193,11 @@ def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -
 
 
 def definition(connection: sa.Connection, quoted: str) -> str:
-    """Return a text that differs after each change of the table's columns (MySQL: also of its keys). Empty
-    for SQLite, which gets values as they are, and for DuckDB, whose file has one process."""
+    """Return a text that differs after each change of the table's columns or keys. Empty for SQLite, which
+    gets values as they are, and for DuckDB, whose file has one process."""
     match connection.dialect.name:
         case "postgresql":
             return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))
         case "mysql" | "mariadb":
-            created = connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1]
-            return _MY_NEXT_NUMBER.sub("", created)
+            return _MY_NEXT_NUMBER.sub("", connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1])
     return ""

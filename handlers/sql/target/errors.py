@@ -73,7 +73,7 @@ _MYSQL = {
     **dict.fromkeys((1044, 1142, 1143, 1227, 1356, 1370, 1449, 1785, 3098, 3750), Fault.TABLE),
     # Read-only, damaged, or its file is missing.
     **dict.fromkeys((1016, 1034, 1036, 1194, 1195, 1712, 1812, 1814, 1877, 1932), Fault.TABLE),
-    **dict.fromkeys((1205, 3572), Fault.LOCKED),
+    **dict.fromkeys((1205, 1684, 3572), Fault.LOCKED),  # 1684: a statement of DDL alters the table
     **dict.fromkeys((1007, 1020, 1050, 1060, 1213, 3101), Fault.CONFLICT),
     **dict.fromkeys((1049, 1054, 1136, 1146, 1412), Fault.STALE),
     **dict.fromkeys((1048, 1118, 1138, 1153, 1264, 1265, 1292, 1301, 1364, 1366, 1367, 1406), Fault.DATA),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 from servers.postgres_server import PostgresServer
 
@@ -34,3 +35,26 @@ def test_values_are_whole_whatever_the_databases_settings(postgres: PostgresServ
     [row] = source.rows(table, list(table.columns), {"id": False})
     source.close()
     assert row == (1, *VALUES.values())
+
+
+def test_a_policy_hides_no_rows_without_an_error(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = sa.make_url(postgres.new_database("set_otherwise"))
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in (
+            "CREATE TABLE kept AS SELECT 1 AS id, 'north' AS tenant UNION SELECT 2, 'south'",
+            "ALTER TABLE kept ENABLE ROW LEVEL SECURITY",
+            "CREATE POLICY own ON kept USING (tenant = 'north')",
+            "DROP ROLE IF EXISTS auditor",
+            "CREATE ROLE auditor LOGIN PASSWORD 'one'",
+            "GRANT SELECT ON kept TO auditor",
+        ):
+            connection.exec_driver_sql(statement)
+        own = url.set(username="auditor", password="one").render_as_string(hide_password=False)
+        source = Source(check_url(own), tmp_path)
+        [table] = source.tables()
+        with pytest.raises(sa.exc.ProgrammingError, match="row-level security"):
+            list(source.rows(table, list(table.columns), {"id": False}))
+        source.close()
+        connection.exec_driver_sql("DROP OWNED BY auditor; DROP ROLE auditor")
+    engine.dispose()

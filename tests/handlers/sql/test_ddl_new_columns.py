@@ -78,6 +78,13 @@ def test_a_generated_column_is_computed_for_the_rows_that_are_there(lab: DDLLab)
     ]
 
 
+def test_a_generated_column_that_is_never_null_is_computed_too(lab: DDLLab) -> None:
+    lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
+    lab.put({"id": "int"}, {"id": 4})
+    lab.follow("ALTER TABLE t ADD g int AS (id * 2) STORED NOT NULL, ADD h char(9) AS (hex(id)) NOT NULL")
+    assert lab.rows() == [("4", "8", None)]
+
+
 def test_a_generated_column_whose_expression_is_not_understood_is_null(lab: DDLLab) -> None:
     lab.follow("CREATE TABLE t (id int PRIMARY KEY)")
     lab.put({"id": "int"}, {"id": 1})
