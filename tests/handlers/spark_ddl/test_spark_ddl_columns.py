@@ -42,6 +42,7 @@ NEW_COLUMNS: list[tuple[str, Any]] = [
     ("bigint AS (n + n - (-1))", 2 * (2**31 - 1) + 1),
     ("decimal(13,2) GENERATED ALWAYS AS (`total`*2)", Decimal("19999999999.98")),
     ("varchar(9) AS (upper(total))", None),
+    ("int AS (n - 1) NOT NULL", 2**31 - 2),
 ]
 
 
