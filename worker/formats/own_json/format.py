@@ -45,6 +45,7 @@ class Json:
         self._after = _row_path(layout.after) or ()
         self._time, self._read_time = _source(layout.time), reader_of(layout.time_unit)
         self._transaction = _source(layout.transaction)
+        self._is_named_inside = isinstance(self._database, InValue) or isinstance(self._table, InValue)
         self.route: Callable[[bytes], Route] = route_of(self._database, self._table)
         self._lacks = NOTHING if layout.updates == "whole" else None
         self._rule = RowRule(key_rule(layout.key), layout.columns, layout.exclude)
@@ -58,9 +59,7 @@ class Json:
         if value is None:
             found = self._tombstone(record)
             return Skip("tombstone") if found is None else PlainRoute(*found[0])
-        # Do not read a value that does not contain the names.
-        needed = any(isinstance(source, InValue) for source in (self._database, self._table))
-        document = _read(value) if needed else ABSENT
+        document = _read(value) if self._is_named_inside else ABSENT
         try:
             return PlainRoute(*self._names(document, record))
         except UndecodableRecord:
@@ -93,7 +92,7 @@ class Json:
             if self._layout.tables:
                 rule = self._rule_for(*self._names(document, record))
             key, images = self._images(document, value, rule, record)
-            if images and isinstance(rule.key, tuple) and len(rule.key) == 1:
+            if images and isinstance(rule.key, tuple) and len(rule.key) == 1 and not self._is_named_inside:
                 self._note_key(images[-1].after or images[-1].before or {}, rule.key[0], record)
         transaction = None
         if self._transaction is not None:
@@ -164,8 +163,6 @@ class Json:
 
     def _note_key(self, row: Row, column: str, record: Record) -> None:
         """Note whether the key is a text: the key of a record without a value may have no quotes."""
-        if isinstance(self._database, InValue) or isinstance(self._table, InValue):
-            return
         if len(self._text_keys) >= _MAX_RULES:
             self._text_keys.clear()
         note = self._text_keys.add if isinstance(row.get(column), str) else self._text_keys.discard
