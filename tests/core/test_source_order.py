@@ -227,6 +227,17 @@ def test_a_partition_is_waited_for_from_its_first_place_on() -> None:
     assert bench.due() == [None, 20]
 
 
+def test_rows_may_follow_a_first_transaction_mark_at_once() -> None:
+    """A transform wrote both to one topic, and a poll ended between them."""
+    bench = Bench(partitions=3)
+    bench.add(2, Logged(0))
+    bench.add(0, Logged(0, 20, ddl=True))
+    bench.add(1, Logged(0, 40))
+    assert bench.due() == []
+    bench.add(2, Logged(1, 10), Logged(2, 30))
+    assert bench.due() == [10, 20]
+
+
 def test_without_places_the_timestamps_decide() -> None:
     bench = Bench()
     bench.add(1, Logged(0, ms=1_000), Logged(1, ms=3_000))

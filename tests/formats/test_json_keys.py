@@ -85,6 +85,20 @@ def test_a_key_that_is_a_text_names_its_row_though_it_looks_like_a_number(
     assert gone.key == there.key
 
 
+def test_digits_without_quotes_are_a_text_if_the_last_row_of_the_table_has_texts() -> None:
+    """Else a batch with a row and its delete would keep the row."""
+    format_ = reader(table="$topic.2", key=["id"])
+    changes: list[Change] = []
+    for table, value in (("a", "7"), ("b", 7), ("a", None), ("b", None), ("a", 8), ("a", None)):
+        row = None if value is None else {"id": value}
+        format_.decode(record(row, b"7", topic=f"cdc.shop.{table}"), changes)
+    assert [change.key for change in changes] == [
+        *({"id": "7"}, {"id": 7}),
+        *({"id": "7"}, {"id": 7}),
+        *({"id": 8}, {"id": 7}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("layout_key", "record_key"),
     [

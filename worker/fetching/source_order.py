@@ -59,7 +59,7 @@ class _Input:
     is_mixed: bool = False
     """Whether it has records of several streams, whose places do not compare."""
     is_logged: bool = True
-    """False: so far, it has only marks of transactions, which have no place. Nobody waits for it."""
+    """False: so far, it has only marks of transactions, which have no place. It counts as read to its end."""
     reached: Key = _BEFORE_ALL
     next_offset: int = 0
     end: int | None = None
@@ -228,9 +228,9 @@ class SourceOrder(Stage):
         # Every other partition has returned all up to this key. One with DDL may still return an equal key.
         limit, strict, ends = None, False, False
         for other in self._inputs.values():
-            if other is one or not other.is_logged or not _same_log(other, one):
+            if other is one or not _same_log(other, one):
                 continue
-            if other in at_end:
+            if other in at_end or not other.is_logged:
                 ends = True
             elif limit is None or other.reached < limit or (other.reached == limit and other.has_ddl):
                 limit, strict = other.reached, other.has_ddl

@@ -16,20 +16,10 @@ from worker.formats.json_values import DECODE_ERRORS
 # `kcat -J` prints `payload` and `ts`.
 _VALUE_KEYS = ("value", "payload")
 _RECORD_KEYS = frozenset(
-    [
-        "broker",
-        "headers",
-        "key",
-        "offset",
-        "partition",
-        "payload",
-        "timestamp",
-        "timestamp_ms",
-        "topic",
-        "ts",
-        "tstype",
-        "value",
-    ]
+    (
+        *("broker", "headers", "key", "offset", "partition", "payload"),
+        *("timestamp", "timestamp_ms", "topic", "ts", "tstype", "value"),
+    )
 )
 
 

@@ -62,7 +62,10 @@ class _Parser:
 
     def _body(self, name: str) -> bytes:
         if name == "POINT":
-            return self._bracketed(self._position)
+            self._expect("(")
+            point = self._position()
+            self._expect(")")
+            return point
         if name == "LINESTRING":
             return self._list(self._position)
         if name == "POLYGON":
@@ -87,12 +90,6 @@ class _Parser:
             items.append(read())
         self._expect(")")
         return _COUNT.pack(len(items)) + b"".join(items)
-
-    def _bracketed(self, read: Callable[[], bytes]) -> bytes:
-        self._expect("(")
-        found = read()
-        self._expect(")")
-        return found
 
     def _position(self) -> bytes:
         try:

@@ -45,10 +45,13 @@ class Json:
         self._after = _row_path(layout.after) or ()
         self._time, self._read_time = _source(layout.time), reader_of(layout.time_unit)
         self._transaction = _source(layout.transaction)
+        self._is_named_inside = isinstance(self._database, InValue) or isinstance(self._table, InValue)
         self.route: Callable[[bytes], Route] = route_of(self._database, self._table)
         self._lacks = NOTHING if layout.updates == "whole" else None
         self._rule = RowRule(key_rule(layout.key), layout.columns, layout.exclude)
         self._rule_for = lru_cache(_MAX_RULES)(self._made_rule)
+        self._text_keys: set[tuple[str, str]] = set()
+        """Tables whose last row has a text as its only key column."""
 
     def explain(self, record: Record) -> Route | Skip:
         """Route or skip a record that `route` refused, or whose database or table is empty."""
@@ -56,9 +59,7 @@ class Json:
         if value is None:
             found = self._tombstone(record)
             return Skip("tombstone") if found is None else PlainRoute(*found[0])
-        # Do not read a value that does not contain the names.
-        needed = any(isinstance(source, InValue) for source in (self._database, self._table))
-        document = _read(value) if needed else ABSENT
+        document = _read(value) if self._is_named_inside else ABSENT
         try:
             return PlainRoute(*self._names(document, record))
         except UndecodableRecord:
@@ -91,6 +92,8 @@ class Json:
             if self._layout.tables:
                 rule = self._rule_for(*self._names(document, record))
             key, images = self._images(document, value, rule, record)
+            if images and isinstance(rule.key, tuple) and len(rule.key) == 1 and not self._is_named_inside:
+                self._note_key(images[-1].after or images[-1].before or {}, rule.key[0], record)
         transaction = None
         if self._transaction is not None:
             name = found_in(self._transaction, document, record)
@@ -155,8 +158,15 @@ class Json:
             names = self._names(ABSENT, record)
         except UndecodableRecord:
             return None
-        key = key_of_tombstone(self._rule_for(*names).key, record)
+        key = key_of_tombstone(self._rule_for(*names).key, record, is_text=names in self._text_keys)
         return None if key is None else (names, key)
+
+    def _note_key(self, row: Row, column: str, record: Record) -> None:
+        """Note whether the key is a text: the key of a record without a value may have no quotes."""
+        if len(self._text_keys) >= _MAX_RULES:
+            self._text_keys.clear()
+        note = self._text_keys.add if isinstance(row.get(column), str) else self._text_keys.discard
+        note(self._names(ABSENT, record))
 
     def _names(self, document: Any, record: Record) -> tuple[str, str]:
         """(database, table) of the record. Raises UndecodableRecord."""

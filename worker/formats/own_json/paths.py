@@ -156,8 +156,7 @@ def member(value: Any, path: Path) -> Any:
 
 def route_of(database: Source, table: Source) -> Callable[[bytes], Route]:
     """Make a function value -> route. It refuses every value if the route needs more than the value."""
-    found = _reader(("database", database), ("table", table))
-    return _refuse if found is None else found
+    return _reader(("database", database), ("table", table)) or _refuse
 
 
 def _refuse(_value: bytes) -> Route:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -118,8 +117,9 @@ def with_key(columns: tuple[str, ...] | None, members: Row, record: Record) -> R
     return {name: value for name, value in whole.items() if name in members or name in columns}
 
 
-def key_of_tombstone(key: KeyRule, record: Record) -> Row | None:
-    """The key of the row that a record without a value deletes, or None if it is unknown."""
+def key_of_tombstone(key: KeyRule, record: Record, *, is_text: bool) -> Row | None:
+    """The key of the row that a record without a value deletes, or None if it is unknown. `is_text`:
+    digits without quotes are a text."""
     if key is None or isinstance(key, InValue):
         return None
     found = key_of(record)
@@ -130,6 +130,7 @@ def key_of_tombstone(key: KeyRule, record: Record) -> Row | None:
         return {column: found[column] for column in key} if found.keys() >= set(key) else None
     if len(key) > 1 or found is None or found is ABSENT or isinstance(found, list):
         return None
-    if isinstance(found, bool | float | Decimal):  # a text without quotes: `1.10` is not `1.1`
+    # Without quotes: `1.10` is not `1.1`, and digits may be a text.
+    if not isinstance(found, str) and (is_text or type(found) is not int):
         found = (record.key() or b"").decode()
     return {key[0]: found}
