@@ -147,13 +147,11 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
 
 def _frame(session: SparkSession, sql: str) -> DataFrame:
     """Return the query's frame, with the files of this moment."""
-    frame = session.sql(sql)
     if AnySpark(session).is_classic:
-        return frame
-    # A client of Connect sends the query anew at each use, and the server would list the segments again. The
-    # server keeps the files of a view.
+        return session.sql(sql)
+    # A Connect client repeats its query at each use, with the segments of then. The server keeps a view's.
     view = f"binlane_current_{uuid.uuid4().hex}"
-    frame.createTempView(view)
+    session.sql(sql).createTempView(view)
     return session.table(view)
 
 
