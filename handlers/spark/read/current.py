@@ -136,14 +136,23 @@ def newest_frame(session: SparkSession, files: Files, ref: TableRef, prefix: str
         shared = rows if newest is None else newest
         # Otherwise Spark infers timestamp_ltz for a datetime, and the union makes the whole column one.
         session.createDataFrame(shared, spark_schema(shared.schema)).createOrReplaceTempView(view)
-        frame = session.sql(newest_sql(session, files, ref, prefix, shared=view))
-        if AnySpark(session).is_classic:  # a client of Connect looks it up at each use of the frame
-            session.catalog.dropTempView(view)
+        frame = _frame(session, newest_sql(session, files, ref, prefix, shared=view))
+        session.catalog.dropTempView(view)
         # Segments were listed when the frame was made. If there is another one, it contains these rows, too.
         end = head_of(files, ref.log_folder)
         if end is not None and end.segment.number == head.segment.number:
             return frame
-    return session.sql(newest_sql(session, files, ref, prefix))
+    return _frame(session, newest_sql(session, files, ref, prefix))
+
+
+def _frame(session: SparkSession, sql: str) -> DataFrame:
+    """Return the query's frame, with the files of this moment."""
+    if AnySpark(session).is_classic:
+        return session.sql(sql)
+    # A Connect client repeats its query at each use, with the segments of then. The server keeps a view's.
+    view = f"binlane_current_{uuid.uuid4().hex}"
+    session.sql(sql).createTempView(view)
+    return session.table(view)
 
 
 class Shared:

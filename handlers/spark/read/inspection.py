@@ -37,19 +37,15 @@ class End(NamedTuple):
     """Whether it is the only segment."""
 
 
-def end_of(files: Files, folder: str) -> End | None:
-    """Return the last segment of all, None if there are no segments. Raises like `head_of`."""
-    return _end_of(files, folder, hidden=True)
-
-
 def head_of(files: Files, folder: str) -> Head | None:
     """Return the last segment that views read, None without one. Raises BrokenLog and what the store
     raises."""
-    end = _end_of(files, folder, hidden=False)
+    end = end_of(files, folder, hidden=False)
     return None if end is None else end.head
 
 
-def _end_of(files: Files, folder: str, *, hidden: bool) -> End | None:
+def end_of(files: Files, folder: str, *, hidden: bool = True) -> End | None:
+    """Return the last segment, None without one. `hidden`: see `_found`. Raises like `head_of`."""
     for look in range(1, _LOOKS + 1):
         found = _found(files, folder, hidden=hidden)
         if not found:
@@ -58,8 +54,7 @@ def _end_of(files: Files, folder: str, *, hidden: bool) -> End | None:
         try:
             return End(read_head(files, *found[number]), len(found) == 1)
         except FileNotFoundError:
-            # The log was removed or recreated since it was listed.
-            if look == _LOOKS:
+            if look == _LOOKS:  # the log was removed or recreated since it was listed
                 raise
     return None
 
