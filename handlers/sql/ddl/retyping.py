@@ -28,7 +28,7 @@ _NO_SUCH_DEFAULT = (1067, 1101, 1294)
 def _kind(type_: Type) -> str:  # noqa: PLR0911 - one return for each kind
     if isinstance(type_, sa.Boolean):
         return "boolean"
-    if isinstance(type_, sa.Integer | sa.Numeric | Unsigned64):
+    if isinstance(type_, sa.Integer | sa.Numeric | sa.Float | Unsigned64):
         return "number"
     if isinstance(type_, sa.LargeBinary | postgresql.BYTEA):
         return "bytes"
@@ -47,6 +47,8 @@ def in_postgresql(column: str, old: Type, new: Type, new_sql: str) -> str:
     A too long text and a number out of range are errors, as in MySQL."""
     from_, to = _kind(old), _kind(new)
     if from_ == to:
+        if isinstance(old, sa.Float) and not isinstance(new, sa.Integer | sa.Float):
+            return f"{column}::double precision::text::numeric"  # its own cast keeps 6 or 15 digits
         return column  # PostgreSQL's own assignment rounds, and refuses values that do not fit
     by_kind = {
         **_BY_KIND,
@@ -83,12 +85,9 @@ def in_sqlite(column: str, new: Type) -> str:
         whole = f"CAST({column} AS INTEGER)"
         is_whole = f"CAST({whole} AS TEXT) = CAST({column} AS TEXT)"
         return f"CASE WHEN {is_whole} THEN {whole} ELSE CAST(ROUND({column}) AS INTEGER) END"
-    if isinstance(new, sa.Float | sa.REAL):
-        return f"CAST({column} AS REAL)"
-    if isinstance(new, sa.LargeBinary):
-        return f"CAST({column} AS BLOB)"
-    if isinstance(new, sa.String):
-        return f"CAST({column} AS TEXT)"
+    for kind, name in ((sa.Float, "REAL"), (sa.LargeBinary, "BLOB"), (sa.String, "TEXT")):
+        if isinstance(new, kind):
+            return f"CAST({column} AS {name})"
     return column
 
 
