@@ -125,7 +125,7 @@ def test_a_foreign_module_that_was_imported_before_is_told(tmp_path: Path) -> No
         check=False,
         cwd=tmp_path,
     )
-    assert "binlane needs its own package handlers, and " in done.stderr
+    assert "binlane needs its own package handlers, but " in done.stderr
     assert "import binlane first" in done.stderr
 
 

@@ -120,7 +120,7 @@ def test_definitions_that_do_not_come_are_told_and_fail_the_probes(
     reason, ready = answers[0]
     assert reason is not None
     assert ready is not None
-    assert f"of {topic}[0]" in reason
+    assert f"from {topic}[0]" in reason
     assert f"kafka.ddl_topics) of {topic}[0]" in ready
     assert [each["partitions"] for each in logs if each["event"] == "ddl_history_standstill"] == [
         f"{topic}[0]"

@@ -60,7 +60,7 @@ def test_an_offset_that_was_fetched_before_cannot_be_registered_again() -> None:
     tracker = OffsetTracker(0)
     tracker.register([0, 1, 2])
     assert tracker.unknown([1, 2, 3]) == [3]
-    with pytest.raises(ValueError, match="offset 2 comes after 2"):
+    with pytest.raises(ValueError, match="offset 2 follows 2"):
         tracker.register([2, 3])
 
 

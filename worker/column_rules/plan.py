@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from handlers.mysql.ddl import operations as ddl
 from handlers.options.faults import nearest
 from worker.column_rules.added import Added, added_of
 from worker.column_rules.casts import Cast, cast_of
 from worker.column_rules.masks import ColumnMask, mask_of
 from worker.column_rules.settings import ColumnRules
 from worker.formats.interface import UndecodableRecord
+
+if TYPE_CHECKING:
+    from handlers.mysql.ddl.operations import Operation
 
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
@@ -219,12 +221,14 @@ def _form(kept: list[Treatment]) -> Form:
     return formed
 
 
-def refuse_shared(operations: Iterable[ddl.Operation], plans: ColumnPlans) -> None:
+def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
     """Raise RuleFault if two columns would have one name in the target, before or after the operations.
 
     `operations`: those of one statement on one table, as `net` returns them. A statement names only some
     columns. The columns that the rules rename are assumed to exist too, unless it drops or renames them.
     Without this check, dropping a column could drop the values of another."""
+    from handlers.mysql.ddl import operations as ddl  # noqa: PLC0415 (only workers with DDL need it)
+
     went: dict[str, str] = {}
     came: dict[str, str] = {}
     stay: dict[str, str] = {}

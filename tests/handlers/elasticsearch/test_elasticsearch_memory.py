@@ -64,7 +64,7 @@ def test_a_dead_letter_does_not_lose_unheard_to_the_option_epoch(
     letter.replay_of = ("cdc", 0, 12)
     with handler(search_node, epoch=1) as it:
         it.handle(batch(database, "old", offset=1))
-        with pytest.raises(RowMoved, match="was written under the option epoch"):
+        with pytest.raises(RowMoved, match="was written with the option epoch"):
             it.handle(letter)
     assert names(search_node, database) == ["old"]
 

@@ -64,7 +64,7 @@ def test_a_log_that_could_not_be_read_whole_is_read_again(lake: Lake) -> None:
     # The number 2 is taken: it looks what the log holds, and how far that is applied it knows already.
     with (
         damaged(segment(lake, 2)),
-        pytest.raises(TargetUnavailable, match=r"^shop\.orders, cdc\[0\] offset 1 on: .*no whole"),
+        pytest.raises(TargetUnavailable, match=r"^shop\.orders, cdc\[0\] offset 1 on: .*not a whole"),
     ):
         lake.take(row(1), row(2), row(3))
     lake.take(row(1), row(2), row(3))

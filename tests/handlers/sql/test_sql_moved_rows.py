@@ -38,6 +38,6 @@ def test_a_row_that_moves_and_was_never_seen_has_what_its_old_image_tells(sql: S
 @pytest.mark.parametrize(("key", "kind"), [([1, 2], "a list"), ({"a": 1}, "an object")])
 def test_a_key_that_is_no_single_value_is_rejected(sql: SqlLab, key: Any, kind: str) -> None:
     with sql.handler() as handler:
-        with pytest.raises(Rejected, match=f"key column id holds {kind}") as told:
+        with pytest.raises(Rejected, match=f"key column id contains {kind}") as told:
             handler.handle(orders({"id": 1, "b": 1}, {"id": key, "b": 1}, offset=0))
         assert told.value.at == 1
