@@ -33,7 +33,7 @@ from handlers.sql.folding import (
 from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
-from handlers.sql.target.catalogs import definition, unsafe
+from handlers.sql.target.catalogs import definition
 from handlers.sql.target.creating import ColumnsMissing, TableMissing, create, wanted_columns
 from handlers.sql.target.known_tables import KnownTable, TableChanged, UnfitColumn
 from handlers.sql.target.known_tables import TableName as TargetName
@@ -145,7 +145,11 @@ class Applier:
         key = run.key or _own_key(table, changes[0])
         because, waits = table.unsafe
         if waits == "all" or (waits == "keyless" and not key):
-            raise _waiting(table, because)
+            raise TargetUnavailable(
+                f"{table.shown}: {because}; rows could be lost or duplicated",
+                retry_after=TABLE_SECONDS,
+                others_go_on=True,
+            )
         if key:
             self._apply_keyed(connection, table, key, changes, moves=not run.key)
         else:
@@ -153,11 +157,6 @@ class Applier:
         if definition(connection, table.quoted) != table.definition:
             # The first statement locked the table, so it stays as it is now until the commit.
             raise TableChanged(table.shown)
-        if connection.dialect.name == "postgresql" and _finds_rows(table, run.key, changes):
-            # A policy may be newer than the cached table. No policy can be added now until the commit.
-            because, waits = unsafe(connection, *table.name, table.quoted)
-            if waits == "all":
-                raise _waiting(table, because)
 
     def _claim(self, connection: sa.Connection, name: TargetName, source: TableName) -> None:
         common = self._marks.own_tables.folded(name)
@@ -279,23 +278,6 @@ class Applier:
         if not self._writer.update_one(connection, old, new):
             # As for tables with a key, insert a row that does not exist.
             self._writer.insert(connection, new)
-
-
-def _waiting(table: KnownTable, because: str) -> TargetUnavailable:
-    return TargetUnavailable(
-        f"{table.shown}: {because}; rows could be lost or duplicated",
-        retry_after=TABLE_SECONDS,
-        others_go_on=True,
-    )
-
-
-def _finds_rows(table: KnownTable, key: tuple[str, ...], changes: Sequence[Change]) -> bool:
-    """Return whether some changes would silently do nothing if their row exists but is hidden."""
-    if not key:
-        return any(change.op not in ("insert", "snapshot") for change in changes)
-    return frozenset(key) not in table.uniques or any(
-        change.after is None or change.moves_key for change in changes
-    )
 
 
 def _source_table(batch: Batch) -> TableName:

@@ -49,11 +49,6 @@ _PG_KEYS = """
             WHERE c.oid = ANY (i.indcollation) AND to_jsonb(c) ->> 'collisdeterministic' = 'false')
     GROUP BY i.indexrelid
 """
-_PG_DEFINITION = sa.text(
-    "SELECT string_agg(concat(part, ' ', xmin), ', ' ORDER BY part, attnum) FROM (SELECT attrelid AS part, "
-    "attnum, xmin FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) UNION ALL "
-    "SELECT indexrelid, 0, xmin FROM pg_index WHERE indrelid = CAST(:name AS regclass)) AS found"
-)
 _MY_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+")
 _MY_COLUMNS = (
     "SELECT column_name FROM information_schema.columns "
@@ -78,16 +73,21 @@ _PG_REASONS = (
     Unsafe("tables inherit from it, and a change of its row also changes theirs with the same key"),
     _FIRES,
 )
-# SELECT, UPDATE and DELETE find rows. They find all rows if each has a permissive policy that is true for
-# all, and no restrictive policy limits them.
-_PG_UNSAFE = sa.text("""
+# The versions of the table's columns and keys, and which of `_PG_REASONS` hold. SELECT, UPDATE and DELETE
+# find rows. They find all rows if each has a permissive policy that is true for all, and no restrictive
+# policy limits them.
+_PG_STATE = sa.text("""
     WITH ours AS (
         SELECT polcmd::text AS cmd, polpermissive AS permits,
             pg_get_expr(polqual, polrelid) = 'true' AS is_all
         FROM pg_policy WHERE polrelid = CAST(:name AS regclass) AND polcmd <> 'a' AND EXISTS (
             SELECT FROM unnest(polroles) role WHERE role = 0 OR pg_has_role(role, 'USAGE'))
     )
-    SELECT row_security_active(oid) AND (
+    SELECT (
+            SELECT string_agg(concat(part, ' ', xmin), ', ' ORDER BY part, attnum) FROM (
+                SELECT attrelid AS part, attnum, xmin FROM pg_attribute WHERE attrelid = c.oid
+                UNION ALL SELECT indexrelid, 0, xmin FROM pg_index WHERE indrelid = c.oid) AS found),
+        row_security_active(oid) AND (
             EXISTS (SELECT FROM ours WHERE NOT permits AND NOT is_all)
             OR EXISTS (SELECT FROM unnest(ARRAY['r', 'w', 'd']) used WHERE NOT EXISTS (
                 SELECT FROM ours WHERE permits AND is_all AND cmd IN (used, '*')))),
@@ -172,9 +172,7 @@ def alike_columns(
 def unsafe(connection: sa.Connection, schema: str | None, table: str, quoted: str) -> Unsafe:
     """Return why rows of the table may be lost, hidden or written twice although their marks are kept."""
     if connection.dialect.name == "postgresql":
-        # `%%` is the driver's escape, which must not be in a parameter.
-        name = quoted.replace("%%", "%")
-        found = zip(connection.execute(_PG_UNSAFE, {"name": name}).one(), _PG_REASONS, strict=True)
+        found = zip(_pg_state(connection, quoted)[1:], _PG_REASONS, strict=True)
         return next((reason for is_so, reason in found if is_so), Unsafe())
     if connection.dialect.name not in ("mysql", "mariadb"):
         return Unsafe()
@@ -193,11 +191,16 @@ def renewed_columns(connection: sa.Connection, schema: str | None, table: str) -
 
 
 def definition(connection: sa.Connection, quoted: str) -> str:
-    """Return a text that differs after each change of the table's columns or keys. Empty for SQLite, which
-    gets values as they are, and for DuckDB, whose file has one process."""
+    """Return a text that differs after each change of the table's columns or keys (PostgreSQL: also of
+    `unsafe`). Empty for SQLite, which gets values as they are, and for DuckDB, whose file has one process."""
     match connection.dialect.name:
         case "postgresql":
-            return str(connection.scalar(_PG_DEFINITION, {"name": quoted.replace("%%", "%")}))
+            return ", ".join(map(str, _pg_state(connection, quoted)))
         case "mysql" | "mariadb":
             return _MY_NEXT_NUMBER.sub("", connection.exec_driver_sql(f"SHOW CREATE TABLE {quoted}").one()[1])
     return ""
+
+
+def _pg_state(connection: sa.Connection, quoted: str) -> Sequence[Any]:
+    # `%%` is the driver's escape, which must not be in a parameter.
+    return connection.execute(_PG_STATE, {"name": quoted.replace("%%", "%")}).one()
