@@ -163,10 +163,12 @@ class Json:
 
     def _note_key(self, row: Row, column: str, record: Record) -> None:
         """Note whether the key is a text: the key of a record without a value may have no quotes."""
+        is_text = isinstance(row.get(column), str)
+        if not is_text and not self._text_keys:
+            return  # no name is needed
         if len(self._text_keys) >= _MAX_RULES:
             self._text_keys.clear()
-        note = self._text_keys.add if isinstance(row.get(column), str) else self._text_keys.discard
-        note(self._names(ABSENT, record))
+        (self._text_keys.add if is_text else self._text_keys.discard)(self._names(ABSENT, record))
 
     def _names(self, document: Any, record: Record) -> tuple[str, str]:
         """(database, table) of the record. Raises UndecodableRecord."""
