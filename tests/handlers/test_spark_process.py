@@ -240,7 +240,7 @@ def test_a_spark_that_does_not_answer_any_more_is_killed_by_its_close(tmp_path: 
     [
         # Java waits for a debugger before it begins; Spark waits a minute for a master that is not there.
         ({"conf": {"spark.driver.extraJavaOptions": NEVER}}, "launch_gateway", 3),
-        ({"master": "spark://127.0.0.1:1"}, "send_command", 25),
+        pytest.param({"master": "spark://127.0.0.1:1"}, "send_command", 25, marks=pytest.mark.soak),
     ],
 )
 def test_a_spark_that_never_starts_is_given_up_and_leaves_no_process(

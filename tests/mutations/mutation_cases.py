@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from patching import mutations
+from patching import Mutation, mutations
 
 __all__ = ["cases"]
 
@@ -18,9 +18,14 @@ def cases(*subjects: str) -> list[Any]:
     """Those of these subjects, by their names, and at the end what waits. What needs a real Spark or Kafka is
     for `make soak`, and so are all others but one in forty-eight."""
     found = [each for subject in subjects for each in mutations(subject)]
-    quick = [each for each in found if not each.soak]
+    quick = [each for each in found if not each.soak and not _slow(each)]
     tried = {each.name for each in quick[::_ONE_IN]}
     return [
         pytest.param(each, id=each.name, marks=[] if each.name in tried else [pytest.mark.soak])
         for each in sorted(found, key=lambda each: each.waits)
     ]
+
+
+def _slow(mutation: Mutation) -> bool:
+    """A real Spark or Kafka finds it."""
+    return any(test.startswith(("tests/handlers/spark", "tests/integration")) for test in mutation.caught_by)

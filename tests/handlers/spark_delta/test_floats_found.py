@@ -38,7 +38,7 @@ def row(mode: Mode, number: int, value: float) -> dict[str, Any]:
     return told if mode == "replica" else {**told, **_PLACE, "offset": number, "before": told}
 
 
-@pytest.mark.parametrize("without_spark", [True, False])
+@pytest.mark.parametrize("without_spark", [True, pytest.param(False, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("mode", ["replica", "changelog"])
 def test_a_number_is_found_in_a_table_and_in_what_waits_for_it(
     make_table: MakeTable, mode: Mode, without_spark: bool
