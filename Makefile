@@ -13,7 +13,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-help: ## say what there is
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## the virtual environment, Java and the jars
@@ -25,7 +25,7 @@ setup-run: ## setup without the packages that only tests and checks need
 demo: setup-run ## the whole job on this machine: Kafka, the worker, Spark, and the result compared with the source
 	@binlane demo
 
-stack: setup servers ## a MariaDB, Debezium, Kafka, binlane with Spark and Prometheus, to try things with; q stops all
+stack: setup servers ## a MariaDB, Debezium, Kafka, binlane with Spark and Prometheus, for trying things; q stops all
 	@PYTHONPATH=tools:tests python -m stack
 
 test: setup ## lint, then every test, on a real Kafka and real databases
@@ -51,7 +51,7 @@ api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with 
 	@tools/setup.sh api-server
 	@python -m pytest -m soak tests/deployment/test_api_server.py $(ARGS)
 
-mutations: setup servers class-archive ## bring each known defect back: which test catches it, in how many seconds
+mutations: setup servers class-archive ## put each known defect back: which test catches it, and after how many seconds
 	@python tests/mutations $(ARGS)
 
 servers: ## what the tests start: PostgreSQL, MariaDB, Redis, Prometheus
