@@ -89,6 +89,7 @@ def test_the_table_is_as_the_topic_tells_and_the_worker_goes_on_behind_it(lake: 
     assert left(lake) == []
 
 
+@pytest.mark.soak  # the same of a statement: spark_ddl/test_spark_ddl_types.py
 def test_a_clustered_table_stays_clustered(lake: Lake) -> None:
     lake.take(*rows(0, 3))
     lake.sink().merge()

@@ -60,7 +60,11 @@ def test_rows_are_missed_where_another_table_took_the_place_of_theirs(lake: Lake
 
 
 @pytest.mark.parametrize(
-    ("template", "other"), [("{database}.{table}", "shop.Orders"), ("mixed.{table}", "store.orders")]
+    ("template", "other"),
+    [
+        ("{database}.{table}", "shop.Orders"),
+        pytest.param("mixed.{table}", "store.orders", marks=pytest.mark.soak),
+    ],
 )
 def test_two_source_tables_share_no_table_of_a_catalog(
     make_lake: MakeLake, template: str, other: str
@@ -97,7 +101,7 @@ def test_a_table_that_is_removed_with_its_log_may_be_kept_otherwise(make_lake: M
     ("own", "more", "made"),
     [
         ("own string DEFAULT 'x'", DEFAULTS, "x"),
-        ("own string GENERATED ALWAYS AS (upper(name))", "", None),
+        pytest.param("own string GENERATED ALWAYS AS (upper(name))", "", None, marks=pytest.mark.soak),
     ],
 )
 def test_equal_rows_get_what_only_the_table_gives_them(
