@@ -106,6 +106,32 @@ def test_a_statement_of_no_rule_that_would_show_what_a_table_hides_is_that_table
     assert "its values would be visible as remark" in str(work.decode(lambda *_: False))
 
 
+@pytest.mark.parametrize(
+    ("sql", "named", "parts"),
+    [
+        ("RENAME TABLE orders TO old", "old", ["shop.orders"]),
+        ("ALTER TABLE orders RENAME TO old", "old", ["shop.orders"]),
+        ("RENAME TABLE orders TO old, next TO orders", "old", ["shop.orders"]),
+        ("RENAME TABLE orders TO old, other TO orders", "old", ["shop.orders", "shop.other"]),
+        ("RENAME TABLE ORDERS TO OLD", "OLD", ["shop.orders"]),
+        ("DROP TABLE tmp, orders", "tmp", ["shop.orders"]),
+        ("DROP TABLE tmp, crm.people, shop.orders", "tmp", ["shop.orders", "crm.people"]),
+        ("CREATE TABLE copy LIKE orders", "copy", []),
+        ("ALTER TABLE old RENAME COLUMN orders TO b", "old", []),
+        ("DROP TABLE tmp, crm.people", "tmp", []),  # crm's handler would take `tmp` for its own
+        ("DROP TABLE shop.tmp, crm.people", "tmp", ["crm.people"]),
+    ],
+)
+def test_a_statement_named_after_a_table_of_no_rule_is_that_of_a_table_that_it_changes(
+    sql: str, named: str, parts: list[str]
+) -> None:
+    """Of a rename the tools name the new table, and Canal names the first of several dropped ones."""
+    rules = ({"match": "shop.orders"}, {"match": "shop.other"}, {"match": "crm.people"})
+    routed = Routed(*rules, order_by="table")
+    delivery = routed.poll((routed.partitions[0], [rows(0, 1), statement(1, sql, named), rows(2, 1)]))
+    assert [to.table.label for to, chunk in delivery.parts if chunk.alone] == parts
+
+
 def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_that_names() -> None:
     """Of a rename some tools tell the new name."""
     hiding = {"match": "shop.orders", "columns": {"exclude": ["note"]}}
