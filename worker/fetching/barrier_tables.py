@@ -13,7 +13,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, PlainRoute, Record, UndecodableRecord
+from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk, Chunk
@@ -87,7 +87,7 @@ def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> U
     orders` do."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record)
-        if isinstance(own, PlainRoute):
+        if not isinstance(own, Skip | Apart):
             _tell_capitals(assignment, record, (own.database, own.table), book)
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)
             if found is not None:
