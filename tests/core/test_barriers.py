@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from building import Clock, assignment, record
 from confluent_kafka import Message
-from dts_records import encode, record_fields
 from lane_building import closed, lanes_of, taken
 from row_building import Routed, in_partition, rows, statement
 from row_stepping import begun, done, handled, stepped
@@ -105,44 +104,6 @@ def test_a_statement_of_no_rule_that_would_show_what_a_table_hides_is_that_table
     [refused] = [chunk for to, chunk in delivery.parts if chunk.alone]
     work = Work.of(routed.unit("orders"), [refused])
     assert "its values would be visible as remark" in str(work.decode(lambda *_: False))
-
-
-@pytest.mark.parametrize(
-    ("sql", "named", "parts"),
-    [
-        ("RENAME TABLE orders TO old", "old", ["shop.orders"]),
-        ("ALTER TABLE orders RENAME TO old", "old", ["shop.orders"]),
-        ("RENAME TABLE orders TO old, next TO orders", "old", ["shop.orders"]),
-        ("RENAME TABLE orders TO old, other TO orders", "old", ["shop.orders", "shop.other"]),
-        ("RENAME TABLE ORDERS TO OLD", "OLD", ["shop.orders"]),
-        ("DROP TABLE tmp, orders", "tmp", ["shop.orders"]),
-        ("DROP TABLE tmp, crm.people, shop.orders", "tmp", ["shop.orders", "crm.people"]),
-        ("CREATE TABLE copy LIKE orders", "copy", []),
-        ("ALTER TABLE old RENAME COLUMN orders TO b", "old", []),
-        ("DROP TABLE tmp, crm.people", "tmp", []),  # crm's handler would take `tmp` for its own
-        ("DROP TABLE shop.tmp, crm.people", "tmp", ["crm.people"]),
-    ],
-)
-def test_a_statement_named_after_a_table_of_no_rule_is_that_of_a_table_that_it_changes(
-    sql: str, named: str, parts: list[str]
-) -> None:
-    """Of a rename the tools name the new table, and Canal names the first of several dropped ones."""
-    rules = ({"match": "shop.orders"}, {"match": "shop.other"}, {"match": "crm.people"})
-    routed = Routed(*rules, order_by="table")
-    delivery = routed.poll((routed.partitions[0], [rows(0, 1), statement(1, sql, named), rows(2, 1)]))
-    assert [to.table.label for to, chunk in delivery.parts if chunk.alone] == parts
-
-
-@pytest.mark.parametrize("sql", ["ALTER TABLE _orders_gho CHANGE note remark text", "DROP TABLE tmp, orders"])
-def test_so_it_is_with_dts_which_names_the_first_table_of_a_statement(sql: str) -> None:
-    routed = Routed({"match": "shop.orders", "columns": {"exclude": ["note"]}}, order_by="table")
-    of = Assignment(TopicPartition("dts", 0), 1, Start("earliest", (), "initial", "a test"), get("dts"))
-    value = encode(
-        record_fields(operation="DDL", objectName="shop", fields=None, beforeImages=None, afterImages=sql)
-    )
-    message = cast(Record, Message(topic="dts", partition=0, offset=0, value=value))
-    delivery = routed.poll((of, [message]))
-    assert [to.table.label for to, chunk in delivery.parts if chunk.alone] == ["shop.orders"]
 
 
 def test_a_statement_that_spells_the_new_name_of_a_hidden_table_in_capitals_is_that_names() -> None:

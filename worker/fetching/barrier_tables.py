@@ -37,8 +37,20 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     """The other tables that a DDL record is about, except those that no rule matches."""
     name = own.table.database, own.table.name
     _tell_capitals(assignment, record, name, book)
-    found = _units(book, [name, *_named(assignment.format, record, own.table.database)])
-    return tuple(unit for unit in found if unit is not own)
+    named = partial(_named, assignment.format, record, own.table.database)
+    others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
+    changed = _units(book, named(only_read=False)) if others else ()
+    for unit in others:
+        left = [entry.name for entry in unit.table.rule.handlers if entry not in own.table.rule.handlers]
+        if left and unit in changed:
+            log.warning(
+                "statement_not_passed_on",
+                table=unit.table.label,
+                record_of=own.table.label,
+                handlers=left,
+                position=f"{assignment.partition} offset {record.offset()}",
+            )
+    return others
 
 
 def _named(
@@ -82,9 +94,8 @@ def _units(book: TableBook, names: Iterable[tuple[str, str]]) -> list[Unit]:
 def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
     """The table that a statement about a name concerns although no rule matches the name. None: no table.
 
-    Its rules refuse the statement: the name is that of a copy that will replace the table, or the table's own
-    name in capitals. Or the statement also changes it, as `RENAME TABLE orders TO old` and `DROP TABLE tmp,
-    orders` do."""
+    Its rules refuse the statement, which names a copy that will replace it, or the table itself in capitals.
+    Or the statement also changes it, as `RENAME TABLE orders TO old` and `DROP TABLE tmp, orders` do."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record)
         if not isinstance(own, Skip | Apart):
@@ -94,10 +105,9 @@ def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> U
                 return book.meet(*found)
             named = partial(_named, assignment.format, record, only_read=False)
             names = named(own.database)
-            for unit in _units(book, [name for name in names if name[0]]):
-                # The handler reads names without a database as names in the unit's own.
-                if named(unit.table.database) == names:
-                    return unit
+            units = _units(book, [name for name in names if name[0]])
+            # The handler reads names without a database as names in the unit's own.
+            return next((unit for unit in units if named(unit.table.database) == names), None)
     return None
 
 
