@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 from handlers import Change
 from handlers.logs import get_logger
@@ -12,7 +13,7 @@ from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
 from worker.configuration import Configuration
-from worker.formats.interface import Format, PlainRoute, Record, UndecodableRecord
+from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, BarrierChunk, Chunk
@@ -34,19 +35,32 @@ def add_barrier(delivery: Delivery, home: Unit, statement: Chunk, others: tuple[
 
 def further_units(assignment: Assignment, record: Record, own: Unit, book: TableBook) -> tuple[Unit, ...]:
     """The other tables that a DDL record is about, except those that no rule matches."""
+    name = own.table.database, own.table.name
+    _tell_capitals(assignment, record, name, book)
+    named = partial(_named, assignment.format, record, own.table.database)
+    others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
+    changed = _units(book, named(only_read=False)) if others else ()
+    for unit in others:
+        left = [entry.name for entry in unit.table.rule.handlers if entry not in own.table.rule.handlers]
+        if left and unit in changed:
+            log.warning(
+                "statement_not_passed_on",
+                table=unit.table.label,
+                record_of=own.table.label,
+                handlers=left,
+                position=f"{assignment.partition} offset {record.offset()}",
+            )
+    return others
+
+
+def _named(
+    format_: Format, record: Record, database: str, *, only_read: bool = True
+) -> list[tuple[str, str]]:
+    """The (database, table) of each table that a DDL record's statement names; see `tables_of`."""
     changes: list[Change] = []
-    named = [(own.table.database, own.table.name)]
-    _tell_capitals(assignment, record, named[0], book)
-    # If the record cannot be decoded, the processor of its own table reports that.
-    with suppress(Exception):
-        assignment.format.decode(record, changes)
-        for change in changes:
-            named += tables_of(change.sql or "", own.table.database)
-    # Servers that ignore case log a statement as it was spelled, but rows under names in lower case.
-    spelled = (spelling for name in named for spelling in (name, tuple(map(str.lower, name))))
-    found = dict.fromkeys(unit for name in spelled for unit in _units(book, *name))
-    found.pop(own, None)
-    return tuple(found)
+    with suppress(Exception):  # if it cannot be decoded, the processor of its own table reports that
+        format_.decode(record, changes)
+    return [name for change in changes for name in tables_of(change.sql or "", database, only_read=only_read)]
 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
@@ -64,31 +78,36 @@ def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str]
         )
 
 
-def _units(book: TableBook, database: str, table: str) -> Iterator[Unit]:
-    """Yield the table's unit; if its database is unknown, the units of this table in all databases. Yield
-    nothing for a name that no table can have, because it has no records to wait for."""
-    if not (fits(database) and fits(table)):
-        return
-    if database:
-        unit = book.meet(database, table)
-        if unit is not None:
-            yield unit
-        return
-    for tables in list(book.units.values()):
-        unit = tables.get(table)
-        if unit is not None:
-            yield unit
+def _units(book: TableBook, names: Iterable[tuple[str, str]]) -> list[Unit]:
+    """The units of these (database, table), each once. If the database is unknown, those of this table in all
+    databases. Names that no table can have are left out, because they have no records to wait for."""
+    found: dict[Unit | None, None] = {}
+    # Servers that ignore case log a statement as it was spelled, but rows under names in lower case.
+    spelled = (one for name in names for one in (name, tuple(map(str.lower, name))))
+    for database, table in spelled:
+        if fits(database) and fits(table):
+            known = (tables.get(table) for tables in list(book.units.values()))
+            found.update(dict.fromkeys([book.meet(database, table)] if database else known))
+    return [unit for unit in found if unit is not None]
 
 
-def refusing_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
-    """The table whose rules refuse a statement about a name that no rule matches. The name is that of a copy
-    that will replace the table, or the table's own name in capitals. None if no rules refuse it."""
+def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> Unit | None:
+    """The table that a statement about a name concerns although no rule matches the name. None: no table.
+
+    Its rules refuse the statement, which names a copy that will replace it, or the table itself in capitals.
+    Or the statement also changes it, as `RENAME TABLE orders TO old` and `DROP TABLE tmp, orders` do."""
     with suppress(UndecodableRecord):
         own = routed(assignment.format, record)
-        if isinstance(own, PlainRoute):
+        if not isinstance(own, Skip | Apart):
             _tell_capitals(assignment, record, (own.database, own.table), book)
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)
-            return None if found is None else book.meet(*found)
+            if found is not None:
+                return book.meet(*found)
+            named = partial(_named, assignment.format, record, only_read=False)
+            names = named(own.database)
+            units = _units(book, [name for name in names if name[0]])
+            # The handler reads names without a database as names in the unit's own.
+            return next((unit for unit in units if named(unit.table.database) == names), None)
     return None
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
-from worker.fetching.barrier_tables import add_barrier, further_units, hidden_behind, refusing_unit
+from worker.fetching.barrier_tables import add_barrier, concerned_unit, further_units, hidden_behind
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
@@ -150,7 +150,7 @@ class Router:
             if unit is None and (
                 route is None
                 or not route.alone
-                or (unit := refusing_unit(assignment, message, self._book)) is None
+                or (unit := concerned_unit(assignment, message, self._book)) is None
             ):
                 passed.append(message.offset())
                 continue

@@ -52,9 +52,10 @@ def is_of_no_table(sql: str) -> bool:
     return _OF_NO_TABLE.match(sql) is not None
 
 
-def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
+def tables_of(sql: str, database: str, *, only_read: bool = True) -> list[tuple[str, str]]:
     """The (database, table) of each table that the statement creates, changes, renames or reads. A rename has
-    the old and the new name; CREATE TABLE … LIKE also has its source. Each once, in the statement's order.
+    the old and the new name; with `only_read`, CREATE TABLE … LIKE also has its source. Each once, in the
+    statement's order.
 
     `database` is the one that the record names. An empty database in the result means any: the record does
     not name the one in which the statement ran (for `ALTER TABLE a RENAME TO shop.a`, usually only `shop`).
@@ -63,14 +64,19 @@ def tables_of(sql: str, database: str) -> list[tuple[str, str]]:
     if not _may_name_others(sql):
         return []
     # Import the parser only with the first statement.
-    from handlers.mysql.ddl import StatementError, parse  # noqa: PLC0415
+    from handlers.mysql.ddl import CreateTable, StatementError, parse  # noqa: PLC0415
     from handlers.mysql.ddl.rules import names_of  # noqa: PLC0415
 
     try:
         operations = parse(sql, database)
     except StatementError:
         return []
-    found = dict.fromkeys(name for operation in operations for name in names_of(operation))
+    found = dict.fromkeys(
+        name
+        for operation in operations
+        for name in names_of(operation)
+        if only_read or not isinstance(operation, CreateTable) or name == operation.table
+    )
     return [(name.database, name.table) for name in found]
 
 

@@ -61,44 +61,30 @@ class PostgresRows:
                     )
 
     def deleted(self, row: Row, key: tuple[str, ...]) -> Row:
-        """The logged columns of a deleted row. Raises UndecodableRecord for an unknown key."""
-        self._check_key(row, key)
-        return self._logged(row, key)
+        """The row, or only its key if the log contains only the key. Raises UndecodableRecord for an unknown
+        key.
+
+        The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults. It also
+        fills the key if the table has a primary key and REPLICA IDENTITY USING INDEX."""
+        logged = [name for name in row if name not in key and not self.is_filler(name, row[name])]
+        if logged and self.is_zero(row, key):
+            shown = {column: row.get(column) for column in key}
+            raise UndecodableRecord(
+                f"a delete of the key {shown} that also has other columns. This happens if the source has "
+                "REPLICA IDENTITY USING INDEX beside a primary key, and another row was deleted. Give the "
+                "table REPLICA IDENTITY DEFAULT or FULL; if the table has a row with this key, list it in "
+                "debezium.zero_keys"
+            )
+        # Without schemas, a default of true is unknown.
+        if any(row[name] is not True or self._defaults for name in logged):
+            return row
+        return {column: value for column, value in row.items() if column in key}
 
     def updated(self, row: Row) -> Row:
         """An updated row without the NULLs that the connector sends for unchanged values."""
-        kept = self._kept_if_null
-        if not kept:
-            return row
-        return {name: value for name, value in row.items() if value is not None or name not in kept}
-
-    def _check_key(self, row: Row, key: tuple[str, ...]) -> None:
-        """Raise UndecodableRecord if the whole key is zero but other columns have values.
-
-        The connector sends such a row if the table has a primary key and REPLICA IDENTITY USING INDEX.
-        PostgreSQL logs only the index's columns, and the connector fills the others with defaults."""
-        if not self.is_zero(row, key):
-            return
-        if all(self.is_filler(column, value) for column, value in row.items() if column not in key):
-            return
-        shown = {column: row.get(column) for column in key}
-        raise UndecodableRecord(
-            f"a delete of the key {shown} that also has other columns. This happens if the source has "
-            "REPLICA IDENTITY USING INDEX beside a primary key, and another row was deleted. Give the table "
-            "REPLICA IDENTITY DEFAULT or FULL; if the table has a row with this key, list the table in "
-            "debezium.zero_keys"
-        )
-
-    def _logged(self, row: Row, key: tuple[str, ...]) -> Row:
-        """The row, or only its key if the log contains only the key.
-
-        The connector fills the other columns with NULL or, if they are NOT NULL, with their defaults."""
-        for column, value in row.items():
-            if column in key or self.is_filler(column, value):
-                continue
-            if value is not True or self._defaults:  # without schemas, a default of true is unknown
-                return row
-        return {column: value for column, value in row.items() if column in key}
+        if kept := self._kept_if_null:
+            return {name: value for name, value in row.items() if value is not None or name not in kept}
+        return row
 
     def is_zero(self, row: Row, key: tuple[str, ...]) -> bool:
         """Whether the row's key may consist only of fillers, so that the real key is unknown."""

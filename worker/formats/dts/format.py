@@ -8,14 +8,12 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.dts.record import DTSRecord, Header, RecordReader, names_of, read_header, routing_key
 from worker.formats.dts.shape import Row
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
-from worker.formats.interface import Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.times import has_calendar
 
@@ -28,15 +26,7 @@ _MAX_ROUTES = 20_000
 _FAULTS = (ArithmeticError, *READ_ERRORS)
 
 
-class DTSRoute(msgspec.Struct, frozen=True, gc=False):
-    """The table that a record belongs to."""
-
-    database: str
-    table: str
-    alone: bool
-
-
-_NOWHERE = DTSRoute("", "", alone=False)
+_NOWHERE = PlainRoute("", "")
 """The route of records that `explain` must handle."""
 
 
@@ -50,7 +40,7 @@ class DTS:
         self._reader = RecordReader()
         # Bytes of operation and name -> route. Threads share it without a lock: each access is one dict
         # operation. Two threads that miss at the same time make the same route twice.
-        self._routes: dict[bytes, DTSRoute] = {}
+        self._routes: dict[bytes, PlainRoute] = {}
 
     def _route(self, value: bytes) -> Route:
         """Route a value. Never raises: values without a table and invalid records go to `explain`."""
@@ -61,7 +51,7 @@ class DTS:
         except (*_FAULTS, TypeError, KeyError):
             return self._slow_route(value)
 
-    def _slow_route(self, value: bytes | None) -> DTSRoute:
+    def _slow_route(self, value: bytes | None) -> PlainRoute:
         try:
             found = self._explain(value)
         except UndecodableRecord:
@@ -78,7 +68,7 @@ class DTS:
         """Route or skip one record."""
         return self._explain(record.value())
 
-    def _explain(self, value: bytes | None) -> DTSRoute | Skip:
+    def _explain(self, value: bytes | None) -> PlainRoute | Skip:
         if value is None:
             return Skip("noise")
         try:
@@ -88,7 +78,7 @@ class DTS:
                 return Skip("noise")
             raise _undecodable(value, error) from None
 
-    def _place(self, value: bytes) -> DTSRoute | Skip:
+    def _place(self, value: bytes) -> PlainRoute | Skip:
         header = read_header(value)
         operation = header.operation
         if operation not in _ROWS and operation != "DDL":
@@ -97,11 +87,11 @@ class DTS:
         if len(value) <= _NOISE_BYTES:
             self._reader.read(value)
         if table:
-            return DTSRoute(database, table, alone=operation == "DDL")
+            return PlainRoute(database, table, alone=operation == "DDL")
         if operation != "DDL":
             raise ValueError(f"{operation} without a table (`objectName` is {database!r})")
         named = table_of(_statement(self._reader.read(value)), database)
-        return Skip("database_ddl") if named is None or not named[0] else DTSRoute(*named, alone=True)
+        return Skip("database_ddl") if named is None or not named[0] else PlainRoute(*named, alone=True)
 
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the change, `sourceTimestamp`, which DTS gives in seconds."""
