@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from handlers.options.matching import topics_matcher
 from offsets.finished import read, remove_unnamed
-from offsets.restore import Start, choose_starts, needs_the_rest_of
+from offsets.restore import Start, choose_starts, later_topics, needs_the_rest_of
 from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStore, StoreAway
 from offsets.topic_ids import TopicIds
 from offsets.types import Committed, Mark, TopicPartition
@@ -52,26 +52,29 @@ class Starts:
         )
         """Whether a rebalance revokes only the partitions that move."""
         self._forced = ForcedStart()
+        self._first: Collection[str] | None = None
+        """With `latest`: the topics with which the group began, as far as this worker can see."""
 
     def adopt(self, now: Configuration) -> None:
         """The configuration was reloaded."""
         self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
-        """Prepare `checkpoint.force` before the group is joined. Raises Stopping."""
-        if not self.configuration.checkpoint.force:
+        """Prepare `force` and `initial: latest` before the group is joined. Raises Stopping."""
+        checkpoint, kafka = self.configuration.checkpoint, self.configuration.kafka
+        if not checkpoint.force and checkpoint.initial != "latest":
             return
-        wanted = topics_matcher(self.configuration.kafka.topics)
-        topics = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
-        places = [
-            TopicPartition(name, number)
-            for name in topics
-            if wanted(name)
-            for number in topics[name].partitions
-        ]
+        patterns = [*kafka.topics, *kafka.ddl_topics]
+        wanted = topics_matcher(patterns)
+        found = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
+        topics = {name: found[name].partitions for name in found if wanted(name)}
+        places = [TopicPartition(name, number) for name in topics for number in topics[name]]
         committed = self.asked(lambda: self.kafka.load_committed(places))
-        ids = self.topic_ids({place.topic for place in places})
-        self._forced.begin({place: committed.get(place) for place in places}, ids)
+        if checkpoint.initial == "latest":
+            self._first = topics.keys() - later_topics(topics, patterns, committed)
+        if checkpoint.force:
+            ids = self.topic_ids(topics)
+            self._forced.begin({place: committed.get(place) for place in places}, ids)
 
     def of(
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
@@ -91,6 +94,8 @@ class Starts:
             ]
             entries |= self._entries(others)
             committed |= self.asked(partial(self.kafka.load_committed, others))
+            if self._first is not None and topic not in self._first:
+                counts[topic] = 0
         windows = [name for place in partitions if place in entries and (name := entries[place].window)]
         chosen = choose_starts(
             partitions,
@@ -175,17 +180,6 @@ class ForcedStart:
     A partition that returns, or that another member started at `initial` too, continues there. One revoked
     before its first commit starts at `initial` again. New partitions and recreated topics start as without
     `force`.
-
-    >>> from offsets.types import Checkpoint, Mark
-    >>> orders = TopicPartition("cdc.shop", 0)
-    >>> forced = ForcedStart()
-
-    >>> before = Committed(Checkpoint(500), Mark(500, 1))
-    >>> forced.begin({orders: before}, {})
-    >>> forced.applies(orders, before)
-    True
-    >>> forced.applies(orders, Committed(Checkpoint(500), Mark(500, 2)))
-    False
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from handlers.kafka.librdkafka import SILENT
 from handlers.options.matching import topic_matcher
 from offsets.finished import read
-from offsets.restore import Start, began_with, choose_starts
+from offsets.restore import Start, began_with, choose_starts, later_topics
 from offsets.stores import CheckpointError, FileEntry, KafkaStore
 from offsets.stores.kafka import COORDINATOR_BUSY, text_of
 from offsets.topic_ids import TopicIds
@@ -120,6 +120,8 @@ class Cluster:
         in_kafka = self.kafka.load_committed(partitions)
         bounds = {partition: self.bounds(partition) for partition in partitions}
         topic_ids = self._topic_ids.now(topics, _SECONDS)
+        is_latest = self._rule.initial == "latest"
+        later = later_topics(topics, self._patterns, in_kafka) if is_latest else ()
         starts = worded(
             choose_starts(
                 partitions,
@@ -128,7 +130,7 @@ class Cluster:
                 file=in_file,
                 kafka=in_kafka,
                 topic_ids=topic_ids,
-                counts={name: len(self._partitions(name)) for name in topics},
+                counts={name: 0 if name in later else len(self._partitions(name)) for name in topics},
                 windows=read(self._rule.directory, [each.window for each in in_file.values() if each.window]),
             ),
             self.own,
