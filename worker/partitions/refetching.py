@@ -155,7 +155,8 @@ class Refetching(Stage):
             begin = low
             tracker.reach(low)
             what = "has expired: Kafka's retention deleted it before it was read"
-            lost = low - position
+            finished = (min(end, low) - max(first, position) for first, end in assignment.start.ahead)
+            lost = low - position - sum(max(0, count) for count in finished)
         elif cut is not None and low <= int(cut[1]) < position:
             begin = int(cut[1])
             assignment.restart_at(begin)
