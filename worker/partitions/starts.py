@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -73,8 +73,8 @@ class Starts:
         if checkpoint.initial == "latest":
             self._first = topics.keys() - later_topics(topics, patterns, committed)
         if checkpoint.force:
-            ids = self.topic_ids(topics)
-            self._forced.begin({place: committed.get(place) for place in places}, ids)
+            before = {place: committed.get(place) for place in places}
+            self._forced = ForcedStart(before, self.topic_ids(topics))
 
     def of(
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
@@ -158,11 +158,7 @@ class Starts:
         return NOWHERE if found is None else found
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Return Kafka's answer. Asks until Kafka gives one, because a start cannot be guessed.
-
-        Raises:
-            Stopping
-        """
+        """Return Kafka's answer. Repeats the question, because a start cannot be guessed. Raises Stopping."""
         return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
 
     def gone(self, partition: TopicPartition) -> None:
@@ -174,6 +170,7 @@ class Starts:
         return self.ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
 
 
+@dataclass(eq=False)
 class ForcedStart:
     """Whether a partition must still start at `initial`: until the group commits a position in it.
 
@@ -182,27 +179,20 @@ class ForcedStart:
     `force`.
     """
 
-    def __init__(self) -> None:
-        self._before: dict[TopicPartition, Committed | None] = {}
-        self._topic_ids: dict[str, str] = {}
-
-    def begin(
-        self, committed: Mapping[TopicPartition, Committed | None], topic_ids: Mapping[str, str]
-    ) -> None:
-        """Set all partitions that exist before this worker joins the group, with their commits, and their
-        topics' known ids."""
-        self._before = dict(committed)
-        self._topic_ids = dict(topic_ids)
+    before: dict[TopicPartition, Committed | None] = field(default_factory=dict)
+    """The partitions that existed before this worker joined the group, with their commits."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Their topics' known ids."""
 
     def over(self, partition: TopicPartition) -> None:
         """The worker has committed here. That still counts if Kafka drops the commit with the topic."""
-        self._before.pop(partition, None)
+        self.before.pop(partition, None)
 
     def applies(
         self, partition: TopicPartition, committed: Committed | None, topic_id: str | None = None
     ) -> bool:
-        """Whether it must start at `initial`. False: `begin` was not called, the partition did not exist
-        then, or the group has committed since."""
-        if partition not in self._before or committed != self._before[partition]:
+        """Whether it must start at `initial`. False: the partition did not exist before, or the group
+        has committed since."""
+        if partition not in self.before or committed != self.before[partition]:
             return False
-        return topic_id is None or self._topic_ids.get(partition.topic, topic_id) == topic_id
+        return topic_id is None or self.topic_ids.get(partition.topic, topic_id) == topic_id
