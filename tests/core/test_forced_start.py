@@ -13,6 +13,7 @@ from building import Clock, configuration
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
+from offsets.stores import CheckpointError
 from worker.running.components import Components
 
 
@@ -36,7 +37,11 @@ def member(
     )
     components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
     components.kafka.attach(components.consumer)
-    components.rebalancer.starts.begin(components.consumer)
+    try:
+        components.rebalancer.starts.begin(components.consumer)
+    except CheckpointError:
+        components.consumer.close()
+        raise
     return components
 
 
@@ -93,6 +98,32 @@ def test_topics_with_ddl_are_forced_as_those_with_rows(mock_servers: str, tmp_pa
     components = member(mock_servers, tmp_path, ["rows"], ["ddl"])
     assert come_and_go(components, topic="ddl") == "force earliest"
     components.consumer.close()
+
+
+def test_ddl_that_was_added_after_rows_were_read_is_not_applied_behind_them(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    """A DROP TABLE of before would remove the rows that came since."""
+    fill(mock_servers, "u.rows", "u", "u.transaction", "second", "second.rows")
+    first = member(mock_servers, tmp_path, ["u.rows"], initial="earliest")
+    assert come_and_go(first, topic="u.rows", commit=0) == "initial earliest"
+    both = member(mock_servers, tmp_path, ["u.rows"], ["u", "u.transaction"], initial="earliest")
+    assert come_and_go(both, topic="u") == "initial earliest", "no row was read yet"
+
+    assert come_and_go(first, topic="u.rows", commit=1) == "kafka 0"
+    for ddl in ("u", "^u"):
+        with pytest.raises(CheckpointError, match=r"^u in kafka.ddl_topics is new .*--topic u --partition 0"):
+            member(mock_servers, tmp_path, ["u.rows"], [ddl], initial="latest")
+    others = [
+        member(mock_servers, tmp_path, ["u.rows"], ["u"], initial={"u": {0: 1}}),
+        member(mock_servers, tmp_path, ["u.rows"], ["u.transaction"], initial="earliest"),
+        member(mock_servers, tmp_path, ["u.rows", "second.rows"], ["second"], initial="earliest"),
+    ]
+    assert come_and_go(others[0], topic="u", commit=1) == "initial 1", "a person has said where"
+    others.append(member(mock_servers, tmp_path, ["u.rows"], ["u"], initial="earliest"))
+    assert come_and_go(others[-1], topic="u") == "kafka 1"
+    for each in (first, both, *others):
+        each.consumer.close()
 
 
 def test_topics_that_come_after_the_group_began_are_read_from_their_beginning(

@@ -60,9 +60,11 @@ class Starts:
         self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
-        """Prepare `force` and `initial: latest` before the group is joined. Raises Stopping."""
+        """Prepare `force` and `initial: latest` before the group is joined.
+
+        Raises Stopping. Raises CheckpointError: the group has not read a topic of `kafka.ddl_topics`."""
         checkpoint, kafka = self.configuration.checkpoint, self.configuration.kafka
-        if not checkpoint.force and checkpoint.initial != "latest":
+        if not (checkpoint.force or checkpoint.initial == "latest" or kafka.ddl_topics):
             return
         patterns = [*kafka.topics, *kafka.ddl_topics]
         wanted = topics_matcher(patterns)
@@ -75,6 +77,38 @@ class Starts:
         if checkpoint.force:
             before = {place: committed.get(place) for place in places}
             self._forced = ForcedStart(before, self.topic_ids(topics))
+        else:
+            self._refuse_late_ddl(consumer, places, committed)
+
+    def _refuse_late_ddl(
+        self, consumer: Consumer, places: list[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Raise CheckpointError if the group has read rows, but not the topic with their DDL. Old statements
+        would be applied after rows that followed them."""
+        kafka, initial = self.configuration.kafka, self.configuration.checkpoint.initial
+        has_ddl = topics_matcher(kafka.ddl_topics)
+        named = initial if isinstance(initial, Mapping) else {}
+        known = {*named, *(place.topic for place in (*committed, *self._entries(places)))}
+
+        def begins(place: TopicPartition, at: int | None = None) -> bool:
+            where = confluent_kafka.TopicPartition(*place)
+            first, end = self.asked(lambda: consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS))
+            return first == (end if at is None else at)
+
+        for topic, number in places:
+            # Debezium's marks of transactions contain no DDL.
+            if topic in known or not has_ddl(topic) or topic.endswith(".transaction"):
+                continue
+            # Debezium names the topics of rows after that of their DDL.
+            own = [place for place in places if place.topic.startswith(f"{topic}.")] or places
+            read = {place: committed[place].checkpoint.offset for place in own if place in committed}
+            if not begins(TopicPartition(topic, number)) and not all(map(begins, read, read.values())):
+                raise CheckpointError(
+                    f"{topic} in kafka.ddl_topics is new to the group {kafka.group_id}, which has read rows: "
+                    "old statements would be applied after rows that followed them. Say where it starts: "
+                    f"binlane checkpoint set CONFIG --topic {topic} --partition {number} --time TIME (of the "
+                    "last row that was applied; or --offset 0, to apply all statements again)"
+                )
 
     def of(
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]

@@ -57,9 +57,7 @@ class Position:
 def connect(configuration: Configuration) -> Iterator[Cluster]:
     """Open Kafka and the own store for the configuration's group.
 
-    Raises:
-        PositionError: Kafka cannot be reached, or rejects the credentials.
-    """
+    Raises PositionError: Kafka cannot be reached, or rejects the credentials."""
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise PositionError(f"{reached.target}: {reached.error}")
@@ -110,10 +108,7 @@ class Cluster:
     def positions(self) -> list[Position]:
         """Return the position of every partition of the configured topics, ascending.
 
-        Raises:
-            CheckpointError: a store cannot be read.
-            PositionError: Kafka does not answer a question.
-        """
+        Raises CheckpointError: a store cannot be read; PositionError: Kafka does not answer."""
         partitions = self.partitions()
         topics = {place.topic for place in partitions}
         in_file = self.own.load_entries(partitions)
@@ -168,9 +163,7 @@ class Cluster:
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the first offset that Kafka still has, and that of the next record to be written.
 
-        Raises:
-            PositionError: the partition does not exist, or Kafka does not answer.
-        """
+        Raises PositionError: the partition does not exist, or Kafka does not answer."""
         topic, number = partition
         known = self._partitions(topic)
         if number not in known:
@@ -185,9 +178,7 @@ class Cluster:
     def at_time(self, partition: TopicPartition, moment: datetime) -> int | None:
         """Return the first record whose Kafka timestamp is at or after `moment`, or None.
 
-        Raises:
-            PositionError: Kafka does not answer.
-        """
+        Raises PositionError: Kafka does not answer."""
         return self._at_times({partition: moment})[partition]
 
     def refuse_active_group(self, partition: TopicPartition) -> None:
@@ -219,11 +210,8 @@ class Cluster:
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the partition's position in Kafka, then in the own store, with nothing finished ahead.
 
-        Raises:
-            CheckpointError: Kafka rejected it, and nothing was moved.
-            PositionError: the group is active, and nothing was moved; or Kafka has the new position and the
-                own store does not.
-        """
+        Raises CheckpointError: Kafka rejected it, and nothing was moved. Raises PositionError: the group is
+        active, and nothing was moved; or Kafka has the new position and the own store does not."""
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
         topic_id = self.topic_id(partition.topic)
