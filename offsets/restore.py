@@ -67,8 +67,7 @@ def choose_starts(
 ) -> dict[TopicPartition, Start]:
     """Choose the start of each partition (see `choose_start`). The stores also contain other partitions of
     the topics if these matter (see `needs_the_rest_of`). `counts`: the topics' known numbers of partitions, 0
-    for one of `later_topics`. `windows`: the usable windows of the map of finished offsets that the file
-    names."""
+    for one of `later_topics`. `windows`: the usable windows of the map that the file names."""
     known: dict[str, list[Checkpoint]] = {}
     for place, entry in file.items():
         known.setdefault(place.topic, []).append(entry.checkpoint)
