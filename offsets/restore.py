@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -45,6 +45,15 @@ def needs_the_rest_of(
     return {each.topic for each in partitions if not any(each in store for store in stores)}
 
 
+def later_topics(
+    topics: Iterable[str], patterns: Collection[str], kafka: Iterable[TopicPartition]
+) -> set[str]:
+    """Return the topics that came after the group began, as for new tables. Only expressions match them, and
+    the group has positions (`kafka`), but none in them."""
+    known = {place.topic for place in kafka}
+    return {each for each in topics if known and each not in known and each not in patterns}
+
+
 def choose_starts(
     partitions: Iterable[TopicPartition],
     *,
@@ -57,8 +66,8 @@ def choose_starts(
     windows: Mapping[str, Found] | None = None,
 ) -> dict[TopicPartition, Start]:
     """Choose the start of each partition (see `choose_start`). The stores also contain other partitions of
-    the topics if these matter (see `needs_the_rest_of`). `counts`: the topics' known numbers of partitions.
-    `windows`: the usable windows of the map of finished offsets that the file names."""
+    the topics if these matter (see `needs_the_rest_of`). `counts`: the topics' known numbers of partitions, 0
+    for one of `later_topics`. `windows`: the usable windows of the map that the file names."""
     known: dict[str, list[Checkpoint]] = {}
     for place, entry in file.items():
         known.setdefault(place.topic, []).append(entry.checkpoint)
@@ -69,6 +78,8 @@ def choose_starts(
         topic_id, own = topic_ids.get(partition.topic), file.get(partition)
         name = None if own is None else own.window
         began = began_with(known.get(partition.topic, ()), topic_id)
+        if began is None and counts.get(partition.topic) == 0:
+            began = 0
         start = choose_start(
             partition,
             force=forced(partition),
@@ -138,7 +149,7 @@ def choose_start(
         return _anew(earlier, topic_id)
     why = "neither the local file nor Kafka knows this partition"
     if began_with is not None and partition.partition >= began_with and not isinstance(initial, Mapping):
-        why = f"{why}, but they know its topic: it was added later, and is read from its beginning"
+        why = f"{why}, but they know others: it was added later, and is read from its beginning"
         return Start("earliest", (), "initial", why)
     return _at_initial(partition, initial, "initial", why)
 

@@ -1,9 +1,11 @@
-"""`checkpoint.force` on a group of librdkafka's mock broker: two members with it share a partition."""
+"""`checkpoint.force` and `initial: latest` on a group of librdkafka's mock broker."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -11,23 +13,43 @@ from building import Clock, configuration
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
+from offsets.stores import CheckpointError
 from worker.running.components import Components
 
 
-def member(servers: str, folder: Path) -> Components:
+def member(
+    servers: str,
+    folder: Path,
+    topics: Sequence[str] = ("t", "late"),
+    ddl: Sequence[str] = (),
+    **checkpoint: Any,
+) -> Components:
     settings = configuration(
         kafka={
             "bootstrap_servers": servers,
-            "group_id": "forced",
-            "topics": ["t", "late"],
-            "properties": {"log_level": 2},
+            "group_id": topics[0],
+            "topics": list(topics),
+            "ddl_topics": list(ddl),
+            "properties": {"log_level": 2, "partition.assignment.strategy": "cooperative-sticky"},
         },
-        checkpoint={"directory": str(folder), "force": True},
+        format="debezium",
+        checkpoint={"directory": str(folder), **(checkpoint or {"force": True})},
     )
     components = Components(settings, clock=Clock(), fail=pytest.fail, stop=threading.Event())
     components.kafka.attach(components.consumer)
-    components.rebalancer.starts.begin(components.consumer)
+    try:
+        components.rebalancer.starts.begin(components.consumer)
+    except CheckpointError:
+        components.consumer.close()
+        raise
     return components
+
+
+def fill(servers: str, *topics: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for topic in topics:
+        producer.produce(topic, b"x", partition=0)
+    assert producer.flush(10) == 0
 
 
 def come_and_go(components: Components, *, commit: int | None = None, topic: str = "t") -> str:
@@ -36,7 +58,7 @@ def come_and_go(components: Components, *, commit: int | None = None, topic: str
     with capture_logs() as logged:
         components.rebalancer.on_assign(components.consumer, [place])
     if commit is not None:
-        offsets = [confluent_kafka.TopicPartition("t", 0, commit)]
+        offsets = [confluent_kafka.TopicPartition(topic, 0, commit)]
         components.consumer.commit(offsets=offsets, asynchronous=False)
     components.rebalancer.on_lost(components.consumer, [place])
     components.consumer.incremental_unassign([place])
@@ -65,9 +87,59 @@ def test_what_comes_to_be_while_a_forced_worker_runs_begins_as_without_force(
     mock_servers: str, tmp_path: Path
 ) -> None:
     components = member(mock_servers, tmp_path)
-    producer = Producer({"bootstrap.servers": mock_servers})
-    producer.produce("late", b"x", partition=0)
-    assert producer.flush(10) == 0
+    fill(mock_servers, "late")
     assert come_and_go(components, topic="late") == "initial earliest"
     assert come_and_go(components) == "force earliest"
     components.consumer.close()
+
+
+def test_topics_with_ddl_are_forced_as_those_with_rows(mock_servers: str, tmp_path: Path) -> None:
+    fill(mock_servers, "rows", "ddl")
+    components = member(mock_servers, tmp_path, ["rows"], ["ddl"])
+    assert come_and_go(components, topic="ddl") == "force earliest"
+    components.consumer.close()
+
+
+def test_ddl_that_was_added_after_rows_were_read_is_not_applied_behind_them(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    """A DROP TABLE of before would remove the rows that came since."""
+    fill(mock_servers, "u.rows", "u", "u.transaction", "second", "second.rows")
+    first = member(mock_servers, tmp_path, ["u.rows"], initial="earliest")
+    assert come_and_go(first, topic="u.rows", commit=0) == "initial earliest"
+    both = member(mock_servers, tmp_path, ["u.rows"], ["u", "u.transaction"], initial="earliest")
+    assert come_and_go(both, topic="u") == "initial earliest", "no row was read yet"
+
+    assert come_and_go(first, topic="u.rows", commit=1) == "kafka 0"
+    for ddl in ("u", "^u"):
+        with pytest.raises(CheckpointError, match=r"^u in kafka.ddl_topics is new .*--topic u --partition 0"):
+            member(mock_servers, tmp_path, ["u.rows"], [ddl], initial="latest")
+    others = [
+        member(mock_servers, tmp_path, ["u.rows"], ["u"], initial={"u": {0: 1}}),
+        member(mock_servers, tmp_path, ["u.rows"], ["u.transaction"], initial="earliest"),
+        member(mock_servers, tmp_path, ["u.rows", "second.rows"], ["second"], initial="earliest"),
+    ]
+    assert come_and_go(others[0], topic="u", commit=1) == "initial 1", "a person has said where"
+    others.append(member(mock_servers, tmp_path, ["u.rows"], ["u"], initial="earliest"))
+    assert come_and_go(others[-1], topic="u") == "kafka 1"
+    for each in (first, both, *others):
+        each.consumer.close()
+
+
+def test_topics_that_come_after_the_group_began_are_read_from_their_beginning(
+    mock_servers: str, tmp_path: Path
+) -> None:
+    """`initial: latest` would leave out the first rows of a new table."""
+    fill(mock_servers, "new-a")
+    first = member(mock_servers, tmp_path / "first", ["^new-"], initial="latest")
+    assert come_and_go(first, topic="new-a", commit=1) == "initial 1", "the group begins"
+    fill(mock_servers, "new-b")
+    assert come_and_go(first, topic="new-b") == "initial earliest"
+    assert come_and_go(first, topic="new-a") == "kafka 1"
+
+    again = member(mock_servers, tmp_path / "again", ["^new-"], initial="latest")
+    assert come_and_go(again, topic="new-b") == "initial earliest", "it came while no worker ran"
+    named = member(mock_servers, tmp_path / "named", ["^new-", "new-b"], initial="latest")
+    assert come_and_go(named, topic="new-b") == "initial 1", "a person has added it"
+    for each in (first, again, named):
+        each.consumer.close()

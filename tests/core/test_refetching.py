@@ -17,7 +17,7 @@ from members import RECORDS
 from structlog.testing import capture_logs
 
 from offsets.restore import Start, StartOffset
-from offsets.types import TopicPartition
+from offsets.types import OffsetRange, TopicPartition
 from worker.formats.registry import get
 from worker.kafka.errors import NOWHERE
 from worker.running.components import Components
@@ -49,10 +49,12 @@ def make_components(mock_servers: str, tmp_path: Path) -> Iterator[MakeComponent
         components.consumer.close()
 
 
-def assigned(components: Components, *starts: StartOffset, topic: str = "t") -> list[Assignment]:
+def assigned(
+    components: Components, *starts: StartOffset, topic: str = "t", ahead: tuple[OffsetRange, ...] = ()
+) -> list[Assignment]:
     """Partitions 0, 1 ... assigned there."""
     found = [
-        Assignment(TopicPartition(topic, number), 1, Start(start, (), "kafka", ""), get("canal"))
+        Assignment(TopicPartition(topic, number), 1, Start(start, ahead, "kafka", ""), get("canal"))
         for number, start in enumerate(starts)
     ]
     components.assignments.add(found)
@@ -104,14 +106,20 @@ def test_an_offset_within_what_the_broker_has_has_not_expired(
     assert read(components, lambda found: len(found[0]) >= len(expected)) == {0: expected}
 
 
-def test_what_has_expired_is_counted(make_components: MakeComponents) -> None:
+@pytest.mark.parametrize(
+    ("ahead", "lost"), [((), 5), (((-4, -3), (-2, 9)), 2)], ids=["all of it", "not what was finished before"]
+)
+def test_what_has_expired_is_counted(
+    make_components: MakeComponents, ahead: tuple[tuple[int, int], ...], lost: int
+) -> None:
     components = make_components("cooperative-sticky")
-    (assignment,) = assigned(components, -5)  # the mock broker deletes nothing: its first offset is 0
+    # The mock broker deletes nothing: its first offset is 0.
+    (assignment,) = assigned(components, -5, ahead=tuple(OffsetRange(*each) for each in ahead))
     components.consumer.incremental_assign([confluent_kafka.TopicPartition("t", 0, 0)])
     with capture_logs() as logged:
         components.refetching.out_of_range(assignment, out_of_range("not available on the broker"))
     (told,) = (line for line in logged if line["event"] == "offset_out_of_range")
-    assert (told["goes_on_at"], told["records_lost"]) == (0, 5)
+    assert (told["goes_on_at"], told["records_lost"]) == (0, lost)
     assert "expired" in told["found"]
 
 

@@ -9,6 +9,7 @@ from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, sh
 
 from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
+from worker.local.broker import Broker
 
 
 def test_a_group_without_a_past_begins_at_initial(site: Site) -> None:
@@ -72,6 +73,19 @@ def test_a_partition_that_was_added_to_what_the_group_reads_begins_at_its_beginn
     start = shown(site.config(initial="latest"))["partitions"][1]["start"]
     assert (start["place"], start["source"]) == ("earliest", "initial")
     assert "added later" in start["reason"]
+
+
+def test_a_topic_that_came_after_the_group_began_begins_at_its_beginning(site: Site, broker: Broker) -> None:
+    later = f"{site.topic}.later"
+    broker.create_topic(later, 1)
+    site.commit(Checkpoint(5))
+
+    def begins(*topics: str) -> str:
+        found = shown(site.config({"topics": list(topics)}, initial="latest"))["partitions"]
+        return str(next(each["start"]["place"] for each in found if each["topic"] == later))
+
+    assert begins(f"^{site.topic}") == "earliest"
+    assert begins(site.topic, later) == "latest", "a person has added it"
 
 
 def test_a_position_that_somebody_moved_in_kafka_wins(site: Site) -> None:

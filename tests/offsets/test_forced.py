@@ -13,9 +13,7 @@ def committed(offset: int, stamp: int = 1) -> Committed:
 
 
 def begun() -> ForcedStart:
-    forced = ForcedStart()
-    forced.begin({ORDERS: committed(500), CARTS: None}, {"cdc.shop": "one"})
-    return forced
+    return ForcedStart({ORDERS: committed(500), CARTS: None}, {"cdc.shop": "one"})
 
 
 def test_a_partition_begins_anew_until_something_of_it_is_committed() -> None:

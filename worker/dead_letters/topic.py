@@ -36,9 +36,7 @@ class DeadLetterError(Exception):
 def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
     """Open the dead-letter topic of a configuration.
 
-    Raises:
-        DeadLetterError: none is configured, or Kafka cannot be reached.
-    """
+    Raises DeadLetterError: none is configured, or Kafka cannot be reached."""
     if configuration.dead_letter is None:
         raise DeadLetterError("the configuration has no dead_letter.topic")
     reached = reach_kafka(configuration, _SECONDS)[0]

@@ -124,10 +124,7 @@ class DeadLetters:
         `before`: records before it in its batch, which count as finished for `max_ratio`. `ordered_by`: the
         person who wants it written, regardless of `max_ratio`.
 
-        Raises:
-            MustHalt: it would be one too many.
-            MustWait: it cannot be written now.
-        """
+        Raises MustHalt: it would be one too many; MustWait: it cannot be written now."""
         if ordered_by is not None:
             error = f"{error} (set aside by {ordered_by})"
         self._give_way(self.circuit.waiting())  # during another's attempt, nobody waits for the lock

@@ -45,9 +45,7 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
     A broker answers a fetch of any offset with the whole batch that contains it. So librdkafka reports
     `begin` for each offset of the batch, and no other. Halving takes forty fetches for a million records.
 
-    Raises:
-        EndUnknown: the broker did not answer, or no such batch starts there.
-    """
+    Raises EndUnknown: the broker did not answer, or no such batch starts there."""
     unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: try again")
     own = {**settings, "fetch.error.backoff.ms": "10"}
     latest = time.monotonic() + _MOST_SECONDS

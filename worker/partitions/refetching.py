@@ -111,10 +111,7 @@ class Refetching(Stage):
         """The topic was recreated: read it from its start, as a new assignment. The earlier assignment's
         records are handled first. Those whose schema is unknown are reported as lost.
 
-        Raises:
-            KafkaException: librdkafka rejects it.
-            Stopping: the worker is stopping, and Kafka did not answer.
-        """
+        Raises KafkaException: librdkafka rejects it; Stopping: Kafka did not answer before a stop."""
         self.flush_all(assignment, again=False)
         new = self.new_assignments.succeed(assignment, topic_id)
         for stage in self.stages:
@@ -125,10 +122,7 @@ class Refetching(Stage):
     def out_of_range(self, assignment: Assignment, error: KafkaError) -> None:
         """The broker does not have the offset: continue at the next one that it has, and log what that means.
 
-        Raises:
-            KafkaException: librdkafka rejects it.
-            Stopping: the worker is stopping, and Kafka did not answer.
-        """
+        Raises KafkaException: librdkafka rejects it; Stopping: Kafka did not answer before a stop."""
         where = confluent_kafka.TopicPartition(*assignment.partition)
         tracker = assignment.tracker
         position = tracker.next_offset if tracker.next_offset is not None else assignment.start.offset
@@ -155,7 +149,8 @@ class Refetching(Stage):
             begin = low
             tracker.reach(low)
             what = "has expired: Kafka's retention deleted it before it was read"
-            lost = low - position
+            finished = (min(end, low) - max(first, position) for first, end in assignment.start.ahead)
+            lost = low - position - sum(max(0, count) for count in finished)
         elif cut is not None and low <= int(cut[1]) < position:
             begin = int(cut[1])
             assignment.restart_at(begin)
@@ -185,10 +180,7 @@ class Refetching(Stage):
         """Fetch the partition from `offset` on. librdkafka has stopped it, and cannot seek in a stopped
         partition, so it must be assigned again.
 
-        Raises:
-            KafkaException: librdkafka rejects it.
-            Stopping: the worker is stopping, and Kafka did not answer.
-        """
+        Raises KafkaException: librdkafka rejects it; Stopping: Kafka did not answer before a stop."""
         assignment.asked = offset
         try:
             self._assign(assignment, offset)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 
 from handlers.options.matching import topics_matcher
 from offsets.finished import read, remove_unnamed
-from offsets.restore import Start, choose_starts, needs_the_rest_of
+from offsets.restore import Start, choose_starts, later_topics, needs_the_rest_of
 from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStore, StoreAway
 from offsets.topic_ids import TopicIds
 from offsets.types import Committed, Mark, TopicPartition
@@ -52,26 +52,63 @@ class Starts:
         )
         """Whether a rebalance revokes only the partitions that move."""
         self._forced = ForcedStart()
+        self._first: Collection[str] | None = None
+        """With `latest`: the topics with which the group began, as far as this worker can see."""
 
     def adopt(self, now: Configuration) -> None:
         """The configuration was reloaded."""
         self.configuration = now
 
     def begin(self, consumer: Consumer) -> None:
-        """Prepare `checkpoint.force` before the group is joined. Raises Stopping."""
-        if not self.configuration.checkpoint.force:
+        """Prepare `force` and `initial: latest` before the group is joined.
+
+        Raises Stopping. Raises CheckpointError: the group has not read a topic of `kafka.ddl_topics`."""
+        checkpoint, kafka = self.configuration.checkpoint, self.configuration.kafka
+        if not (checkpoint.force or checkpoint.initial == "latest" or kafka.ddl_topics):
             return
-        wanted = topics_matcher(self.configuration.kafka.topics)
-        topics = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
-        places = [
-            TopicPartition(name, number)
-            for name in topics
-            if wanted(name)
-            for number in topics[name].partitions
-        ]
+        patterns = [*kafka.topics, *kafka.ddl_topics]
+        wanted = topics_matcher(patterns)
+        found = self.asked(lambda: consumer.list_topics(timeout=LOOKUP_SECONDS)).topics
+        topics = {name: found[name].partitions for name in found if wanted(name)}
+        places = [TopicPartition(name, number) for name in topics for number in topics[name]]
         committed = self.asked(lambda: self.kafka.load_committed(places))
-        ids = self.topic_ids({place.topic for place in places})
-        self._forced.begin({place: committed.get(place) for place in places}, ids)
+        if checkpoint.initial == "latest":
+            self._first = topics.keys() - later_topics(topics, patterns, committed)
+        if checkpoint.force:
+            before = {place: committed.get(place) for place in places}
+            self._forced = ForcedStart(before, self.topic_ids(topics))
+        else:
+            self._refuse_late_ddl(consumer, places, committed)
+
+    def _refuse_late_ddl(
+        self, consumer: Consumer, places: list[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Raise CheckpointError if the group has read rows, but not the topic with their DDL. Old statements
+        would be applied after rows that followed them."""
+        kafka, initial = self.configuration.kafka, self.configuration.checkpoint.initial
+        has_ddl = topics_matcher(kafka.ddl_topics)
+        named = initial if isinstance(initial, Mapping) else {}
+        known = {*named, *(place.topic for place in (*committed, *self._entries(places)))}
+
+        def begins(place: TopicPartition, at: int | None = None) -> bool:
+            where = confluent_kafka.TopicPartition(*place)
+            first, end = self.asked(lambda: consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS))
+            return first == (end if at is None else at)
+
+        for topic, number in places:
+            # Debezium's marks of transactions contain no DDL.
+            if topic in known or not has_ddl(topic) or topic.endswith(".transaction"):
+                continue
+            # Debezium names the topics of rows after that of their DDL.
+            own = [place for place in places if place.topic.startswith(f"{topic}.")] or places
+            read = {place: committed[place].checkpoint.offset for place in own if place in committed}
+            if not begins(TopicPartition(topic, number)) and not all(map(begins, read, read.values())):
+                raise CheckpointError(
+                    f"{topic} in kafka.ddl_topics is new to the group {kafka.group_id}, which has read rows: "
+                    "old statements would be applied after rows that followed them. Say where it starts: "
+                    f"binlane checkpoint set CONFIG --topic {topic} --partition {number} --time TIME (of the "
+                    "last row that was applied; or --offset 0, to apply all statements again)"
+                )
 
     def of(
         self, consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
@@ -91,6 +128,8 @@ class Starts:
             ]
             entries |= self._entries(others)
             committed |= self.asked(partial(self.kafka.load_committed, others))
+            if self._first is not None and topic not in self._first:
+                counts[topic] = 0
         windows = [name for place in partitions if place in entries and (name := entries[place].window)]
         chosen = choose_starts(
             partitions,
@@ -153,11 +192,7 @@ class Starts:
         return NOWHERE if found is None else found
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Return Kafka's answer. Asks until Kafka gives one, because a start cannot be guessed.
-
-        Raises:
-            Stopping
-        """
+        """Return Kafka's answer. Repeats the question, because a start cannot be guessed. Raises Stopping."""
         return until_answered(ask, alive=lambda: self.alive(0.0), stopping=self.stopping)
 
     def gone(self, partition: TopicPartition) -> None:
@@ -169,46 +204,29 @@ class Starts:
         return self.ids.now(topics, _ID_SECONDS, lambda: self.alive(0.0))
 
 
+@dataclass(eq=False)
 class ForcedStart:
     """Whether a partition must still start at `initial`: until the group commits a position in it.
 
     A partition that returns, or that another member started at `initial` too, continues there. One revoked
     before its first commit starts at `initial` again. New partitions and recreated topics start as without
     `force`.
-
-    >>> from offsets.types import Checkpoint, Mark
-    >>> orders = TopicPartition("cdc.shop", 0)
-    >>> forced = ForcedStart()
-
-    >>> before = Committed(Checkpoint(500), Mark(500, 1))
-    >>> forced.begin({orders: before}, {})
-    >>> forced.applies(orders, before)
-    True
-    >>> forced.applies(orders, Committed(Checkpoint(500), Mark(500, 2)))
-    False
     """
 
-    def __init__(self) -> None:
-        self._before: dict[TopicPartition, Committed | None] = {}
-        self._topic_ids: dict[str, str] = {}
-
-    def begin(
-        self, committed: Mapping[TopicPartition, Committed | None], topic_ids: Mapping[str, str]
-    ) -> None:
-        """Set all partitions that exist before this worker joins the group, with their commits, and their
-        topics' known ids."""
-        self._before = dict(committed)
-        self._topic_ids = dict(topic_ids)
+    before: dict[TopicPartition, Committed | None] = field(default_factory=dict)
+    """The partitions that existed before this worker joined the group, with their commits."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Their topics' known ids."""
 
     def over(self, partition: TopicPartition) -> None:
         """The worker has committed here. That still counts if Kafka drops the commit with the topic."""
-        self._before.pop(partition, None)
+        self.before.pop(partition, None)
 
     def applies(
         self, partition: TopicPartition, committed: Committed | None, topic_id: str | None = None
     ) -> bool:
-        """Whether it must start at `initial`. False: `begin` was not called, the partition did not exist
-        then, or the group has committed since."""
-        if partition not in self._before or committed != self._before[partition]:
+        """Whether it must start at `initial`. False: the partition did not exist before, or the group
+        has committed since."""
+        if partition not in self.before or committed != self.before[partition]:
             return False
-        return topic_id is None or self._topic_ids.get(partition.topic, topic_id) == topic_id
+        return topic_id is None or self.topic_ids.get(partition.topic, topic_id) == topic_id

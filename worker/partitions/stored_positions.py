@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from handlers.kafka.librdkafka import SILENT
 from handlers.options.matching import topic_matcher
 from offsets.finished import read
-from offsets.restore import Start, began_with, choose_starts
+from offsets.restore import Start, began_with, choose_starts, later_topics
 from offsets.stores import CheckpointError, FileEntry, KafkaStore
 from offsets.stores.kafka import COORDINATOR_BUSY, text_of
 from offsets.topic_ids import TopicIds
@@ -57,9 +57,7 @@ class Position:
 def connect(configuration: Configuration) -> Iterator[Cluster]:
     """Open Kafka and the own store for the configuration's group.
 
-    Raises:
-        PositionError: Kafka cannot be reached, or rejects the credentials.
-    """
+    Raises PositionError: Kafka cannot be reached, or rejects the credentials."""
     reached = reach_kafka(configuration, _SECONDS)[0]
     if reached.error is not None:
         raise PositionError(f"{reached.target}: {reached.error}")
@@ -110,16 +108,15 @@ class Cluster:
     def positions(self) -> list[Position]:
         """Return the position of every partition of the configured topics, ascending.
 
-        Raises:
-            CheckpointError: a store cannot be read.
-            PositionError: Kafka does not answer a question.
-        """
+        Raises CheckpointError: a store cannot be read; PositionError: Kafka does not answer."""
         partitions = self.partitions()
         topics = {place.topic for place in partitions}
         in_file = self.own.load_entries(partitions)
         in_kafka = self.kafka.load_committed(partitions)
         bounds = {partition: self.bounds(partition) for partition in partitions}
         topic_ids = self._topic_ids.now(topics, _SECONDS)
+        is_latest = self._rule.initial == "latest"
+        later = later_topics(topics, self._patterns, in_kafka) if is_latest else ()
         starts = worded(
             choose_starts(
                 partitions,
@@ -128,7 +125,7 @@ class Cluster:
                 file=in_file,
                 kafka=in_kafka,
                 topic_ids=topic_ids,
-                counts={name: len(self._partitions(name)) for name in topics},
+                counts={name: 0 if name in later else len(self._partitions(name)) for name in topics},
                 windows=read(self._rule.directory, [each.window for each in in_file.values() if each.window]),
             ),
             self.own,
@@ -166,9 +163,7 @@ class Cluster:
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the first offset that Kafka still has, and that of the next record to be written.
 
-        Raises:
-            PositionError: the partition does not exist, or Kafka does not answer.
-        """
+        Raises PositionError: the partition does not exist, or Kafka does not answer."""
         topic, number = partition
         known = self._partitions(topic)
         if number not in known:
@@ -183,9 +178,7 @@ class Cluster:
     def at_time(self, partition: TopicPartition, moment: datetime) -> int | None:
         """Return the first record whose Kafka timestamp is at or after `moment`, or None.
 
-        Raises:
-            PositionError: Kafka does not answer.
-        """
+        Raises PositionError: Kafka does not answer."""
         return self._at_times({partition: moment})[partition]
 
     def refuse_active_group(self, partition: TopicPartition) -> None:
@@ -217,11 +210,8 @@ class Cluster:
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the partition's position in Kafka, then in the own store, with nothing finished ahead.
 
-        Raises:
-            CheckpointError: Kafka rejected it, and nothing was moved.
-            PositionError: the group is active, and nothing was moved; or Kafka has the new position and the
-                own store does not.
-        """
+        Raises CheckpointError: Kafka rejected it, and nothing was moved. Raises PositionError: the group is
+        active, and nothing was moved; or Kafka has the new position and the own store does not."""
         numbers = self._partitions(partition.topic)
         others = [TopicPartition(partition.topic, number) for number in numbers]
         topic_id = self.topic_id(partition.topic)

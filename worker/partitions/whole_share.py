@@ -58,9 +58,7 @@ class WholeShare(Stage):
     def may_read(self, now: float) -> bool:
         """Whether this worker's partitions may be read.
 
-        Raises:
-            SharedTopics: they may not, and never could in the one or two minutes since it got some of them.
-        """
+        Raises SharedTopics: they may not, and never could in a minute or two since it got some of them."""
         if now >= self._due:
             # Once it has all partitions, only a rebalance can change that.
             self._due = now + _AGAIN_SECONDS
