@@ -58,8 +58,8 @@ def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
 
 
 def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
-    """Print statements for spark-sql or a notebook. The views' names are suggestions, each for one table: Spark
-    ignores case, and two handlers may keep one source table."""
+    """Print statements for spark-sql or a notebook. The views' names are suggestions, each for one table: two
+    handlers may keep one source table, and Spark ignores case."""
     shown = [(lake, table) for lake, table in found if table.mode != "history"]
     plain = Counter(f"{table.database}_{table.table}".lower() for _, table in shown)
     used: set[str] = set()

@@ -92,7 +92,7 @@ def test_names_that_differ_in_case_or_contain_a_point_are_names_of_views(lake: L
     assert create_views(odd.spark, str(tmp_path / "lake")) == {"shop.order.items": "shop_order.items"}
     assert odd.rows("`shop_order.items`", "id") == [(1,)]
     lake("shop/Order.Items").put(row(1, "one", 1))
-    with pytest.raises(ValueError, match="Order.Items"):
+    with pytest.raises(ValueError, match=r"Order\.Items"):
         create_views(odd.spark, str(tmp_path / "lake"))
 
 
