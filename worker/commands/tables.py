@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,10 +58,12 @@ def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
 
 
 def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
-    """Print statements for spark-sql or a notebook. The views' names are suggestions."""
-    for lake, table in found:
-        if table.mode == "history":
-            continue
+    """Print statements for spark-sql or a notebook. The views' names are suggestions, each for one table: two
+    handlers may keep one source table, and Spark ignores case."""
+    shown = [(lake, table) for lake, table in found if table.mode != "history"]
+    plain = Counter(f"{table.database}_{table.table}".lower() for _, table in shown)
+    used: set[str] = set()
+    for lake, table in shown:
         head = head_of(lake.files, table.ref.log_folder)
         columns = known_columns(lake.spark, lake.files, table.ref)
         print(f"-- {table.name}")
@@ -72,7 +75,13 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
         except NothingToSee as reason:
             print(f"-- {reason}\n")
             continue
-        print(f"CREATE OR REPLACE VIEW {quoted(f'{table.database}_{table.table}')} AS\n{sql};\n")
+        name = f"{table.database}_{table.table}"
+        name += f"_{table.mode}" if plain[name.lower()] > 1 else ""
+        if name.lower() in used:
+            print(f"-- no view: one above has the name {name}\n")
+            continue
+        used.add(name.lower())
+        print(f"CREATE OR REPLACE VIEW {quoted(name)} AS\n{sql};\n")
     return 0
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from handlers.api import Rejected
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import exists
-from handlers.spark.delta.statements import MADE, new_table, of_new_table
+from handlers.spark.delta.statements import MADE, literal, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, quoted
 
 _FIRST = "binlane_first"
 
@@ -22,11 +25,27 @@ def save(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     if not exists(frame.sparkSession, ref):
         _make(frame, ref, options)
         return
-    writer = frame.write.format("delta").mode("append")
+    table = frame.sparkSession.table(ref.sql).schema
+    fitted = frame.selectExpr(*(f"{value} AS {quoted(name)}" for name, value in _values(table, frame.schema)))
+    writer = fitted.write.format("delta").mode("append")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:
         writer.save(ref.path)
+
+
+def _values(table: StructType, rows: StructType, inside: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each field's name, and SQL for its value in the table's type. It may be wider (see `evolve`), and
+    Delta appends no other. `inside`: the struct with these fields, and a point."""
+    types = {field.name.lower(): field.dataType for field in table.fields}
+    for field in rows.fields:
+        own, value = field.dataType, inside + quoted(field.name)
+        wanted = types.get(field.name.lower(), own)
+        if isinstance(wanted, StructType) and isinstance(own, StructType) and wanted != own:
+            parts = [f"{literal(name)}, {one}" for name, one in _values(wanted, own, f"{value}.")]
+            yield field.name, f"IF({value} IS NULL, NULL, named_struct({', '.join(parts)}))"
+        else:
+            yield field.name, value if wanted == own else f"CAST({value} AS {wanted.simpleString()})"
 
 
 def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:

@@ -71,13 +71,15 @@ def create_views(
 ) -> dict[str, str]:
     """Create a view for each table in the folder or URI `lake` that has a log. Returns source table -> view.
 
-    `names`: the views' names. `temporary`: for this session, else the catalog keeps them for all its users.
-    Each query of a view reads the newest rows. Its columns are those of this call, so call again after the
-    source's have changed. A table without visible rows gets no view. Raises what Spark raises."""
+    `names`: the views' names, from `database`, `table` and `mode`. `temporary`: for this session, else the
+    catalog keeps them for all its users. Each query of a view reads the newest rows. Its columns are those of
+    this call, so call again after the source's have changed. A table without visible rows gets no view.
+    Raises ValueError at the second view of one name, and what Spark raises."""
     root = lake.rstrip("/") if ":" in lake else str(Path(lake).absolute())
     files = files_for(root, AnySpark(spark))
     kind = "TEMPORARY VIEW" if temporary else "VIEW"
     made: dict[str, str] = {}
+    places: dict[str, str] = {}
     for folder, owner in logs_below(files, f"{root}/{LOGS}"):
         path = root + folder.removeprefix(f"{root}/{LOGS}").removesuffix(f"/{PENDING}")
         ref = TableRef(f"delta.{quoted(path)}", path, folder)
@@ -88,8 +90,15 @@ def create_views(
             sql = shown_sql(files, ref, head, prefix, columns_of(spark, ref))
         except NothingToSee:
             continue
-        name = names.format(database=owner.database, table=owner.table)
-        spark.sql(f"CREATE OR REPLACE {kind} {'.'.join(map(quoted, name.split('.')))} AS\n{sql}")
+        fields = {"database": owner.database, "table": owner.table, "mode": owner.mode}
+        name = names.format(**fields)
+        if (other := places.setdefault(name.lower(), path)) != path:  # Spark ignores case in names
+            raise ValueError(
+                f"both {other} and {path} would be shown as {name}: give their views other names, such as "
+                "names='{database}_{table}_{mode}', or read each with `current`"
+            )
+        quoted_name = ".".join(quoted(part.format(**fields)) for part in names.split("."))
+        spark.sql(f"CREATE OR REPLACE {kind} {quoted_name} AS\n{sql}")
         made[f"{owner.database}.{owner.table}"] = name
     return made
 

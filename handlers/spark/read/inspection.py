@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by
+from handlers.spark.delta.evolving import schema
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.owner import owner_of
 from handlers.spark.log.segment_file import Head, read_head
@@ -21,7 +21,6 @@ from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.view import Columns, NothingToSee, view_sql
 from handlers.spark.rows.shape import Mode, Shape, shape_of_log
-from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, app_id
 
 _NAME = re.compile(r"(\d{20})\.parquet")
@@ -86,16 +85,10 @@ def mode_of(schema: pa.Schema, prefix: str) -> Mode:
 
 def columns_of(session: SparkSession, ref: TableRef) -> Columns | None:
     """Return the Spark table's columns. None if the table does not exist."""
-    try:
-        schema = session.sql(f"SELECT * FROM {ref.sql} LIMIT 0").schema
-    except AnalysisException as error:
-        if says_no_table(error):
-            return None
-        raise
-    return {
-        field.name: field.dataType.names if isinstance(field.dataType, StructType) else ()
-        for field in schema.fields
-    }
+    found = schema(session, ref)
+    if found is None:
+        return None
+    return {each.name: each.dataType.names if isinstance(each.dataType, StructType) else () for each in found}
 
 
 def version_of(session: SparkSession, ref: TableRef) -> int:

@@ -77,6 +77,17 @@ def test_a_key_is_what_it_is_whatever_spark_takes_for_a_variable(
     assert table.rows() == [(key, 2)]
 
 
+def test_rows_of_narrower_types_are_appended(make_table: MakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "_SMALL", 0)
+    table = make_table()
+    table.put(shape(id=pa.int64(), N=pa.decimal128(10, 2)), {"id": 1, "N": Decimal("1.5"), "op": "insert"})
+    table.merge()
+    table.put(shape(id=pa.int32(), n=pa.decimal128(8, 1)), {"id": 2, "n": Decimal("2.5"), "op": "insert"})
+    table.merge()
+    assert operations(table)[-1] == "Append"
+    assert table.rows() == [(1, Decimal("1.50")), (2, Decimal("2.50"))]
+
+
 def test_a_moment_is_a_key_in_any_time_zone(make_table: MakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica, "_SMALL", 0)  # where it is the bound of a MERGE
     timed, table = shape(id=pa.timestamp("us", tz="UTC"), n=pa.int32()), make_table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from spark_lake import TYPES, MakeLake, change
@@ -67,6 +68,28 @@ def test_statements_are_kept_in_their_place_and_columns_follow_them(make_lake: M
         frame = lake.spark.read.option("mergeSchema", "true").parquet(str(path))
         assert sorted(tuple(row) for row in frame.selectExpr(*columns.split(", ")).collect()) == rows
         assert {each.suffix for each in path.iterdir()} == {".parquet"}
+
+
+def test_rows_of_narrower_types_than_before_are_added(make_lake: MakeLake) -> None:
+    lake = make_lake(mode="changelog", merge={"at_close": "0s"})
+    wide = {"id": "int", "n": "decimal(10,2)", "at": "datetime"}
+    lake.take(change(0, {"id": 1, "n": Decimal("1.5"), "at": BORN}, wide))
+    lake.sink().merge()
+    narrow = {"id": "smallint", "n": "decimal(8,1)", "at": "date"}
+    old, new = ({"id": 2, "n": Decimal(n), "at": BORN.date()} for n in ("2.5", "3.5"))
+    lake.take(change(1, new, narrow, op="update", before=old), change(2, new, narrow))
+    columns = "_offset, id, n, at, _before.n AS before"
+    midnight = datetime(2026, 2, 3)
+    rows = [
+        (0, 1, Decimal("1.50"), BORN, None),
+        (1, 2, Decimal("3.50"), midnight, Decimal("2.50")),
+        (2, 2, Decimal("3.50"), midnight, None),
+    ]
+    assert lake.view(columns) == rows
+    lake.sink().merge()
+    assert lake.view(columns) == rows
+    assert lake.rows("_offset, id, n, at") == [row[:4] for row in rows]
+    assert lake.types()["n"] == "decimal(10,2)"
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])

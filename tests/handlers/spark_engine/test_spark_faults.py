@@ -137,7 +137,7 @@ def test_a_schema_that_cannot_hold_the_rows_rejects_them_and_then_takes_them(mak
     lake = make_lake()
     lake.sql("CREATE TABLE {t} (id INT, name DATE) USING delta")
     with pytest.raises(Rejected) as rejected:
-        lake.take(change(7, {"id": 1, "name": "a"}), change(8, {"id": 2, "name": "b"}))
+        lake.take(change(7, {"id": 1, "name": "a"}))
     assert rejected.value.at == 0
     assert told(rejected.value) == (
         f"shop.orders, cdc[0] offset 7: column 'name' is date in delta.`{lake.folder}/lake/shop/orders`, "
@@ -166,6 +166,22 @@ def test_what_came_before_a_type_that_cannot_be_kept_counts_as_done(lake: Lake) 
     assert isinstance(told_.value.cause, Rejected)
     assert "shop.orders, cdc[0] offset 2: column 'v' is int in " in told(told_.value.cause)
     assert lake.view() == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("before", [[], [change(4, {"id": 4, "v": 4}, {"id": "int"})]], ids=["", "a piece"])
+def test_of_rows_without_types_only_that_with_another_type_is_rejected(lake: Lake, before: list[Any]) -> None:
+    lake.take(change(0, {"id": 1, "v": 1}, None))
+    lake.merge()
+    good, bad = change(5, {"id": 2, "v": 2}, None), change(6, {"id": 3, "v": "n/a"}, None)
+    with pytest.raises(Rejected, match=r"column 'v' is bigint in .*, but .* kept as string") as rejected:
+        lake.take(*before, good, bad, change(7, {"id": 5, "v": 5}, None))
+    assert rejected.value.at is None  # so the batch is split, and the others are tried without it
+    lake.take(*before, good)
+    with pytest.raises(Rejected, match=r"^shop\.orders, cdc\[0\] offset 6: column 'v'") as rejected:
+        lake.take(bad)
+    assert rejected.value.at == 0
+    lake.take(change(7, {"id": 5, "v": 5}, None))
+    assert lake.view("id, v") == [(1, 1), (2, 2), *((4, 4) for _ in before), (5, 5)]
 
 
 # ---- rows

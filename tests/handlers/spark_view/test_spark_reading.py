@@ -74,6 +74,28 @@ def test_all_tables_of_a_lake_become_views(lake: Lake, tmp_path: Path) -> None:
         current(history.spark, history.path)
 
 
+def test_no_view_of_a_lake_takes_the_name_of_another(lake: Lake, tmp_path: Path) -> None:
+    orders, log = lake(), lake("shop/orders_changes", "changelog")
+    log.owner["table"] = "orders"  # of another handler, which keeps the same table
+    orders.put(row(1, "one", 1))
+    log.put(row(2, op="insert", topic="cdc", partition=0, offset=7, index=0))
+    with pytest.raises(ValueError, match=f"both {orders.path} and {log.path} would be shown as shop_orders:"):
+        create_views(orders.spark, str(tmp_path / "lake"))
+    create_views(orders.spark, str(tmp_path / "lake"), names="{database}_{table}_{mode}")
+    assert [orders.rows(f"shop_orders_{each.mode}", "id") for each in (orders, log)] == [[(1,)], [(2,)]]
+
+
+@pytest.mark.soak
+def test_names_that_differ_in_case_or_contain_a_point_are_names_of_views(lake: Lake, tmp_path: Path) -> None:
+    odd = lake("shop/order.items")
+    odd.put(row(1, "one", 1))
+    assert create_views(odd.spark, str(tmp_path / "lake")) == {"shop.order.items": "shop_order.items"}
+    assert odd.rows("`shop_order.items`", "id") == [(1,)]
+    lake("shop/Order.Items").put(row(1, "one", 1))
+    with pytest.raises(ValueError, match=r"Order\.Items"):
+        create_views(odd.spark, str(tmp_path / "lake"))
+
+
 def test_a_changelog_of_parquet_files_is_read_by_its_folder(lake: Lake, tmp_path: Path) -> None:
     log = lake(mode="changelog")
     log.put(row(7, op="insert", topic="cdc", partition=0, offset=7, index=0))

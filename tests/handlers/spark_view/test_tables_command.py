@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,23 @@ def test_views_are_printed_as_statements_that_work(stage: Stage) -> None:
     orders.spark.sql(statement.replace("VIEW", "TEMPORARY VIEW", 1))
     orders.put(row(2))
     assert orders.rows("shop_orders", "id") == [(1,), (2,)]
+
+
+def test_each_view_that_is_printed_has_its_own_name(stage: Stage) -> None:
+    of_changes = {"type": "spark", "name": "b", "mode": "changelog", "path": "lake/{database}/{table}_c"}
+    rule = {"match": "*", "handlers": [{"type": "spark", "name": "a", "mode": "replica"}, of_changes]}
+    stage.configure([rule])
+    stage.table().put(row(1))
+    changes = stage.table("orders_c", mode="changelog")
+    changes.owner["table"] = "orders"
+    changes.put({"op": "insert", "topic": "cdc", "partition": 0, "offset": 1, "index": 0, "id": 1})
+    for name in ("items", "Items"):
+        stage.table(name).put(row(1))
+    code, out, _ = stage.run("tables", "--views")
+    assert code == 0
+    names = re.findall("VIEW `(.+)` AS", out)
+    assert names == ["shop_Items_replica", "shop_orders_replica", "shop_orders_changelog"]
+    assert "-- shop.items\n-- no view: one above has the name shop_items_replica\n" in out
 
 
 def test_what_cannot_be_read_is_told_and_the_others_are_listed(stage: Stage) -> None:

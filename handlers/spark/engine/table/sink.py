@@ -194,7 +194,7 @@ class TableSink:
         changes: Sequence[Change] = batch.changes
         places: Sequence[int] = range(len(changes))
         anew: Sequence[MadeAnew] = ()
-        done = 0
+        done = stop = 0
         try:
             self._end.load_once()
             if self.merges.own_faults >= _FAULTS:
@@ -202,17 +202,21 @@ class TableSink:
             seen, anew = self._end.tail.marks.followed(batch.changes, batch.topic_ids, self._work.known_ids)
             changes, places = seen.beyond(batch.changes, batch.shard)
             for piece in self._work.pieces(changes, self._end.shape, self._end.catch_up):
-                seen = seen.advanced(changes[piece.start : piece.stop], batch.shard)
+                stop = piece.stop
+                seen = seen.advanced(changes[piece.start : stop], batch.shard)
                 if isinstance(piece, RowPiece):
                     self._end.put(piece.rows, piece.shape, seen, partial=piece.partial)
                 else:
                     self._follow(piece, batch, seen)
-                done = piece.stop
+                done = stop
             self._work.tell_passed_over(len(batch.changes) - len(changes), anew)
         except SegmentTaken:
             raise
         except Exception as error:
             told = self._told(error, changes, places, done)
+            if isinstance(error, Rejected) and error.at is None and stop > done + 1:
+                # Its rows are tried apart, because perhaps only one of them has such columns.
+                raise Rejected(str(told)) from error
             if done and self._end.tail.ticket is None:
                 self._work.tell_passed_over(places[done - 1] + 1 - done, anew)
                 raise PartialFailure(places[done - 1] + 1, told) from error
