@@ -57,5 +57,6 @@ def test_a_command_that_goes_on_without_its_worker(in_memory: Make) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)  # minutes of CPU
 def test_three_workers_with_every_switch_that_matters(in_memory: Make) -> None:
     assert meet(in_memory, (5, 9), (5, 8), (5, 6), before=4, switches=5) > 1000
