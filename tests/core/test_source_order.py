@@ -148,6 +148,27 @@ def test_a_partition_at_its_end_holds_nobody_up_after_the_grace() -> None:
     assert bench.due() == [10]
 
 
+@pytest.mark.parametrize(
+    ("late", "told"),
+    [
+        (Logged(0, 20, ddl=True, ms=6), [["rows-1[0]"]]),
+        (Logged(0, 20, ddl=True, ms=8), []),  # it was sent after the row: the tool repeats it
+        (Logged(0, 40, ddl=True, ms=6), []),
+        (Logged(0, 20, ddl=True, ms=6, stream="server-2"), []),
+    ],
+)
+def test_a_statement_that_comes_after_rows_behind_it_is_told(late: Logged, told: list[list[str]]) -> None:
+    """Kafka may show what one broker has long before what another has."""
+    bench = Bench()
+    bench.end(0, 0)
+    bench.add(1, Logged(0, 30, ms=7))
+    bench.now += 0.11
+    assert bench.due() == [30]
+    with capture_logs() as logs:
+        bench.add(0, late)
+    assert [line["after"] for line in logs if line["event"] == "statement_late"] == told
+
+
 def test_an_end_that_has_moved_is_no_end() -> None:
     bench = Bench()
     bench.end(0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from building import record
 from confluent_kafka import Message
 from dts_records import encode, record_fields
 from row_building import Routed, rows, statement
@@ -41,6 +42,14 @@ def test_a_statement_named_after_a_table_of_no_rule_is_that_of_a_table_that_it_c
     routed = Routed(*rules, order_by="table")
     delivery = routed.poll((routed.partitions[0], [rows(0, 1), statement(1, sql, named), rows(2, 1)]))
     assert [to.table.label for to, chunk in delivery.parts if chunk.alone] == parts
+
+
+def test_a_truncate_is_not_that_of_another_table_whatever_its_comment_says() -> None:
+    """Its handlers would empty their own table. The name in capitals may be another one."""
+    routed = Routed({"match": "shop.orders"}, order_by="table")
+    sql = "TRUNCATE TABLE ORDERS /* drop old rows, like every night */"
+    told = record(0, "ORDERS", isDdl=True, type="TRUNCATE", sql=sql, data=None)
+    assert routed.poll((routed.partitions[0], [told])).parts == []
 
 
 @pytest.mark.parametrize("sql", ["ALTER TABLE _orders_gho CHANGE note remark text", "DROP TABLE tmp, orders"])

@@ -60,7 +60,8 @@ def _named(
     changes: list[Change] = []
     with suppress(Exception):  # if it cannot be decoded, the processor of its own table reports that
         format_.decode(record, changes)
-    return [name for change in changes for name in tables_of(change.sql or "", database, only_read=only_read)]
+    told = (change.sql or "" for change in changes if change.op == "ddl")  # a truncate names only its own
+    return [name for sql in told for name in tables_of(sql, database, only_read=only_read)]
 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:

@@ -292,7 +292,6 @@ class Standstill(Stage):
 
 def known_end(consumer: confluent_kafka.Consumer, assignment: Assignment) -> int | None:
     """Return the partition's end according to the last fetch: asks no broker. Only for the polling thread."""
-    end = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*assignment.partition), cached=True)[
-        1
-    ]
+    place = confluent_kafka.TopicPartition(*assignment.partition)
+    _, end = consumer.get_watermark_offsets(place, cached=True)
     return end if end >= 0 else None
