@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from handlers.logs import get_logger
 from worker.configuration import Configuration
-from worker.formats.decoding import is_transaction_mark, learn, log_position_of
+from worker.formats.decoding import is_mark, learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses
 from worker.partitions.stage import Run, Stage
@@ -59,7 +59,7 @@ class _Input:
     is_mixed: bool = False
     """Whether it has records of several streams, whose places do not compare."""
     is_logged: bool = True
-    """False: so far, it has only marks of transactions, which have no place. It counts as read to its end."""
+    """False: so far, it has only marks (see `is_mark`), which have no place. It counts as read to its end."""
     reached: Key = _BEFORE_ALL
     passed: Key = _BEFORE_ALL
     """The key of the last record that was passed on."""
@@ -136,7 +136,7 @@ class SourceOrder(Stage):
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns those that need not wait: all of a format without
-        DDL topics, and marks of transactions before the first record with a place."""
+        DDL topics, and marks before the first record with a place."""
         one = self._inputs.get(assignment)
         if one is None:
             return [(assignment, messages)]
@@ -149,7 +149,7 @@ class SourceOrder(Stage):
             place = log_position_of(one.format, message)
             barrier = False
             is_first = place is None and one.stream is None and not one.held
-            if is_first and is_transaction_mark(assignment.format, message):
+            if is_first and is_mark(assignment.format, message):
                 one.is_logged = False
                 passed.append(message)
                 continue
