@@ -180,12 +180,7 @@ class Standstill(Stage):
 
     def _has_moved(self, assignment: Assignment, watched: _Watched) -> bool:
         """Whether it made progress since the last call. If so, its error is over."""
-        progress = (
-            assignment.tracker.next_offset,
-            assignment.consumed,
-            watched.read_to,
-            watched.passed_over,
-        )
+        progress = (assignment.tracker.next_offset, assignment.consumed, watched.read_to, watched.passed_over)
         if progress == watched.progress:
             return False
         if watched.said:
