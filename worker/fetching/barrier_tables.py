@@ -39,8 +39,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     _tell_capitals(assignment, record, name, book)
     named = partial(_named, assignment.format, record, own.table.database)
     others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
-    changed = _units(book, named(only_read=False)) if others else []
-    for unit in changed:
+    for unit in _units(book, named(only_read=False)) if others else ():
         _tell_not_passed_on(unit, own.table.rule.handlers, assignment, record, own.table.label)
     return others
 
