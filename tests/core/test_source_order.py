@@ -59,7 +59,9 @@ class Format:
     def explain(self, record: Record) -> Route | Skip:
         if record.value() == b"?":
             raise UndecodableRecord("no record")
-        return Skip("tombstone" if record.value() is None else "transaction")
+        if record.value() is None:
+            return Skip("tombstone")
+        return Skip("heartbeat" if record.value() == b"heartbeat" else "transaction")
 
     def decode(self, record: Record, into: list[Change]) -> None:
         raise AssertionError("not asked here")
@@ -148,6 +150,27 @@ def test_a_partition_at_its_end_holds_nobody_up_after_the_grace() -> None:
     assert bench.due() == [10]
 
 
+@pytest.mark.parametrize(
+    ("late", "told"),
+    [
+        (Logged(0, 20, ddl=True, ms=6), [["rows-1[0]"]]),
+        (Logged(0, 20, ddl=True, ms=8), []),  # it was sent after the row: the tool repeats it
+        (Logged(0, 40, ddl=True, ms=6), []),
+        (Logged(0, 20, ddl=True, ms=6, stream="server-2"), []),
+    ],
+)
+def test_a_statement_that_comes_after_rows_behind_it_is_told(late: Logged, told: list[list[str]]) -> None:
+    """Kafka may show what one broker has long before what another has."""
+    bench = Bench()
+    bench.end(0, 0)
+    bench.add(1, Logged(0, 30, ms=7))
+    bench.now += 0.11
+    assert bench.due() == [30]
+    with capture_logs() as logs:
+        bench.add(0, late)
+    assert [line["after"] for line in logs if line["event"] == "statement_late"] == told
+
+
 def test_an_end_that_has_moved_is_no_end() -> None:
     bench = Bench()
     bench.end(0, 0)
@@ -181,12 +204,13 @@ def test_records_without_a_place_go_with_the_one_before_them() -> None:
     assert [record for assignment, record in bench.out if assignment is bench.inputs[1]][1:] == [tombstone]
 
 
-def test_a_topic_of_transaction_marks_holds_nobody_up() -> None:
-    """They have no place, and under load it is never read to its end."""
+@pytest.mark.parametrize("body", [b"{}", b"heartbeat"])
+def test_a_topic_of_transaction_marks_or_heartbeats_holds_nobody_up(body: bytes) -> None:
+    """They have no place, and if they are frequent it is never read to its end."""
     bench = Bench(partitions=3)
     bench.end(0, 0)
     for n in range(4):
-        bench.add(2, Logged(2 * n), Logged(2 * n + 1))
+        bench.add(2, Logged(2 * n, body=body), Logged(2 * n + 1, body=body))
         bench.add(1, Logged(n, 10 + n))
         bench.now += 0.06
         bench.due()

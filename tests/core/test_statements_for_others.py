@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from building import record
 from confluent_kafka import Message
 from dts_records import encode, record_fields
 from row_building import Routed, rows, statement
@@ -41,6 +42,39 @@ def test_a_statement_named_after_a_table_of_no_rule_is_that_of_a_table_that_it_c
     routed = Routed(*rules, order_by="table")
     delivery = routed.poll((routed.partitions[0], [rows(0, 1), statement(1, sql, named), rows(2, 1)]))
     assert [to.table.label for to, chunk in delivery.parts if chunk.alone] == parts
+
+
+def test_a_truncate_is_not_that_of_another_table_whatever_its_comment_says() -> None:
+    """Its handlers would empty their own table. The name in capitals may be another one."""
+    routed = Routed({"match": "shop.orders"}, order_by="table")
+    sql = "TRUNCATE TABLE ORDERS /* drop old rows, like every night */"
+    told = record(0, "ORDERS", isDdl=True, type="TRUNCATE", sql=sql, data=None)
+    assert routed.poll((routed.partitions[0], [told])).parts == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "named", "told"),
+    [
+        ("RENAME TABLE orders TO archive.old", ("archive", "old"), ["shop.orders"]),  # it ran in `shop`
+        ("RENAME TABLE orders TO archive.old, o TO orders", ("archive", "old"), ["shop.orders"]),
+        ("DROP TABLE tmp, crm.people", ("shop", "tmp"), ["crm.people"]),
+        ("RENAME TABLE archive.orders TO archive.old", ("archive", "old"), []),
+        ("CREATE TABLE archive.copy LIKE orders", ("archive", "copy"), []),
+    ],
+)
+def test_a_statement_that_no_table_gets_is_told_for_those_that_it_may_change(
+    sql: str, named: tuple[str, str], told: list[str]
+) -> None:
+    """No record says in which database it ran, so a handler could take another table for its own."""
+    routed = Routed({"match": "shop.orders"}, {"match": "crm.people"}, order_by="table")
+    routed.poll((routed.partitions[0], [rows(0, 1)]))
+    database, table = named
+    message = record(1, table, database=database, isDdl=True, type="RENAME", sql=sql, data=None)
+    with capture_logs() as logs:
+        assert routed.poll((routed.partitions[0], [message])).parts == []
+    lines = [line for line in logs if line["event"] == "statement_not_passed_on"]
+    assert [line["table"] for line in lines] == told
+    assert all(line["record_of"] == f"{database}.{table}" for line in lines)
 
 
 @pytest.mark.parametrize("sql", ["ALTER TABLE _orders_gho CHANGE note remark text", "DROP TABLE tmp, orders"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -12,7 +12,7 @@ from handlers.mysql.online_changes import replaced_by
 from handlers.options.matching import database_of
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import ShownBehind
-from worker.configuration import Configuration
+from worker.configuration import Configuration, HandlerEntry
 from worker.formats.interface import Apart, Format, Record, Skip, UndecodableRecord
 from worker.formats.statements import UntoldDatabase, tables_of
 from worker.units.assigned_partition import Assignment
@@ -39,18 +39,24 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     _tell_capitals(assignment, record, name, book)
     named = partial(_named, assignment.format, record, own.table.database)
     others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
-    changed = _units(book, named(only_read=False)) if others else ()
-    for unit in others:
-        left = [entry.name for entry in unit.table.rule.handlers if entry not in own.table.rule.handlers]
-        if left and unit in changed:
-            log.warning(
-                "statement_not_passed_on",
-                table=unit.table.label,
-                record_of=own.table.label,
-                handlers=left,
-                position=f"{assignment.partition} offset {record.offset()}",
-            )
+    for unit in _units(book, named(only_read=False)) if others else ():
+        _tell_not_passed_on(unit, own.table.rule.handlers, assignment, record, own.table.label)
     return others
+
+
+def _tell_not_passed_on(
+    unit: Unit, handlers: Collection[HandlerEntry], assignment: Assignment, record: Record, label: str
+) -> None:
+    """Log a statement about the table that only these `handlers` get. `label`: the table that it is of."""
+    left = [entry.name for entry in unit.table.rule.handlers if entry not in handlers]
+    if left:
+        log.warning(
+            "statement_not_passed_on",
+            table=unit.table.label,
+            record_of=label,
+            handlers=left,
+            position=f"{assignment.partition} offset {record.offset()}",
+        )
 
 
 def _named(
@@ -60,7 +66,8 @@ def _named(
     changes: list[Change] = []
     with suppress(Exception):  # if it cannot be decoded, the processor of its own table reports that
         format_.decode(record, changes)
-    return [name for change in changes for name in tables_of(change.sql or "", database, only_read=only_read)]
+    told = (change.sql or "" for change in changes if change.op == "ddl")  # a truncate names only its own
+    return [name for sql in told for name in tables_of(sql, database, only_read=only_read)]
 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
@@ -107,7 +114,11 @@ def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> U
             names = named(own.database)
             units = _units(book, [name for name in names if name[0]])
             # The handler reads names without a database as names in the unit's own.
-            return next((unit for unit in units if named(unit.table.database) == names), None)
+            for unit in units:
+                if named(unit.table.database) == names:
+                    return unit
+            for unit in _units(book, names):
+                _tell_not_passed_on(unit, (), assignment, record, f"{own.database}.{own.table}")
     return None
 
 

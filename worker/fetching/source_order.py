@@ -21,7 +21,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from handlers.logs import get_logger
 from worker.configuration import Configuration
-from worker.formats.decoding import is_transaction_mark, learn, log_position_of
+from worker.formats.decoding import is_mark, learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses
 from worker.partitions.stage import Run, Stage
@@ -59,8 +59,10 @@ class _Input:
     is_mixed: bool = False
     """Whether it has records of several streams, whose places do not compare."""
     is_logged: bool = True
-    """False: so far, it has only marks of transactions, which have no place. It counts as read to its end."""
+    """False: so far, it has only marks (see `is_mark`), which have no place. It counts as read to its end."""
     reached: Key = _BEFORE_ALL
+    passed: Key = _BEFORE_ALL
+    """The key of the last record that was passed on."""
     next_offset: int = 0
     end: int | None = None
     """The offset of its end, while it is read to its end."""
@@ -110,9 +112,7 @@ class SourceOrder(Stage):
         for assignment in added:
             if isinstance(assignment.format, SeparateDDL):
                 has_ddl = self.has_ddl(assignment.partition.topic)
-                self._inputs[assignment] = _Input(
-                    assignment, assignment.format, has_ddl, number=next(self._numbers)
-                )
+                self._inputs[assignment] = _Input(assignment, assignment.format, has_ddl, next(self._numbers))
 
     def revoked(self, gone: Collection[Assignment]) -> None:
         for assignment in gone:
@@ -136,7 +136,7 @@ class SourceOrder(Stage):
 
     def add(self, assignment: Assignment, messages: list[Record]) -> list[Run]:
         """Take a poll's records of one partition. Returns those that need not wait: all of a format without
-        DDL topics, and marks of transactions before the first record with a place."""
+        DDL topics, and marks before the first record with a place."""
         one = self._inputs.get(assignment)
         if one is None:
             return [(assignment, messages)]
@@ -149,7 +149,7 @@ class SourceOrder(Stage):
             place = log_position_of(one.format, message)
             barrier = False
             is_first = place is None and one.stream is None and not one.held
-            if is_first and is_transaction_mark(assignment.format, message):
+            if is_first and is_mark(assignment.format, message):
                 one.is_logged = False
                 passed.append(message)
                 continue
@@ -166,10 +166,25 @@ class SourceOrder(Stage):
                 one.stream = place.stream
                 one.reached = (place.order or one.reached[0], message.timestamp()[1])
                 barrier = place.barrier
+                if barrier and one.has_ddl:
+                    self._tell_late(one, message)
             one.bytes += len(message) + RECORD_OVERHEAD
             one.held.append(_Held(one.reached, barrier, message, now))
         one.next_offset = messages[-1].offset() + 1
         return [(assignment, passed)] if passed else []
+
+    def _tell_late(self, one: _Input, message: Record) -> None:
+        """Log a statement if a record behind it in the log was passed on, unless it is a repeated one."""
+        order, sent = one.reached  # a repeated statement was sent after the other record
+        others = (other for other in self._inputs.values() if _same_log(other, one))
+        after = [other for other in others if other.passed[0] > order and other.passed[1] >= sent]
+        if after:
+            log.error(
+                "statement_late",
+                position=f"{one.assignment.partition} offset {message.offset()}",
+                after=sorted(str(other.assignment.partition) for other in after),
+                hint="Kafka delivered it after rows that follow it in the log; these were handled first",
+            )
 
     def ended(self, assignment: Assignment, offset: int) -> bool:
         one = self._inputs.get(assignment)
@@ -183,13 +198,9 @@ class SourceOrder(Stage):
         """Return what may continue now, in order: runs of records of one partition, DDL records alone.
 
         `patient`: a partition is not read at present, so do not give up on silent partitions."""
-        now = self.clock()
-        at_end = {
-            one
-            for one in self._inputs.values()
-            if one.end is not None and one.high == self.high(one.assignment)
-        }
-        counts = {one: self._free(one, at_end, now) for one in self._inputs.values() if one.held}
+        now, inputs = self.clock(), self._inputs.values()
+        at_end = {one for one in inputs if one.end is not None and one.high == self.high(one.assignment)}
+        counts = {one: self._free(one, at_end, now) for one in inputs if one.held}
         # A waiting record, even during the grace, holds back later records of the log.
         waiting = [(one.held[count], one) for one, count in counts.items() if count < len(one.held)]
         ready = []
@@ -272,6 +283,7 @@ def _before(one: _Input, count: int, first: _Held) -> int:
 
 def _take(one: _Input, count: int) -> list[_Held]:
     taken = [one.held.popleft() for _ in range(count)]
+    one.passed = taken[-1].key if taken else one.passed
     one.bytes -= sum(len(held.message) + RECORD_OVERHEAD for held in taken)
     return taken
 
@@ -280,16 +292,11 @@ def _in_order(ready: list[tuple[_Input, list[_Held]]]) -> Iterator[Run]:
     """Yield barriers in order, and before each one, by partition, the rows that precede it."""
     rows: dict[Assignment, list[Record]] = {}
     # Barriers first if equal: a snapshot's DDL has the place of its rows.
-    merged = heapq.merge(
-        *(
-            [
-                (held.key, not (held.barrier or one.has_ddl), one.number, n, held, one)
-                for n, held in enumerate(helds)
-            ]
-            for one, helds in ready
-        )
+    sources = (
+        [(rec.key, not (rec.barrier or one.has_ddl), one.number, n, rec, one) for n, rec in enumerate(run)]
+        for one, run in ready
     )
-    for _key, _row, _number, _n, held, one in merged:
+    for _key, _row, _number, _n, held, one in heapq.merge(*sources):
         if held.barrier:
             yield from rows.items()
             rows = {}

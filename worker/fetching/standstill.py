@@ -180,12 +180,7 @@ class Standstill(Stage):
 
     def _has_moved(self, assignment: Assignment, watched: _Watched) -> bool:
         """Whether it made progress since the last call. If so, its error is over."""
-        progress = (
-            assignment.tracker.next_offset,
-            assignment.consumed,
-            watched.read_to,
-            watched.passed_over,
-        )
+        progress = (assignment.tracker.next_offset, assignment.consumed, watched.read_to, watched.passed_over)
         if progress == watched.progress:
             return False
         if watched.said:
@@ -292,7 +287,6 @@ class Standstill(Stage):
 
 def known_end(consumer: confluent_kafka.Consumer, assignment: Assignment) -> int | None:
     """Return the partition's end according to the last fetch: asks no broker. Only for the polling thread."""
-    end = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*assignment.partition), cached=True)[
-        1
-    ]
+    place = confluent_kafka.TopicPartition(*assignment.partition)
+    _, end = consumer.get_watermark_offsets(place, cached=True)
     return end if end >= 0 else None

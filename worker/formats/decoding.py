@@ -75,10 +75,10 @@ def log_position_of(format_: SeparateDDL, record: Record) -> LogPosition | None:
         return None
 
 
-def is_transaction_mark(format_: Format, record: Record) -> bool:
-    """Whether the record only marks the beginning or end of a transaction."""
+def is_mark(format_: Format, record: Record) -> bool:
+    """Whether the record is a heartbeat, or only marks the beginning or end of a transaction."""
     try:
-        return explained(format_, record) == Skip("transaction")
+        return explained(format_, record) in (Skip("transaction"), Skip("heartbeat"))
     except UndecodableRecord:
         return False
 

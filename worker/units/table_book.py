@@ -199,10 +199,8 @@ class TableBook:
         matches any more, while some of its records wait for the lanes or are in them. Any thread.
 
         `held`: what waits for the lanes. `at_rest`: see Lanes."""
-        units, coming = (
-            self.all(),
-            {unit for unit, _ in held()},
-        )  # held first: what the lanes accept later is found there
+        units, coming = self.all(), {unit for unit, _ in held()}
+        # The lanes last: what they accept from `held` in the meantime is found there.
         through = set(at_rest([unit for unit in units if unit in self._unmatched and unit not in coming]))
         return [unit for unit in units if unit not in through]
 

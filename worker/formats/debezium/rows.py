@@ -118,12 +118,8 @@ class RowShape:
     ) -> None:
         """Raises UndecodableRecord if the head's schema is invalid."""
         self.head = head
-        self.stream, self.database, self.schema, self.table = (
-            source.name,
-            source.db,
-            source.schema,
-            source.table,
-        )
+        self.stream, self.database = source.name, source.db
+        self.schema, self.table = source.schema, source.table
         self.definition = definition
         self.sure: Sure | None = None
         fields = fields_of(head, hidden=settings.fields_prefix if is_flat else None)

@@ -175,10 +175,7 @@ _BY_KIND: Mapping[Kind, Mapping[str, _Finish]] = {
         "DateTime": datetime_of_parts,
         "Timestamp": lambda *parts: moment_of(*parts).replace(tzinfo=None),
     },
-    Kind.TIMESTAMP: {
-        "DateTime": _in_utc,
-        "Timestamp": lambda *parts: _zero_is_none(moment_of(*parts)),
-    },
+    Kind.TIMESTAMP: {"DateTime": _in_utc, "Timestamp": lambda *parts: _zero_is_none(moment_of(*parts))},
     Kind.INSTANT: {"DateTime": _in_utc},
     Kind.TIME: {"DateTime": time_of_parts},
     Kind.YEAR: {"DateTime": itemgetter(0)},

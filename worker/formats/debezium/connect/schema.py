@@ -147,10 +147,7 @@ class Types(NamedTuple):
 _NOT_KNOWN = Types(None, "text")
 _BY_MEANING: Mapping[str, Types] = {
     **dict.fromkeys(
-        (
-            *("io.debezium.time.Date", "io.debezium.time.IsoDate"),
-            "org.apache.kafka.connect.data.Date",
-        ),
+        (*("io.debezium.time.Date", "io.debezium.time.IsoDate"), "org.apache.kafka.connect.data.Date"),
         Types("date", "date"),
     ),
     **dict.fromkeys(
