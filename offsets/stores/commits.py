@@ -32,7 +32,7 @@ class GroupMovedOn(CheckpointError):
 
 
 class TopicRefused(CheckpointError):
-    """Kafka rejected the commit of a topic. It took those of the others, but librdkafka says that it did not."""
+    """Kafka rejected the commit of a topic. librdkafka says that it took none, although it took the others."""
 
 
 _KINDS: Mapping[int, type[CheckpointError]] = {
