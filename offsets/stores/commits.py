@@ -32,7 +32,7 @@ class GroupMovedOn(CheckpointError):
 
 
 class TopicRefused(CheckpointError):
-    """Kafka rejected the commit of a topic. librdkafka says that it took none, although it took the others."""
+    """Kafka rejected the commit of a topic. librdkafka tells this of all its topics, although they count."""
 
 
 _KINDS: Mapping[int, type[CheckpointError]] = {
