@@ -46,12 +46,12 @@ def needs_the_rest_of(
 
 
 def later_topics(
-    topics: Iterable[str], patterns: Collection[str], kafka: Iterable[TopicPartition]
+    topics: Iterable[str], patterns: Collection[str], known: Iterable[TopicPartition]
 ) -> set[str]:
     """Return the topics that came after the group began, as for new tables. Only expressions match them, and
-    the group has positions (`kafka`), but none in them."""
-    known = {place.topic for place in kafka}
-    return {each for each in topics if known and each not in known and each not in patterns}
+    the group has positions (`known`), but none in them."""
+    read = {place.topic for place in known}
+    return {each for each in topics if read and each not in read and each not in patterns}
 
 
 def choose_starts(

@@ -31,16 +31,14 @@ class GroupMovedOn(CheckpointError):
     """The group has started its next assignment round. One of the worker's polls will report it."""
 
 
-class PartlyRefused(CheckpointError):
-    """Kafka accepted the commit of some partitions, and rejected that of the others, which the text names."""
-
-    def __init__(self, text: str, taken: Mapping[TopicPartition, Mark]) -> None:
-        super().__init__(text)
-        self.taken = taken
+class TopicRefused(CheckpointError):
+    """Kafka rejected the commit of a topic. librdkafka tells this of all its topics, although they count."""
 
 
 _KINDS: Mapping[int, type[CheckpointError]] = {
     KafkaError.OFFSET_METADATA_TOO_LARGE: MetadataTooLarge,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: TopicRefused,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TopicRefused,
     KafkaError.REBALANCE_IN_PROGRESS: GroupMovedOn,
     KafkaError.ILLEGAL_GENERATION: GroupMovedOn,
     KafkaError.STALE_MEMBER_EPOCH: GroupMovedOn,
@@ -140,7 +138,6 @@ def refusal(error: object, of: str = "") -> CheckpointError:
 
 def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointError | None:
     """Return the error in Kafka's answer to a commit, if any."""
-    answers = list(answers)
     refused = [(each, each.error) for each in answers if each.error is not None]
     if not refused:
         return None
@@ -149,9 +146,7 @@ def failure_of(answers: Iterable[confluent_kafka.TopicPartition]) -> CheckpointE
     # Less metadata fixes only its own error. The commit is then sent again, which shows the others.
     too_large = MetadataTooLarge in kinds
     kind = MetadataTooLarge if too_large else kinds.pop() if len(kinds) == 1 else CheckpointError
-    text = f"Kafka refused the commit of {_listed(texts, '; ')}"
-    taken = [each for each in answers if each.error is None]
-    return PartlyRefused(text, marks_of(taken)) if taken and kind is CheckpointError else kind(text)
+    return kind(f"Kafka refused the commit of {_listed(texts, '; ')}")
 
 
 def _kind(error: object) -> type[CheckpointError]:

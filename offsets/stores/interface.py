@@ -63,8 +63,7 @@ class OwnStore(CheckpointStore, Protocol):
         """Become the only process with its identity, if it has one, until `close` or the process's end.
 
         Raises StoreAway: another one has it, or the store cannot be reached; CheckpointError: the store
-        cannot be used.
-        """
+        cannot be used."""
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         """The same as `load`, with the commits that Kafka had acknowledged. Raises CheckpointError."""

@@ -28,8 +28,7 @@ _AGAIN_SECONDS = 0.1
 class KafkaStore:
     """Commits through a consumer that nobody polls. A separate thread commits, because a commit blocks while
     the group's coordinator is away. confluent-kafka admits one thread at a time to a consumer. So nobody else
-    may use it while the store is `alive`. For a polled consumer, use `PolledKafkaStore`.
-    """
+    may use it while the store is `alive`. For a polled consumer, use `PolledKafkaStore`."""
 
     name = "kafka"
 
@@ -56,8 +55,7 @@ class KafkaStore:
         accepts no more. Returns the commit's marks.
 
         Raises CheckpointError: Kafka rejected it, or has not answered within the deadline. In the second case
-        the request is still in progress. Until its answer arrives, every other save fails at once.
-        """
+        the request is still in progress. Until its answer arrives, every other save fails at once."""
         if not checkpoints:
             return {}
         answers: queue.SimpleQueue[dict[TopicPartition, Mark] | BaseException] = queue.SimpleQueue()

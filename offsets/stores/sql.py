@@ -49,8 +49,7 @@ class SqlStore:
     """One group's rows of the table `binlane_checkpoints`, which is made if it does not exist.
 
     Everything uses one connection. With an identity, that connection also has the identity's lock. A worker
-    that loses one loses the other, and writes nothing before it has both again.
-    """
+    that loses one loses the other, and writes nothing before it has both again."""
 
     name = "sql"
     title = "database"

@@ -15,7 +15,7 @@ from core.building import Clock, assignment
 from memory_store import MemoryStore
 
 from offsets.stores import CheckpointError, CommitInterrupted, FileStore
-from offsets.stores.commits import PartlyRefused, refusal
+from offsets.stores.commits import refusal
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 from worker.observing.metrics import Metrics
@@ -336,18 +336,6 @@ def test_a_shorter_interval_counts_from_the_last_commit_at_once(site: Site) -> N
     site.committer.stop()
     site.committer.join(10)
     assert not site.stopped
-
-
-def test_what_kafka_takes_of_a_commit_counts_though_it_refuses_the_rest(site: Site) -> None:
-    for each in (site.first, site.second):
-        site.finish(each, 3)
-    taken = {site.first.partition: Mark(3, 1)}
-    site.kafka.fault = PartlyRefused("Kafka refused the commit of t[1]", taken)
-    assert not site.committer.commit()
-    assert site.first.may_begin
-    assert site.first.committed == 3
-    assert not site.second.may_begin
-    assert site.error == "Kafka refused the commit of t[1]"
 
 
 def test_where_partitions_begin_is_committed_until_kafka_takes_it(site: Site) -> None:

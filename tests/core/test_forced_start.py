@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
 from offsets.stores import CheckpointError
+from offsets.types import Checkpoint, TopicPartition
 from worker.running.components import Components
 
 
@@ -45,10 +46,10 @@ def member(
     return components
 
 
-def fill(servers: str, *topics: str) -> None:
+def fill(servers: str, *topics: str, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for topic in topics:
-        producer.produce(topic, b"x", partition=0)
+        producer.produce(topic, b"x", partition=partition)
     assert producer.flush(10) == 0
 
 
@@ -112,7 +113,7 @@ def test_ddl_that_was_added_after_rows_were_read_is_not_applied_behind_them(
 
     assert come_and_go(first, topic="u.rows", commit=1) == "kafka 0"
     for ddl in ("u", "^u"):
-        with pytest.raises(CheckpointError, match=r"^u in kafka.ddl_topics is new .*--topic u --partition 0"):
+        with pytest.raises(CheckpointError, match=r"^u\[0\] in kafka.* is new .*--topic u --partition 0"):
             member(mock_servers, tmp_path, ["u.rows"], [ddl], initial="latest")
     others = [
         member(mock_servers, tmp_path, ["u.rows"], ["u"], initial={"u": {0: 1}}),
@@ -124,6 +125,28 @@ def test_ddl_that_was_added_after_rows_were_read_is_not_applied_behind_them(
     assert come_and_go(others[-1], topic="u") == "kafka 1"
     for each in (first, both, *others):
         each.consumer.close()
+
+
+def test_each_partition_with_ddl_needs_a_start(mock_servers: str, tmp_path: Path) -> None:
+    """Maxwell spreads its statements over the partitions of their topic by database."""
+    fill(mock_servers, "m", "m_ddl")
+    fill(mock_servers, "m_ddl", partition=1)
+    first = member(mock_servers, tmp_path, ["m"], initial="earliest")
+    assert come_and_go(first, topic="m", commit=1) == "initial earliest"
+    assert come_and_go(first, topic="m_ddl", commit=1) == "initial earliest"
+    with pytest.raises(CheckpointError, match=r"--topic m_ddl --partition 1"):
+        member(mock_servers, tmp_path, ["m"], ["m_ddl"], initial="earliest")
+    first.consumer.close()
+
+
+def test_marks_of_transactions_are_not_the_rows_beside_ddl(mock_servers: str, tmp_path: Path) -> None:
+    """A transform has renamed the topics of the rows."""
+    fill(mock_servers, "routed", "r", "r.transaction")
+    first = member(mock_servers, tmp_path, ["routed"], initial="earliest")
+    assert come_and_go(first, topic="routed", commit=1) == "initial earliest"
+    with pytest.raises(CheckpointError, match=r"--topic r --partition 0"):
+        member(mock_servers, tmp_path, ["routed"], ["r", "r.transaction"], initial="earliest")
+    first.consumer.close()
 
 
 def test_topics_that_come_after_the_group_began_are_read_from_their_beginning(
@@ -142,4 +165,18 @@ def test_topics_that_come_after_the_group_began_are_read_from_their_beginning(
     named = member(mock_servers, tmp_path / "named", ["^new-", "new-b"], initial="latest")
     assert come_and_go(named, topic="new-b") == "initial 1", "a person has added it"
     for each in (first, again, named):
+        each.consumer.close()
+
+
+def test_a_group_that_kafka_forgot_is_known_by_its_own_store(mock_servers: str, tmp_path: Path) -> None:
+    """Kafka drops the positions of a group that was stopped for a week."""
+    fill(mock_servers, "forgot-a", "forgot-b")
+    first = member(mock_servers, tmp_path, ["^forgot-"], initial="latest")
+    first.rebalancer.starts.local.save({TopicPartition("forgot-a", 0): Checkpoint(1)}, {})
+    again = member(mock_servers, tmp_path, ["^forgot-"], initial="latest")
+    assert come_and_go(again, topic="forgot-a") == "file 1"
+    assert come_and_go(again, topic="forgot-b") == "initial earliest", "it came while no worker ran"
+    with pytest.raises(CheckpointError, match=r"^forgot-b\[0\] in kafka.ddl_topics is new"):
+        member(mock_servers, tmp_path, ["^forgot-"], ["forgot-b"], initial="earliest")
+    for each in (first, again):
         each.consumer.close()

@@ -88,6 +88,14 @@ def test_a_topic_that_came_after_the_group_began_begins_at_its_beginning(site: S
     assert begins(site.topic, later) == "latest", "a person has added it"
 
 
+def test_a_topic_came_later_if_only_the_file_knows_the_group(site: Site, broker: Broker) -> None:
+    later = f"{site.topic}.later"
+    broker.create_topic(later, 1)
+    site.file.save({site.first: Checkpoint(5)}, {})
+    found = shown(site.config({"topics": [f"^{site.topic}"]}, initial="latest"))["partitions"]
+    assert [each["start"]["place"] for each in found if each["topic"] == later] == ["earliest"]
+
+
 def test_a_position_that_somebody_moved_in_kafka_wins(site: Site) -> None:
     site.file.save({site.first: Checkpoint(7)}, site.commit(Checkpoint(7)))
     site.commit(Checkpoint(2))

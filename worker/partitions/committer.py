@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
 from offsets.stores import CommitInterrupted, OwnStore, PolledKafkaStore
-from offsets.stores.commits import PartlyRefused
+from offsets.stores.commits import TopicRefused
 from offsets.tracker import checkpoints
-from offsets.types import Checkpoint, Mark, TopicPartition
+from offsets.types import Checkpoint
 from worker.attempts.backoff import describe
 from worker.observing.metrics import Metrics
 from worker.observing.status import CheckpointStatus
@@ -247,13 +247,11 @@ class Committer(threading.Thread):
         new = {a: c for a, c in found.items() if again or a.in_kafka != c}
         if new:
             try:
-                self._taken(new, self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()}))
+                self._send(new)
             except CommitInterrupted as error:
                 log.debug("commit_interrupted", reason=str(error))
                 return False
             except Exception as error:
-                if isinstance(error, PartlyRefused):
-                    self._taken(new, error.taken)
                 self._errors.failed(self._kafka.name, error)
                 return False
             self._made += 1
@@ -262,9 +260,21 @@ class Committer(threading.Thread):
             self._errors.works_again(self._kafka.name)
         return True
 
-    def _taken(self, sent: Mapping[Assignment, Checkpoint], marks: Mapping[TopicPartition, Mark]) -> None:
-        for assignment, checkpoint in sent.items():
-            if assignment.partition in marks:
-                assignment.in_kafka = checkpoint
-                assignment.committed = checkpoint.offset
-                assignment.mark = marks[assignment.partition]
+    def _send(self, new: Mapping[Assignment, Checkpoint]) -> None:
+        """Commit to Kafka. If it rejects a topic, commit the others without it, and raise the error."""
+        try:
+            marks = self._kafka.save({a.partition: checkpoint for a, checkpoint in new.items()})
+        except TopicRefused:
+            topics = sorted({a.partition.topic for a in new})
+            half = topics[: len(topics) // 2]
+            if not half:
+                raise
+            try:
+                self._send({a: checkpoint for a, checkpoint in new.items() if a.partition.topic in half})
+            finally:
+                self._send({a: checkpoint for a, checkpoint in new.items() if a.partition.topic not in half})
+            return
+        for assignment, checkpoint in new.items():
+            assignment.in_kafka = checkpoint
+            assignment.committed = checkpoint.offset
+            assignment.mark = marks[assignment.partition]

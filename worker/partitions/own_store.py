@@ -24,8 +24,7 @@ def own_store(configuration: Configuration, *, alone: bool = False) -> OwnStore:
     """Return the configured store, not opened.
 
     `alone`: only one process with this `group.instance.id` may use it at a time, if the configuration has
-    that id. Kafka itself distinguishes members without one.
-    """
+    that id. Kafka itself distinguishes members without one."""
     identity = configuration.kafka.properties.get("group.instance.id") if alone else None
     checkpoint = configuration.checkpoint
     where = checkpoint.directory if checkpoint.url is None else checkpoint.url
@@ -49,8 +48,7 @@ def journal_of(configuration: Configuration) -> Journal | None:
 def store_at(where: Path | str, group: str, identity: str | None = None) -> OwnStore:
     """Return the group's store in a folder (a Path, or a text without ://) or in the database of a URL.
 
-    Raises ValueError for an unusable URL. The message does not contain the URL.
-    """
+    Raises ValueError for an unusable URL. The message does not contain the URL."""
     if isinstance(where, str) and "://" in where:
         # SQLAlchemy and the code of the handler sql: half a second that a worker with a file need not spend.
         from handlers.sql.target.engine import check_url  # noqa: PLC0415 (see above)
@@ -81,8 +79,7 @@ def reach_store(configuration: Configuration) -> list[Reached]:
 def opened(store: OwnStore, *, stopping: threading.Event, seconds: float, clock: Callable[[], float]) -> None:
     """Open the store, retrying for `seconds`: its former user may be about to stop, its database to start.
 
-    Raises StoreAway after that time, and CheckpointError for an error that waiting cannot fix.
-    """
+    Raises StoreAway after that time, and CheckpointError for an error that waiting cannot fix."""
     end = clock() + seconds
     told = False
     while not stopping.is_set():

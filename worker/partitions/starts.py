@@ -72,42 +72,45 @@ class Starts:
         topics = {name: found[name].partitions for name in found if wanted(name)}
         places = [TopicPartition(name, number) for name in topics for number in topics[name]]
         committed = self.asked(lambda: self.kafka.load_committed(places))
+        known = {place: each.offset for place, each in self._entries(places).items()}
+        known |= {place: each.checkpoint.offset for place, each in committed.items()}
         if checkpoint.initial == "latest":
-            self._first = topics.keys() - later_topics(topics, patterns, committed)
+            self._first = topics.keys() - later_topics(topics, patterns, known)
         if checkpoint.force:
             before = {place: committed.get(place) for place in places}
             self._forced = ForcedStart(before, self.topic_ids(topics))
         else:
-            self._refuse_late_ddl(consumer, places, committed)
+            self._refuse_late_ddl(consumer, places, known)
 
     def _refuse_late_ddl(
-        self, consumer: Consumer, places: list[TopicPartition], committed: Mapping[TopicPartition, Committed]
+        self, consumer: Consumer, places: list[TopicPartition], known: Mapping[TopicPartition, int]
     ) -> None:
         """Raise CheckpointError if the group has read rows, but not the topic with their DDL. Old statements
         would be applied after rows that followed them."""
         kafka, initial = self.configuration.kafka, self.configuration.checkpoint.initial
         has_ddl = topics_matcher(kafka.ddl_topics)
         named = initial if isinstance(initial, Mapping) else {}
-        known = {*named, *(place.topic for place in (*committed, *self._entries(places)))}
 
         def begins(place: TopicPartition, at: int | None = None) -> bool:
             where = confluent_kafka.TopicPartition(*place)
             first, end = self.asked(lambda: consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS))
             return first == (end if at is None else at)
 
-        for topic, number in places:
+        for place in places:
+            topic, number = place
             # Debezium's marks of transactions contain no DDL.
-            if topic in known or not has_ddl(topic) or topic.endswith(".transaction"):
+            if place in known or topic in named or not has_ddl(topic) or topic.endswith(".transaction"):
                 continue
             # Debezium names the topics of rows after that of their DDL.
-            own = [place for place in places if place.topic.startswith(f"{topic}.")] or places
-            read = {place: committed[place].checkpoint.offset for place in own if place in committed}
-            if not begins(TopicPartition(topic, number)) and not all(map(begins, read, read.values())):
+            others = [each for each in places if each.topic not in (topic, f"{topic}.transaction")]
+            own = [each for each in others if each.topic.startswith(f"{topic}.")] or others
+            read = {each: known[each] for each in own if each in known}
+            if not begins(place) and not all(map(begins, read, read.values())):
                 raise CheckpointError(
-                    f"{topic} in kafka.ddl_topics is new to the group {kafka.group_id}, which has read rows: "
-                    "old statements would be applied after rows that followed them. Say where it starts: "
-                    f"binlane checkpoint set CONFIG --topic {topic} --partition {number} --time TIME (of the "
-                    "last row that was applied; or --offset 0, to apply all statements again)"
+                    f"{place} in kafka.ddl_topics is new to the group {kafka.group_id}, which has positions "
+                    "in topics with rows: old statements would be applied after rows that followed them. Say "
+                    f"where it starts: binlane checkpoint set CONFIG --topic {topic} --partition {number} "
+                    "--time TIME (of the last row that was applied; or --offset 0, to apply them all again)"
                 )
 
     def of(

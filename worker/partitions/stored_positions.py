@@ -116,7 +116,7 @@ class Cluster:
         bounds = {partition: self.bounds(partition) for partition in partitions}
         topic_ids = self._topic_ids.now(topics, _SECONDS)
         is_latest = self._rule.initial == "latest"
-        later = later_topics(topics, self._patterns, in_kafka) if is_latest else ()
+        later = later_topics(topics, self._patterns, [*in_file, *in_kafka]) if is_latest else ()
         starts = worded(
             choose_starts(
                 partitions,
