@@ -94,16 +94,16 @@ def test_rows_of_narrower_types_than_before_are_added(make_lake: MakeLake) -> No
 
 
 def test_an_old_row_that_its_struct_cannot_hold_is_rejected(make_lake: MakeLake) -> None:
-    lake = make_lake(mode="changelog")
+    lake = make_lake(mode="changelog", merge={"at_close": "0s"})
     lake.take(change(0, {"id": 1, "n": 5}, {"id": "int", "n": "int"}))
-    lake.merge()
+    lake.sink().merge()
     types = {"id": "int", "n": "decimal(10,0)"}
     large, new = ({"id": 1, "n": Decimal(n)} for n in (3_000_000_000, 7))
     with pytest.raises(Rejected, match=r"offset 2: the table's column is an int32: give it") as found:
         lake.take(change(1, new, types), change(2, new, types, op="update", before=large))
     assert found.value.at == 1
     lake.take(change(1, new, types), change(3, new, types, op="update", before=new))
-    lake.merge()
+    lake.sink().merge()
     assert lake.rows("_offset, n, _before.n AS old") == [(0, 5, None), (1, 7, None), (3, 7, 7)]
 
 
