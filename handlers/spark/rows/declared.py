@@ -153,9 +153,10 @@ class Declared:
             if lower in self.partitions and isinstance(column.dataType, StringType):
                 yield _kept_by_partition(name)
 
-    def refused(self, name: str, values: pa.Array) -> tuple[int, str] | None:
-        """Return the first value of a column that the table would refuse or change, and why."""
-        lower, is_text = name.lower(), pa.types.is_string(values.type)
+    def refused(self, name: str, every: pa.Array, own: int | None = None) -> tuple[int, str] | None:
+        """Return the first value of a column that the table would refuse or change, and why. The values after
+        the first `own` are in a struct, which only has the column's type."""
+        lower, values, is_text = name.lower(), every[:own], pa.types.is_string(every.type)
         is_moment = getattr(values.type, "tz", None) is not None and self.zone != "UTC"
         if lower in self.partitions and (is_text or is_moment or pa.types.is_binary(values.type)):
             for place, value in enumerate(values.to_pylist()):
@@ -172,10 +173,10 @@ class Declared:
                     f"the table's column has up to {self.longest[lower]} characters: make it longer "
                     f"(ALTER TABLE ... ALTER COLUMN ... TYPE)"
                 )
-        if lower in self.integers and pa.types.is_decimal(values.type):
+        if lower in self.integers and pa.types.is_decimal(every.type):
             whole = self.integers[lower]
             most = Decimal(2 ** (whole.bit_width - 1))
-            is_beyond = pc.or_(pc.greater_equal(values, most), pc.less(values, -most))
+            is_beyond = pc.or_(pc.greater_equal(every, most), pc.less(every, -most))
             if (place := pc.index(is_beyond, True).as_py()) >= 0:
                 return place, (
                     f"the table's column is an {whole}: give it a larger type "

@@ -153,7 +153,7 @@ class Columns:
         """Return the columns of `rows`, followed by those of `others`, which have only some of them.
 
         `places`: each row's last change in the run. `partial`: rows whose missing columns are left unchanged.
-        `are_nested`: `others` go into a struct, which has no declarations.
+        `are_nested`: `others` go into a struct, of which only the types are declared.
 
         Columns without values and type are left out, because each Parquet column has a type. If all would be
         left out, they are strings. Raises Rejected."""
@@ -167,7 +167,7 @@ class Columns:
             if kept is None:
                 continue
             array = self.array(name, both, kept, every_place)
-            self._check_declared(name, array[: len(rows)] if are_nested else array, both, every_place)
+            self._check_declared(name, array, both, every_place, own=len(rows) if are_nested else None)
             self._check_null(name, rows, places, partial)
             if len(array) < len(rows) + len(others):
                 array = pa.concat_arrays([array, pa.nulls(len(others), array.type)])
@@ -189,10 +189,9 @@ class Columns:
             raise self._unfit(name, values[0], kept, places[0], error) from error
 
     def _check_declared(
-        self, name: str, array: pa.Array, values: Sequence[Any], places: Sequence[int]
+        self, name: str, array: pa.Array, values: Sequence[Any], places: Sequence[int], *, own: int | None
     ) -> None:
-        found = self._run.declared.refused(name, array)
-        if found is not None:
+        if (found := self._run.declared.refused(name, array, own)) is not None:
             number, why = found
             raise self._run.rejected(
                 self._origin(name, values[number], places[number]),

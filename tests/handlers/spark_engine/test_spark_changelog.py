@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 from spark_lake import TYPES, MakeLake, change
 
+from handlers import Rejected
 from handlers.sharding import shard_of
 
 BORN = datetime(2026, 2, 3, 4, 5)
@@ -90,6 +91,20 @@ def test_rows_of_narrower_types_than_before_are_added(make_lake: MakeLake) -> No
     assert lake.view(columns) == rows
     assert lake.rows("_offset, id, n, at") == [row[:4] for row in rows]
     assert lake.types()["n"] == "decimal(10,2)"
+
+
+def test_an_old_row_that_its_struct_cannot_hold_is_rejected(make_lake: MakeLake) -> None:
+    lake = make_lake(mode="changelog", merge={"at_close": "0s"})
+    lake.take(change(0, {"id": 1, "n": 5}, {"id": "int", "n": "int"}))
+    lake.sink().merge()
+    types = {"id": "int", "n": "decimal(10,0)"}
+    large, new = ({"id": 1, "n": Decimal(n)} for n in (3_000_000_000, 7))
+    with pytest.raises(Rejected, match=r"offset 2: the table's column is an int32: give it") as found:
+        lake.take(change(1, new, types), change(2, new, types, op="update", before=large))
+    assert found.value.at == 1
+    lake.take(change(1, new, types), change(3, new, types, op="update", before=new))
+    lake.sink().merge()
+    assert lake.rows("_offset, n, _before.n AS old") == [(0, 5, None), (1, 7, None), (3, 7, 7)]
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
