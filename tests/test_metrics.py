@@ -22,6 +22,7 @@ from worker.observing.status import (
     KafkaStatus,
     LaneStatus,
     Look,
+    Parked,
     PartitionStatus,
     TableStatus,
     TargetStatus,
@@ -71,6 +72,10 @@ PROMISED = {
     "binlane_head_stuck_seconds": {"topic", "partition"},
     "binlane_ahead_records": {"topic", "partition"},
     "binlane_max_ahead_reached": {"topic", "partition"},
+    "binlane_parked_full": {"topic", "partition"},
+    "binlane_parked_records": set(),
+    "binlane_parked_bytes": set(),
+    "binlane_parked_seconds": set(),
     "binlane_position": {"topic", "partition"},
     "binlane_committed": {"topic", "partition"},
     "binlane_unfinished_records": {"topic", "partition"},
@@ -286,7 +291,7 @@ def test_a_partition_that_another_worker_would_not_read_on_either_is_told(
 ) -> None:
     metrics = Metrics()
     status = worker_status([], [partition(paused=paused_by is not None, paused_by=paused_by)])
-    metrics.attach(lambda: Look(status, [], blocked=0, held_up=held_up))
+    metrics.attach(lambda: Look(status, [], standing=0, held_up=held_up))
     assert value(metrics, "binlane_partition_blocked", topic="cdc", partition="0") == expected
 
 
@@ -308,11 +313,24 @@ def test_a_tables_state_and_delay_are_told_and_why_tables_stand_still() -> None:
     tables = [table("shop.a", 1, state="blocked", delay_seconds=40.0), table("shop.b", 1, state="blocked")]
     tables += [table("shop.c", 1), table("shop.told_of_by_a_statement")]
     finished = [(each.table, each.finished_records) for each in tables[:3]]
-    metrics.attach(lambda: Look(worker_status(tables), finished, blocked=2, halted=1, blocked_records=9))
+    metrics.attach(
+        lambda: Look(
+            worker_status(tables),
+            finished,
+            standing=2,
+            halted=1,
+            target_down=1,
+            blocked_records=9,
+            parked=Parked(7, 6_000, 2.5),
+        )
+    )
     assert value(metrics, "binlane_tables_blocked") == 2
     assert value(metrics, "binlane_tables_halted") == 1
     assert value(metrics, "binlane_tables_target_down") == 1
     assert value(metrics, "binlane_blocked_records") == 9
+    assert value(metrics, "binlane_parked_records") == 7
+    assert value(metrics, "binlane_parked_bytes") == 6_000
+    assert value(metrics, "binlane_parked_seconds") == 2.5
     states = {(each.labels["table"], each.labels["state"]) for each in named(metrics, "binlane_table_state")}
     assert states == {("shop.a", "blocked"), ("shop.b", "blocked"), ("shop.c", "idle")}
     delays = values(metrics, "binlane_table_delay_seconds", "table")

@@ -43,7 +43,7 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         (
             "lanes: 5",
             "lanes: found 5; allowed: a mapping with the keys count, order_by, max_records, max_bytes, "
-            "work_stealing",
+            "work_stealing, parked",
         ),
         (
             "http: false",

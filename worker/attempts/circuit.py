@@ -84,12 +84,13 @@ class Circuit:
             self._turn += 1
             return Admission(self._turn, 0.0)
 
-    def waiting(self) -> float:
-        """Return the seconds until a request is useful; 0.0: now. Requests nothing."""
+    def waiting(self, delay: Callable[[int], float] | None = None, who: object = None) -> float:
+        """Return the seconds until a request is useful; 0.0: now. Requests nothing. `delay`, `who`: as for
+        `admit`."""
         if self._passing is not None:
             return 0.0
         with self._lock:
-            return self._wait() if self._passing is None else 0.0
+            return self._wait(delay, who) if self._passing is None else 0.0
 
     def failed(
         self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0, who: object = None

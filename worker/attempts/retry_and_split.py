@@ -74,6 +74,23 @@ class HandlerRun:
         """Continue with the handler's object for this lane."""
         self.handler, self.circuit = bound.of(lane), bound.circuit
 
+    def waits(self, work: Tried, random: Callable[[], float]) -> float:
+        """Return the seconds until its target may be asked; 0.0: now, or something else comes first."""
+        if self.done in self._condemned:
+            return 0.0
+        return self.circuit.waiting(_delays(work, random), work.table)
+
+    def let_go(self) -> None:
+        """Forget the frames of its errors. Their variables contain the rows that were being handled."""
+        left = [self.error, *(fate.error for fate in self._condemned.values())]
+        known: set[int] = set()
+        while left:
+            error = left.pop()
+            if error is not None and id(error) not in known:
+                known.add(id(error))
+                error.__traceback__ = None
+                left += [error.__cause__, error.__context__]
+
     def begin_anew(self) -> None:
         """Reset the attempts of all unfinished changes, because the rule or the handler has changed."""
         self.attempt, self.splitting, self.delay, self.error = 1, False, 0.0, None

@@ -15,13 +15,15 @@ _TopicIds = dict[str, str | None]
 """Topic -> Kafka's id of the topic, None if it is unknown."""
 
 
-def cut(unit: Unit, *, others_wait: bool = False) -> Work:
+def cut(unit: Unit, room: tuple[int, int] | None = None, *, others_wait: bool = False) -> Work:
     """Cut the next batch of a unit that has records: the head of its queue within the table's batch bounds.
 
     A DDL record is a batch of its own. A record larger than the bounds forms a batch alone. While
     `others_wait` for a lane, a table without `max_wait` may get a shorter batch (see Turns)."""
     table = unit.table
     most, most_bytes = table.max_records, table.max_bytes
+    if unit.parked and room is not None:  # more than a lane's records and bytes may be parked
+        most, most_bytes = min(most, room[0]), min(most_bytes, room[1])
     shortened = False
     if unit.shards is not None:
         most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
@@ -38,7 +40,7 @@ def cut(unit: Unit, *, others_wait: bool = False) -> Work:
         unit.bytes -= work.bytes
     work.shortened = shortened
     if unit.orders:
-        at = [(chunk.assignment, message.offset()) for chunk, message in work.messages()]
+        at = [(chunk.assignment, offset) for chunk, offset in work.offsets()]
         work.orders = {number: unit.orders.pop(each) for number, each in enumerate(at) if each in unit.orders}
     return work
 
@@ -46,9 +48,9 @@ def cut(unit: Unit, *, others_wait: bool = False) -> Work:
 def keep_orders(work: Work, first: int) -> None:
     """Keep the orders about the work's records from `first` on, because these records are queued again."""
     if work.orders:
-        for number, (chunk, message) in enumerate(work.messages()):
+        for number, (chunk, offset) in enumerate(work.offsets()):
             if number >= first and number in work.orders and not chunk.assignment.closed:
-                work.unit.orders[chunk.assignment, message.offset()] = work.orders[number]
+                work.unit.orders[chunk.assignment, offset] = work.orders[number]
 
 
 def rebind(work: Work) -> None:

@@ -12,7 +12,7 @@ from sortedcontainers import SortedDict
 
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
-from worker.units.unit import Account, Unit, UnitState
+from worker.units.unit import Account, Shard, Unit, UnitState
 from worker.units.work import Work
 
 if TYPE_CHECKING:
@@ -121,6 +121,10 @@ class Room:
             self._lanes[number].offers["queued"] += 1
         return True
 
+    def exceeded(self, lane: int) -> bool:
+        """Whether more counts than may: batches that were parked count again when they are retried."""
+        return self._bytes > self.max_bytes or self._lanes[lane].records > self.max_records
+
     @property
     def waited_for(self) -> bool:
         """Whether the refused delivery still does not fit."""
@@ -160,9 +164,11 @@ class Room:
         table, shards = unit.table, unit.shards
         return shards.records < table.max_records and shards.bytes < table.max_bytes
 
-    def count_spread(self, size: int) -> None:
-        """Add `size` bytes (negative: remove) to what the shards contain."""
-        self.spread += size
+    def count_spread(self, shard: Unit, size: int) -> None:
+        """Add `size` bytes (negative: remove) to what the table's shards contain, if this is a shard."""
+        if isinstance(shard, Shard) and shard.whole.shards is not None:
+            shard.whole.shards.bytes += size
+            self.spread += size
 
     def release(self, unit: Unit, records: int, size: int) -> None:
         account = unit.account

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import keep_orders
 from worker.lanes.lane import Lane, Room
+from worker.lanes.parking import Parkable, Parked, park, standing, to_park
 from worker.lanes.schedule import Schedule
 from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
@@ -124,6 +125,22 @@ class Lanes:
             for lane in free:
                 lane.manned = True
             return [lane.number for lane in free]
+
+    def to_park(self, units: Iterable[Unit]) -> list[Parkable]:
+        """Return what units that stand still have in memory beyond what they may keep there."""
+        with self.lock:
+            return to_park(self.room, units, self.schedule.kept)
+
+    def with_parked(self, units: Iterable[Unit]) -> set[Assignment]:
+        """Return the partitions of standing units with parked records in their queues."""
+        with self.lock:
+            found = (unit for table in units for unit in standing(table) if unit.parked)
+            return {chunk.assignment for unit in found for chunk in unit.chunks}
+
+    def park(self, parked: Parked) -> None:
+        """Keep this in files, except what a running batch has by now."""
+        with self.lock:
+            park(self.room, self.schedule.kept, parked)
 
     def give_tables(self, changed: Iterable[tuple[Unit, Table]]) -> None:
         """Set other rules and handlers. A running batch uses them from its next attempt on."""

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
-
-from confluent_kafka import Message
+from typing import Literal
 
 from worker.attempts.steps import SetAside
-from worker.formats.interface import Record
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, place_of
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
 Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
 """In the running batch. In a batch that will be retried, or that failed permanently. Queued. Queued behind
 others. Finished, but held back until other rows of its transaction or table finish."""
-
-_offset = cast(Callable[[Record], int], Message.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +92,9 @@ def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterat
     before = 0
     for chunk in chunks:
         offset = wanted.get(chunk.assignment)
-        messages = chunk.messages
-        if offset is not None and messages and _offset(messages[0]) <= offset <= _offset(messages[-1]):
-            place = bisect_left(messages, offset, key=_offset)
-            if _offset(messages[place]) == offset:
-                yield chunk.assignment, before + place
-        before += len(messages)
+        if offset is not None and (place := place_of(chunk.messages, offset)) is not None:
+            yield chunk.assignment, before + place
+        before += len(chunk.messages)
 
 
 def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside) -> bool:

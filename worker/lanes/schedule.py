@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.lane import Lane, Room, Timers
+from worker.lanes.parking import unpark
 from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
@@ -132,7 +133,14 @@ class Schedule:
         """Return the unit's next batch: the kept one, or one cut from its queue."""
         work = self.kept.pop(unit, None)
         if work is None:
-            return cut(unit, others_wait=bool(self.ready))
+            room = self._room.max_records, self._room.max_bytes
+            work = cut(unit, room, others_wait=bool(self.ready))
+            if unit.parked:
+                unit.parked -= sum(len(chunk.messages) for chunk in work.chunks if chunk.parked)
+                unpark(self._room, work)
+            return work
+        if work.parked:
+            unpark(self._room, work)
         if work.table is not unit.table:
             rebind(work)
         return work
@@ -148,8 +156,7 @@ class Schedule:
             shard = shards.get(unit, number, self.ready.count)
             shard.push(chunk)
             shards.records += len(chunk.messages)
-            shards.bytes += chunk.bytes
-            self._room.count_spread(chunk.bytes)
+            self._room.count_spread(shard, chunk.bytes)
             if shard.state in (UnitState.IDLE, UnitState.GATHERING):
                 self.arrange(shard)
 
@@ -251,7 +258,7 @@ class Schedule:
         parts = weight = records = size = 0
         for chunk in chunks:
             parts += len(chunk.messages)
-            weight += chunk.bytes
+            weight += 0 if chunk.parked else chunk.bytes
             left = chunk.leave()
             records += left[0]
             size += left[1]
@@ -261,8 +268,7 @@ class Schedule:
         self._room.release(unit, records, size)
         if isinstance(unit, Shard) and unit.whole.shards is not None:
             unit.whole.shards.records -= parts
-            unit.whole.shards.bytes -= weight
-            self._room.count_spread(-weight)
+            self._room.count_spread(unit, -weight)
         return barriers
 
     def _pass(self, barriers: Iterable[Barrier[Unit]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,9 +10,10 @@ from typing import Literal, NamedTuple
 
 from offsets.types import TopicPartition
 from worker.lanes.lane import Lane, Room
+from worker.lanes.parking import in_memory
 from worker.lanes.seen_lanes import SeenLanes, Standing
 from worker.observing.status import LaneStatus
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, offset_at
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
@@ -78,7 +78,7 @@ class TableView(NamedTuple):
             left = min(part.work.stands_at(), default=-1)
             for chunk in part.work.chunks if left >= 0 else ():
                 if left < len(chunk.messages):
-                    return chunk.assignment.partition, chunk.messages[left].offset()
+                    return chunk.assignment.partition, offset_at(chunk.messages, left)
                 left -= len(chunk.messages)
         return None
 
@@ -90,27 +90,26 @@ class LanesView(NamedTuple):
     most recently used."""
     finished: list[tuple[str, int]]
     """(label, finished records) of each table that ever had a record."""
-    blocked: int
-    """The number of blocked tables, shown or not."""
+    standing: Standing
+    """The tables that stand still, shown or not."""
     halted: int
-    """How many of these are halted because a change failed permanently."""
+    """How many tables are halted, because a change failed permanently."""
+    target_down: int
+    """How many others wait for their target."""
     further: list[Chunk]
     """Chunks of busy tables that are not shown."""
-    blocked_records: int
-    """Records that are blocked: see Standing."""
     held_up: bool
-    """Whether a delivery waits for room that only blocked tables could free."""
+    """Whether a delivery waits for room that only standing tables could free."""
 
 
-def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: float = math.inf) -> LanesView:
+def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int) -> LanesView:
     """Return the present lanes and at most `most` tables. Any thread.
 
-    `stuck_after`: a table also counts as blocked if one of its batches has been failing for this many
-    seconds. Each table is copied at one moment, and all busy tables at the same moment unless they are
+    Each table is copied at one moment, and all busy tables at the same moment unless they are
     hundreds. The lock of `Lanes` is then taken for some of them at a time."""
     lanes, kept, now = seen.lanes, seen.schedule.kept, seen.clock()
     count = seen.schedule.ready.count
-    standing = Standing(seen.room, now - stuck_after)
+    standing = Standing(seen.room)
     idle: list[Unit] = []
     busy: list[Unit] = []
     for unit in units:
@@ -159,10 +158,10 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: flo
             for unit in units
             if (records := finished.get(unit, unit.finished_records)) or _has_records(unit)
         ],
-        sum(state == "blocked" for state in states.values()),
-        sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
+        standing,
+        sum(_is_halted(unit) for unit in busy),
+        sum(states[unit] == "blocked" and not _is_halted(unit) for unit in busy),
         further,
-        standing.records,
         standing.keeps_out(seen.room.refused),
     )
 
@@ -213,7 +212,7 @@ def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) ->
                 _held(each, kept),
                 each.failed_batches,
                 works.get(each),
-                tuple(each.chunks),
+                _shown(each),
             )
         )
     failed = sum(part.failed_batches for part in parts)
@@ -275,8 +274,16 @@ def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
             yield from work.unfinished_chunks()
         while True:
             try:
-                queued = tuple(each.chunks)
+                queued = _shown(each)
                 break
             except RuntimeError:  # it changed meanwhile
                 continue
         yield from queued
+
+
+def _shown(unit: Unit) -> tuple[Chunk, ...]:
+    """The queue's chunks. Of the parked ones, only the first: the others are newer, and there are many."""
+    if not unit.parked:
+        return tuple(unit.chunks)
+    first = next((chunk for chunk in unit.chunks if chunk.parked), None)
+    return (*(() if first is None else (first,)), *in_memory(unit))

@@ -17,13 +17,18 @@ _HELP = {
     "binlane_dead_letters_total{table}": "Records written to the dead-letter topic.",
     "binlane_unblocked_records_total{action}": "Records that were set aside by request: `skip` or "
     "`dead_letter`.",
-    "binlane_tables_blocked": "Blocked tables: a batch failed permanently, or their target is down.",
-    "binlane_tables_halted": "Blocked tables with a change that failed permanently. They need a person.",
-    "binlane_tables_target_down": "Blocked tables that wait for a target or for the dead-letter topic. They "
+    "binlane_tables_blocked": "Tables that stand still: their batch failed and is retried, a change failed "
+    "permanently, their target is down, or they wait for such a table.",
+    "binlane_tables_halted": "Tables with a change that failed permanently. They need a person.",
+    "binlane_tables_target_down": "Tables that wait for a target or for the dead-letter topic. They "
     "continue by themselves.",
-    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to blocked "
-    "tables, or to tables whose batch has failed for `stuck_after`, or they wait for room in lanes full of "
-    "these.",
+    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to tables that "
+    "stand still, or they wait for room in lanes full of these.",
+    "binlane_parked_records": "Records of tables that stand still, in files instead of in memory.",
+    "binlane_parked_bytes": "Size of these files. `lanes.parked` limits it.",
+    "binlane_parked_seconds": "How long the oldest parked record has been queued; 0 without one.",
+    "binlane_parked_full{topic,partition}": "1 while the partition is paused because parked records take "
+    "`lanes.parked` or cannot be written, else 0.",
     "binlane_table_state{table,state}": "1 for the table's state: idle, queued, running, retrying or "
     "blocked.",
     "binlane_table_delay_seconds{table}": "Now minus the source time of the table's oldest unfinished "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -224,6 +224,19 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration file, as given on the worker's command line."""
 
 
+class Parked(NamedTuple):
+    """Records of tables that stand still, in files instead of in memory."""
+
+    records: int
+    bytes: int
+    """Size of the files."""
+    seconds: float
+    """How long the oldest of them has been queued."""
+
+
+NOTHING_PARKED = Parked(0, 0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """The status, and totals over all tables at that moment, including those not in the status."""
@@ -232,12 +245,15 @@ class Look:
     finished: Sequence[tuple[str, int]]
     """(table, records finished) of each table that ever had a record. Tables no longer tracked are under the
     name that they count under."""
-    blocked: int
-    """Number of blocked tables."""
+    standing: int
+    """Number of tables that stand still: they retry, wait for their target, are halted, or wait for these."""
     halted: int = 0
-    """Those with a permanently failed change. The others wait for a target."""
+    """Tables with a permanently failed change."""
+    target_down: int = 0
+    """Other tables that wait for a target."""
     blocked_records: int = 0
-    """Fetched and unfinished records that another worker would not help. They belong to blocked tables, to
-    tables whose batch has been failing for `stuck_after`, or wait for room behind them."""
+    """Fetched and unfinished records that another worker would not help. They belong to tables that stand
+    still, or wait for room behind them."""
+    parked: Parked = NOTHING_PARKED
     held_up: bool = False
     """Whether reading has stopped because fetched records wait for room that only such tables could free."""

@@ -49,10 +49,13 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
     # A table without records, known only from a statement, has no label.
     known = {table for table, _ in look.finished}
     yield from _of_table_states([table for table in look.status.tables if table.table in known], labels)
-    yield _single("binlane_tables_blocked", look.blocked)
+    yield _single("binlane_tables_blocked", look.standing)
     yield _single("binlane_tables_halted", look.halted)
-    yield _single("binlane_tables_target_down", look.blocked - look.halted)
+    yield _single("binlane_tables_target_down", look.target_down)
     yield _single("binlane_blocked_records", look.blocked_records)
+    yield _single("binlane_parked_records", look.parked.records)
+    yield _single("binlane_parked_bytes", look.parked.bytes)
+    yield _single("binlane_parked_seconds", look.parked.seconds)
 
 
 def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iterator[Metric]:
@@ -123,6 +126,7 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "binlane_first_commit_missing_seconds": lambda each: each.first_commit_seconds,
     "binlane_ahead_records": lambda each: each.ahead,
     "binlane_max_ahead_reached": lambda each: each.paused_by == "max_ahead",
+    "binlane_parked_full": lambda each: each.paused_by == "parked",
     "binlane_head_stuck_seconds": lambda each: 0.0 if each.stuck is None else each.stuck.seconds,
     "binlane_position": lambda each: each.position,
     "binlane_committed": lambda each: each.committed,

@@ -15,13 +15,17 @@ from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("fetcher")
 
-PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry", "first_commit"]
-"""The lanes are full. Too many records are fetched behind an unfinished one. Other partitions' DDL must come
+PausedBy = Literal["lanes", "max_ahead", "parked", "ddl_topics", "format", "schema_registry", "first_commit"]
+"""The lanes are full. Too many records are fetched behind an unfinished one. Parked records take all the disk
+that they may (see Parking). Other partitions' DDL must come
 first. The topic has no format. A schema is unknown. Kafka has not accepted the first commit."""
 
-Single = Literal["ddl_topics", "held", "max_ahead"]
+Single = Literal["ddl_topics", "held", "max_ahead", "parked"]
 """It is ahead of the others. Its records may not be handled yet (see HeldRecords). It is too far ahead of its
 first unfinished record (see MaxAhead)."""
+
+
+_BOUNDS: tuple[Literal["max_ahead", "parked"], ...] = ("max_ahead", "parked")
 
 
 class Pauses(Stage):
@@ -53,8 +57,9 @@ class Pauses(Stage):
         """Return why the partition is not read, or None. Any thread."""
         if assignment.format is NO_FORMAT:
             return "format"
-        if assignment in self.of("max_ahead"):
-            return "max_ahead"
+        for why in _BOUNDS:
+            if assignment in self.of(why):
+                return why
         if assignment in self.of("held"):
             return "schema_registry" if assignment.may_begin else "first_commit"
         if self.everything:

@@ -68,7 +68,7 @@ class Failures:
 
     def call(self, work: Work, run: Caller, batch: Batch) -> None:
         begin = self._clock()
-        self._begin_call(run.name, work, run.done, begin)
+        self._begin_call(run.name, work, run.done, begin, batch.attempt)
         try:
             answer: object = run.handler.handle(batch)  # type: ignore[func-returns-value]
             if answer is not None:

@@ -67,6 +67,7 @@ class Processor(threading.Thread):
         try:
             while (work := self._lanes.take(self._number, finished)) is not None:
                 finished = self._work(work)
+                del work  # it may know files, which are deleted when nobody does
             self.dismissed = True
         except BaseException as error:
             self._fail(error)
@@ -78,6 +79,11 @@ class Processor(threading.Thread):
         """Return the work if it is finished. None: it was put back, or its unit halted."""
         if self._called_off(work):
             return None
+        if work.parked:
+            if work.unit.blocked and (wait := self._waits(work)) > 0:
+                self._give_back(work, wait, work.unit.error, blocked=True)
+                return None
+            work.load()
         if not work.table.handlers:
             return self._bury_all(work)
         if not work.runs:
@@ -89,6 +95,11 @@ class Processor(threading.Thread):
                 self._spread(work)
                 return None
         return self._handle(work)
+
+    def _waits(self, work: Work) -> float:
+        """Return the seconds until one of its targets may be asked. To read the batch before would only cost
+        time of other tables."""
+        return min((run.waits(work, self._random) for run in work.runs if not run.finished), default=0.0)
 
     def _called_off(self, work: Work) -> bool:
         """Whether it must not start. It is then put back."""
@@ -178,7 +189,7 @@ class Processor(threading.Thread):
         handler = bound.of(self._number)
         raised = None
         begin = self._clock()
-        self._begin_call(bound.name, work, 0, begin)
+        self._begin_call(bound.name, work, 0, begin, 1)
         try:
             answer: object = handler.handle(work.batch(0, work.total, 1))  # type: ignore[func-returns-value]
             if answer is not None:
@@ -269,11 +280,13 @@ class Processor(threading.Thread):
 
     def _give_back(self, work: Work, delay: float, reason: str | None, *, blocked: bool) -> None:
         work.unit.blocked = blocked
+        work.let_go()
         self._lanes.give_back(self._number, work, delay=delay, error=reason)
 
     def _halt(self, work: Work, position: str, reason: str) -> None:
         self._failures.halted(work, position, reason)
         work.unit.blocked = False
+        work.let_go()
         self._lanes.halt(self._number, work, reason)
 
 

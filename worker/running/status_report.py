@@ -21,6 +21,7 @@ from worker.observing.overview.of_rules import PassingOver
 from worker.observing.status import (
     KafkaStatus,
     Look,
+    Parked,
     PartitionError,
     PartitionStatus,
     StuckStatus,
@@ -31,7 +32,7 @@ from worker.observing.status import (
 )
 from worker.running.components import Components
 from worker.units.assigned_partition import Assignment
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, first_of, offset_at
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
@@ -83,7 +84,7 @@ class StatusReport:
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """Return the status with at most `most` tables, and figures about all."""
         units, gone = self.parts.book.counted()
-        seen = snapshot(self.parts.lanes.seen, units, most, self.configuration.stuck_after)
+        seen = snapshot(self.parts.lanes.seen, units, most)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -125,10 +126,23 @@ class StatusReport:
             config=str(self.configuration.path),
         )
         finished = [*gone.items(), *seen.finished]
-        stands = seen.blocked_records
+        stands = seen.standing.records
         if seen.held_up:
             stands += sum(len(chunk.messages) for _, chunk in self.parts.backlog.parts())
-        return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
+        return Look(
+            status,
+            finished,
+            seen.standing.tables,
+            halted=seen.halted,
+            target_down=seen.target_down,
+            blocked_records=stands,
+            parked=Parked(
+                seen.standing.parked,
+                self.parts.parking_lot.bytes,
+                max(0.0, self.clock() - seen.standing.parked_since),
+            ),
+            held_up=seen.held_up,
+        )
 
     def _targets(self) -> list[TargetStatus]:
         """Return one status per handler name: down if one of its handlers is down."""
@@ -260,15 +274,16 @@ def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicParti
 
 def _heads(chunks: Iterable[Chunk]) -> Heads:
     """Return the oldest of these records of each partition."""
-    first: dict[TopicPartition, int] = {}
-    heads: Heads = {}
+    first: dict[TopicPartition, tuple[int, Chunk]] = {}
     for chunk in chunks:
         if not chunk.messages:  # a barrier's place
             continue
-        head, partition = chunk.messages[0], chunk.assignment.partition
-        offset = head.offset()
+        partition, offset = chunk.assignment.partition, offset_at(chunk.messages, 0)
         known = first.get(partition)
-        if known is None or offset < known:
-            first[partition] = offset
-            heads[partition] = (chunk.assignment.format, head)
-    return heads
+        if known is None or offset < known[0]:
+            first[partition] = offset, chunk
+    return {
+        partition: (chunk.assignment.format, record)
+        for partition, (_, chunk) in first.items()
+        if (record := first_of(chunk.messages)) is not None
+    }

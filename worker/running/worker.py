@@ -46,10 +46,6 @@ _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
 
 
-class DeadEnd(Exception):
-    """Only halted tables still have work."""
-
-
 class LateStart(Exception):
     """The handlers take too long to open."""
 
@@ -58,7 +54,6 @@ class LateStart(Exception):
 _TOLD = (
     CertificateError,
     CheckpointError,
-    DeadEnd,
     KafkaException,
     LateStart,
     LateStop,
@@ -246,6 +241,7 @@ class Worker:
     def _start_threads(self) -> None:
         self._garbage.settle()
         self._state = "running"
+        self.components.parking_lot.clear()
         for thread in (*self.components.processors, self.components.committer, self.components.fetcher):
             thread.start()
         log.info(
@@ -257,7 +253,6 @@ class Worker:
         )
 
     def _watch(self) -> None:
-        ends = 0
         slow_calls = SlowCalls(self.components.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
@@ -269,14 +264,6 @@ class Worker:
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.reconfigure(self._configuration)
-            is_dead_end = self.components.lanes.seen.pressed and self.components.lanes.seen.dead_end()
-            ends = ends + 1 if is_dead_end else 0
-            if ends > 1:
-                halted = ", ".join(self.components.lanes.seen.halted())
-                raise DeadEnd(
-                    f"the lanes are full of records behind halted tables: {halted}; fix the cause and "
-                    "restart, or set on_failure: skip"
-                )
 
     def _drain(self) -> int:
         """Finish what runs, commit, leave the group, close the handlers. Returns the exit code."""
@@ -284,6 +271,7 @@ class Worker:
         self._state = "draining"
         log.info("draining", shutdown_timeout=self._configuration.shutdown_timeout)
         clean, halted = self._draining.run(self._configuration, began=began)
+        self.components.parking_lot.close()
         self._state = "stopped"
         logs.tell_left_out(all_of_it=True)
         code = 0 if clean and self._error is None and not halted else 1

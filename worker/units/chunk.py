@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from confluent_kafka import Message
+
+from worker.units.parked import ParkedChanges, ParkedRecords
 
 if TYPE_CHECKING:
     from handlers import Change
@@ -26,10 +29,55 @@ _Member = TypeVar("_Member")
 """The unit of a table."""
 
 
+def lengths(records: Sequence[Record]) -> Iterable[int]:
+    """The lengths of the records' values, in bytes. Reads no file."""
+    return records.lengths if isinstance(records, ParkedRecords) else map(len, records)
+
+
+def offsets(records: Sequence[Record]) -> Iterable[int]:
+    """The offsets of the records. Reads no file."""
+    return records.offsets if isinstance(records, ParkedRecords) else map(_offset, records)
+
+
+def offset_at(records: Sequence[Record], place: int) -> int:
+    """The offset of the record at this place. Reads no file."""
+    return records.offsets[place] if isinstance(records, ParkedRecords) else _offset(records[place])
+
+
+def first_of(records: Sequence[Record]) -> Record | None:
+    """The first record. None: its file cannot be read."""
+    try:
+        return records[0]
+    except OSError:
+        return None
+
+
+def place_of(records: Sequence[Record], offset: int) -> int | None:
+    """The place of the record with this offset, or None. Reads no file."""
+    if isinstance(records, ParkedRecords):
+        place = bisect_left(records.offsets, offset)
+        return place if place < len(records) and records.offsets[place] == offset else None
+    if not records or not _offset(records[0]) <= offset <= _offset(records[-1]):
+        return None
+    place = bisect_left(records, offset, key=_offset)
+    return place if _offset(records[place]) == offset else None
+
+
 class Chunk:
     """Records of one table from one poll of one partition, in offset order."""
 
-    __slots__ = ("alone", "assignment", "barrier", "bytes", "enqueued", "fetched", "messages", "run")
+    __slots__ = (
+        "alone",
+        "assignment",
+        "barrier",
+        "bytes",
+        "enqueued",
+        "fetched",
+        "in_file",
+        "messages",
+        "parked",
+        "run",
+    )
 
     changes: Sequence[Change] | None = None
     """The changes of all its records, once they are decoded."""
@@ -42,14 +90,18 @@ class Chunk:
         self,
         assignment: Assignment,
         run: AnyRun,
-        messages: list[Record],
+        messages: Sequence[Record],
         alone: bool = False,
         fetched: float = 0.0,
     ) -> None:
         self.assignment = assignment
         self.run = run
         self.messages = messages
-        self.bytes = sum(map(len, messages)) + RECORD_OVERHEAD * len(messages)
+        self.bytes = sum(lengths(messages)) + RECORD_OVERHEAD * len(messages)
+        self.parked = False
+        """Its records are in a file, and do not count against the bounds."""
+        self.in_file: tuple[ParkedRecords, ParkedChanges | None] | None = None
+        """The written records and changes, once they are read back. They need not be written again."""
         self.enqueued = 0.0
         self.fetched = fetched
         """Seconds since 1970."""
@@ -64,8 +116,31 @@ class Chunk:
         return len(messages)
 
     def leave(self) -> tuple[int, int]:
-        """Return the (records, bytes) that it releases. Called once, when nothing more happens to it."""
+        """Return the (records, bytes) that it releases, when nothing more happens to it or it is parked."""
+        return (0, 0) if self.parked else (len(self.messages), self.bytes)
+
+    def enter(self) -> tuple[int, int]:
+        """Return the (records, bytes) that it takes again: the inverse of `leave`."""
         return len(self.messages), self.bytes
+
+    def park(self, records: ParkedRecords, _changes: ParkedChanges | None) -> tuple[int, int]:
+        """Keep these instead of what is in memory. Returns the (records, bytes) that it releases."""
+        released = self.leave()
+        self.messages = records
+        self.parked = True
+        return released
+
+    def unpark(self) -> tuple[int, int]:
+        """It is in a batch, which must `load` it. Returns the (records, bytes) that it takes."""
+        self.parked = False
+        return self.enter()
+
+    def load(self) -> None:
+        """Read parked records back. Raises OSError."""
+        if isinstance(self.messages, ParkedRecords):
+            changes = self.changes if isinstance(self.changes, ParkedChanges) else None
+            self.in_file = self.messages, changes
+            self.messages = list(self.messages)
 
     def split(self, count: int) -> tuple[Chunk, Chunk]:
         """Return the first `count` records, and the rest."""
@@ -73,7 +148,7 @@ class Chunk:
         for messages in (self.messages[:count], self.messages[count:]):
             part = Chunk(self.assignment, self.run, messages, alone=self.alone)
             part.enqueued, part.fetched = self.enqueued, self.fetched
-            part.barrier = self.barrier
+            part.barrier, part.parked = self.barrier, self.parked
             parts.append(part)
         return parts[0], parts[1]
 
@@ -84,8 +159,8 @@ class Chunk:
     def head(self, records: int, size: int) -> int:
         """Return how many of its first records fit into `records` and `size` bytes."""
         count = 0
-        for message in self.messages:
-            size -= len(message) + RECORD_OVERHEAD
+        for length in lengths(self.messages):
+            size -= length + RECORD_OVERHEAD
             if count >= records or size < 0:
                 break
             count += 1
@@ -100,7 +175,7 @@ class DecodedChunk(Chunk):
     def __init__(
         self,
         like: Chunk,
-        messages: list[Record],
+        messages: Sequence[Record],
         changes: Sequence[Change],
         ends: Sequence[int],
         *,
@@ -120,7 +195,20 @@ class DecodedChunk(Chunk):
         begin = self.ends[first - 1] if first else 0
         ends = [each - begin for each in self.ends[first:end]]
         changes = self.changes[begin : begin + ends[-1] if ends else begin]
-        return DecodedChunk(self, self.messages[first:end], changes, ends, table=self.table)
+        part = DecodedChunk(self, self.messages[first:end], changes, ends, table=self.table)
+        part.parked = self.parked
+        return part
+
+    def park(self, records: ParkedRecords, changes: ParkedChanges | None) -> tuple[int, int]:
+        released = super().park(records, changes)
+        if changes is not None:
+            self.changes = changes
+        return released
+
+    def load(self) -> None:
+        super().load()
+        if isinstance(self.changes, ParkedChanges):
+            self.changes = tuple(self.changes)
 
 
 class BarrierChunk(Chunk):

@@ -78,6 +78,8 @@ class Unit:
         self.records = 0
         """Queued records, without the running or kept batch."""
         self.bytes = 0
+        self.parked = 0
+        """How many of the queued records are in files."""
         self.state = UnitState.IDLE
         self.due = 0.0
         """When GATHERING or BACKOFF ends."""
@@ -113,6 +115,7 @@ class Unit:
             self.chunks.appendleft(chunk)
             self.records += len(chunk.messages)
             self.bytes += chunk.bytes
+            self.parked += len(chunk.messages) if chunk.parked else 0
 
     def members(self) -> tuple[Unit, ...]:
         """Return the table's own unit and its shards that have work."""
@@ -162,6 +165,7 @@ class Unit:
             self.chunks = deque(c for c in self.chunks if c.assignment not in gone or not c.messages)
             self.records -= sum(len(chunk.messages) for chunk in dropped)
             self.bytes -= sum(chunk.bytes for chunk in dropped)
+            self.parked -= sum(len(chunk.messages) for chunk in dropped if chunk.parked)
         if self.orders:
             self.orders = {at: order for at, order in self.orders.items() if at[0] not in gone}
         return dropped

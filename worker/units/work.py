@@ -14,7 +14,8 @@ from worker.attempts.steps import SetAside
 from worker.column_rules.applying import bring_under, fault_under, has_rules
 from worker.formats.decoding import LARGE, SMALL, one_by_one, refuse_oversized
 from worker.formats.interface import Record, UndecodableRecord
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, offsets
+from worker.units.parked import ParkedChanges
 from worker.units.table import Table
 from worker.units.unit import Unit
 
@@ -33,9 +34,11 @@ class Work:
         "chunks",
         "ends",
         "finished",
+        "in_file",
         "lent",
         "most_bytes",
         "orders",
+        "parked",
         "records",
         "ruled_by",
         "runs",
@@ -60,7 +63,7 @@ class Work:
         self.bytes = size
         self.finished = 0
         """How many of its first records are already finished."""
-        self.changes: tuple[Change, ...] | None = None
+        self.changes: tuple[Change, ...] | ParkedChanges | None = None
         """None until decoded."""
         self.ends: Sequence[int] = ()
         """For each record, the number of changes up to its end."""
@@ -72,6 +75,10 @@ class Work:
         self.tried_again = False
         """It was decoded again because of that: from then on handlers get copies."""
         self.most_bytes = SMALL
+        self.parked = False
+        """Some of its records are in files: `load` it first."""
+        self.in_file: tuple[Sequence[Change], ParkedChanges] | None = None
+        """Changes that were read back, and where they are in a file."""
         self.orders: Mapping[int, SetAside] = _NONE
         """Orders to set records aside, by the record's number. Given while the batch does not run."""
 
@@ -87,7 +94,7 @@ class Work:
     @property
     def total(self) -> int:
         """The number of its changes, once it is decoded."""
-        return len(self.changes or ())
+        return self.ends[-1] if self.ends else 0
 
     @classmethod
     def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
@@ -101,6 +108,36 @@ class Work:
             if chunk.assignment.closed:
                 return True
         return False
+
+    def let_go(self) -> None:
+        """Forget the frames of its handlers' errors, which would keep its rows in memory."""
+        for run in self.runs:
+            run.let_go()
+
+    def park(self, changes: Sequence[Change] | None, parked: ParkedChanges | None) -> None:
+        """Keep `parked` instead of `changes`, if they still are its own, because its chunks are parked, too.
+        Rows that a handler may have modified are dropped."""
+        self.parked = True
+        if self.lent:
+            self.changes = None
+        elif parked is not None and self.changes is changes:
+            self.changes = parked
+
+    def load(self) -> None:
+        """Read parked records back. Raises OSError."""
+        for chunk in self.chunks:
+            chunk.load()
+        if isinstance(self.changes, ParkedChanges):
+            parked, self.changes = self.changes, tuple(self.changes)
+            self.in_file = self.changes, parked
+        elif self.lent:
+            self._decode_again()
+        self.parked = False
+
+    def _decode_again(self) -> None:
+        # Records that may be skipped were already reported when it was first decoded.
+        self.decode(lambda _record, _fault: True, self.most_bytes)
+        self.lent, self.tried_again = False, True
 
     def order_of(self, number: int) -> SetAside | None:
         return self.orders.get(number)
@@ -119,6 +156,12 @@ class Work:
         if not self.runs:
             return {self.finished}
         return {bisect_right(self.ends, run.done) for run in self.runs if not run.finished}
+
+    def offsets(self) -> Iterable[tuple[Chunk, int]]:
+        """The offset of each record. Reads no file."""
+        for chunk in self.chunks:
+            for offset in offsets(chunk.messages):
+                yield chunk, offset
 
     def messages(self) -> Iterable[tuple[Chunk, Record]]:
         for chunk in self.chunks:
@@ -187,9 +230,7 @@ class Work:
         """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
         if self.lent:
-            # Records that may be skipped were already reported when it was first decoded.
-            self.decode(lambda _record, _fault: True, self.most_bytes)
-            self.lent, self.tried_again = False, True
+            self._decode_again()
         assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)
         changes = given = self.changes if whole else self.changes[first:end]
@@ -254,6 +295,10 @@ class Work:
                 new += chunk.finish(chunk.messages[max(0, self.finished - place) : max(0, count - place)])
                 place += len(chunk.messages)
         self.finished = count
+        if count == self.records:  # its processor keeps it until the next batch
+            self.in_file = None
+            for chunk in self.chunks:
+                chunk.in_file = None
         return new
 
     def head(self, records: int) -> Work:

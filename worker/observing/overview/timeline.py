@@ -58,6 +58,8 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "standstill_over": ("trouble", "good"),
     "max_ahead_reached": ("trouble", "warn"),
     "max_ahead_over": ("trouble", "good"),
+    "parking_failed": ("trouble", "bad"),
+    "parking_full": ("trouble", "bad"),
     "handler_slow": ("trouble", "warn"),
     "spark_merge_failed": ("trouble", "warn"),
     "change_skipped": ("trouble", "warn"),

@@ -120,6 +120,14 @@ def _of_partitions(
                 "has more records, and nothing prevents reading them",
                 do="Fetching is restarted. If that fails, so does /healthz: see standstill in the log.",
             )
+        if each.paused_by == "parked":
+            yield Trouble(
+                level="bad",
+                what=f"{place(each)} is not read: the files of tables that stand still take lanes.parked, or "
+                "cannot be written",
+                do="Fix what their errors name, or set their records aside. docs/runbooks.md, "
+                "BinlaneParkingFull, says more.",
+            )
     shown = {table.table for table in status.tables if table.state == "blocked" or table is told}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
