@@ -48,6 +48,7 @@ class _Envelope(msgspec.Struct, gc=False):
 
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
+_TOMBSTONE = PlainRoute("", "")
 
 
 class Router:
@@ -61,7 +62,7 @@ class Router:
         """The route of a row or truncate in an envelope. A tombstone has an empty route, because an exception
         would put the rest of its poll on the slow path. Raises any exception for other records."""
         if value is None:
-            return PlainRoute("", "")
+            return _TOMBSTONE
         return self.of_envelope(self._split(value).payload if value.startswith(BEGIN) else value)
 
     @staticmethod
