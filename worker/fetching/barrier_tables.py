@@ -37,7 +37,7 @@ def further_units(assignment: Assignment, record: Record, own: Unit, book: Table
     """The other tables that a DDL record is about, except those that no rule matches."""
     name = own.table.database, own.table.name
     _tell_capitals(assignment, record, name, book)
-    named = partial(_named, assignment.format, record, own.table.database)
+    named = partial(_named, _statements(assignment.format, record), own.table.database)
     others = tuple(unit for unit in _units(book, [name, *named()]) if unit is not own)
     for unit in _units(book, named(only_read=False)) if others else ():
         _tell_not_passed_on(unit, own.table.rule.handlers, assignment, record, own.table.label)
@@ -59,15 +59,17 @@ def _tell_not_passed_on(
         )
 
 
-def _named(
-    format_: Format, record: Record, database: str, *, only_read: bool = True
-) -> list[tuple[str, str]]:
-    """The (database, table) of each table that a DDL record's statement names; see `tables_of`."""
+def _statements(format_: Format, record: Record) -> list[str]:
+    """The statements of a DDL record that may name other tables. A truncate names only its own."""
     changes: list[Change] = []
     with suppress(Exception):  # if it cannot be decoded, the processor of its own table reports that
         format_.decode(record, changes)
-    told = (change.sql or "" for change in changes if change.op == "ddl")  # a truncate names only its own
-    return [name for sql in told for name in tables_of(sql, database, only_read=only_read)]
+    return [change.sql or "" for change in changes if change.op == "ddl"]
+
+
+def _named(statements: Iterable[str], database: str, *, only_read: bool = True) -> list[tuple[str, str]]:
+    """The (database, table) of each table that the statements name; see `tables_of`."""
+    return [name for sql in statements for name in tables_of(sql, database, only_read=only_read)]
 
 
 def _tell_capitals(assignment: Assignment, record: Record, name: tuple[str, str], book: TableBook) -> None:
@@ -110,7 +112,7 @@ def concerned_unit(assignment: Assignment, record: Record, book: TableBook) -> U
             found = refusing(assignment.format, record, book.configuration, own.database, own.table)
             if found is not None:
                 return book.meet(*found)
-            named = partial(_named, assignment.format, record, only_read=False)
+            named = partial(_named, _statements(assignment.format, record), only_read=False)
             names = named(own.database)
             units = _units(book, [name for name in names if name[0]])
             # The handler reads names without a database as names in the unit's own.
