@@ -13,14 +13,20 @@ because answers of several brokers may overtake each other. (Kafka Streams merge
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from handlers.logs import get_logger
 from worker.configuration import Configuration
+from worker.fetching.merged_inputs import (
+    Held,
+    Input,
+    count_before,
+    in_order,
+    is_same_log,
+    take,
+)
 from worker.formats.decoding import is_mark, learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses
@@ -29,45 +35,6 @@ from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
 
 log = get_logger("source_order")
-
-Key = tuple[tuple[int, ...], int]
-"""(place in the log, Kafka's timestamp in ms). The timestamp decides if records have no place."""
-
-_BEFORE_ALL: Key = ((), -1)
-
-
-@dataclass(slots=True, eq=False)
-class _Held:
-    key: Key
-    barrier: bool
-    message: Record
-    came: float
-
-
-@dataclass(slots=True, eq=False)
-class _Input:
-    """One partition."""
-
-    assignment: Assignment
-    format: SeparateDDL
-    has_ddl: bool
-    number: int
-    held: deque[_Held] = field(default_factory=deque)
-    bytes: int = 0
-    stream: str | None = None
-    """The stream of its last record; None until one has named it."""
-    is_mixed: bool = False
-    """Whether it has records of several streams, whose places do not compare."""
-    is_logged: bool = True
-    """False: so far, it has only marks (see `is_mark`), which have no place. It counts as read to its end."""
-    reached: Key = _BEFORE_ALL
-    passed: Key = _BEFORE_ALL
-    """The key of the last record that was passed on."""
-    next_offset: int = 0
-    end: int | None = None
-    """The offset of its end, while it is read to its end."""
-    high: int | None = None
-    """The broker's end at that moment. If it has grown, more records are on their way."""
 
 
 @dataclass(eq=False)
@@ -89,7 +56,7 @@ class SourceOrder(Stage):
 
     def __post_init__(self, max_bytes: int) -> None:
         self._bound(max_bytes)
-        self._inputs: dict[Assignment, _Input] = {}
+        self._inputs: dict[Assignment, Input] = {}
         self._numbers = itertools.count()
 
     def __bool__(self) -> bool:
@@ -112,7 +79,7 @@ class SourceOrder(Stage):
         for assignment in added:
             if isinstance(assignment.format, SeparateDDL):
                 has_ddl = self.has_ddl(assignment.partition.topic)
-                self._inputs[assignment] = _Input(assignment, assignment.format, has_ddl, next(self._numbers))
+                self._inputs[assignment] = Input(assignment, assignment.format, has_ddl, next(self._numbers))
 
     def revoked(self, gone: Collection[Assignment]) -> None:
         for assignment in gone:
@@ -169,14 +136,14 @@ class SourceOrder(Stage):
                 if barrier and one.has_ddl:
                     self._tell_late(one, message)
             one.bytes += len(message) + RECORD_OVERHEAD
-            one.held.append(_Held(one.reached, barrier, message, now))
+            one.held.append(Held(one.reached, barrier, message, now))
         one.next_offset = messages[-1].offset() + 1
         return [(assignment, passed)] if passed else []
 
-    def _tell_late(self, one: _Input, message: Record) -> None:
+    def _tell_late(self, one: Input, message: Record) -> None:
         """Log a statement if a record behind it in the log was passed on, unless it is a repeated one."""
         order, sent = one.reached  # a repeated statement was sent after the other record
-        others = (other for other in self._inputs.values() if _same_log(other, one))
+        others = (other for other in self._inputs.values() if is_same_log(other, one))
         after = [other for other in others if other.passed[0] > order and other.passed[1] >= sent]
         if after:
             log.error(
@@ -206,17 +173,17 @@ class SourceOrder(Stage):
         ready = []
         for one, count in counts.items():
             first = min(
-                (held for held, other in waiting if other is not one and _same_log(other, one)),
+                (held for held, other in waiting if other is not one and is_same_log(other, one)),
                 key=lambda held: (held.key, not held.barrier),
                 default=None,
             )
-            passed = count if first is None else _before(one, count, first)
+            passed = count if first is None else count_before(one, count, first)
             if passed:
-                ready.append((one, _take(one, passed)))
+                ready.append((one, take(one, passed)))
         held_bytes = sum(one.bytes for one in self._inputs.values())
         if not ready and not patient and held_bytes > 2 * self._max_bytes:
             ready = self._first_of_all()
-        return list(_in_order(ready))
+        return list(in_order(ready))
 
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
         """Return everything at once, because the partition's offsets may restart."""
@@ -224,7 +191,7 @@ class SourceOrder(Stage):
         if one is None:
             return []
         one.next_offset, one.end, one.high = 0, None, None
-        return list(_in_order([(one, _take(one, len(one.held)))]))
+        return list(in_order([(one, take(one, len(one.held)))]))
 
     def ahead(self) -> list[Assignment]:
         """Return the partitions that hold more than their share: they should be paused."""
@@ -234,12 +201,12 @@ class SourceOrder(Stage):
     def ends(self) -> list[tuple[Assignment, int]]:
         return [(a, one.end) for a, one in self._inputs.items() if one.end is not None and not one.held]
 
-    def _free(self, one: _Input, at_end: set[_Input], now: float) -> int:
+    def _free(self, one: Input, at_end: set[Input], now: float) -> int:
         """Return how many of its first records no future record can precede."""
         # Every other partition has returned all up to this key. One with DDL may still return an equal key.
         limit, strict, ends = None, False, False
         for other in self._inputs.values():
-            if other is one or not _same_log(other, one):
+            if other is one or not is_same_log(other, one):
                 continue
             if other in at_end or not other.is_logged:
                 ends = True
@@ -256,7 +223,7 @@ class SourceOrder(Stage):
             count += 1
         return count
 
-    def _first_of_all(self) -> list[tuple[_Input, list[_Held]]]:
+    def _first_of_all(self) -> list[tuple[Input, list[Held]]]:
         """Choose the earliest record's partition, because too much is held and nothing is due: a partition
         returns nothing and is not at its end. Continuing is better than standing still."""
         one = min((o for o in self._inputs.values() if o.held), key=lambda o: o.held[0].key)
@@ -266,41 +233,4 @@ class SourceOrder(Stage):
             records=len(one.held),
             hint="a partition of the same source lags behind; its DDL may be applied too late",
         )
-        return [(one, _take(one, len(one.held)))]
-
-
-def _same_log(one: _Input, other: _Input) -> bool:
-    return one.stream is None or other.stream is None or one.stream == other.stream
-
-
-def _before(one: _Input, count: int, first: _Held) -> int:
-    """Return how many of its first `count` records do not come after `first`."""
-    for number, held in enumerate(itertools.islice(one.held, count)):
-        if held.key > first.key or (held.key == first.key and first.barrier and not held.barrier):
-            return number
-    return count
-
-
-def _take(one: _Input, count: int) -> list[_Held]:
-    taken = [one.held.popleft() for _ in range(count)]
-    one.passed = taken[-1].key if taken else one.passed
-    one.bytes -= sum(len(held.message) + RECORD_OVERHEAD for held in taken)
-    return taken
-
-
-def _in_order(ready: list[tuple[_Input, list[_Held]]]) -> Iterator[Run]:
-    """Yield barriers in order, and before each one, by partition, the rows that precede it."""
-    rows: dict[Assignment, list[Record]] = {}
-    # Barriers first if equal: a snapshot's DDL has the place of its rows.
-    sources = (
-        [(rec.key, not (rec.barrier or one.has_ddl), one.number, n, rec, one) for n, rec in enumerate(run)]
-        for one, run in ready
-    )
-    for _key, _row, _number, _n, held, one in heapq.merge(*sources):
-        if held.barrier:
-            yield from rows.items()
-            rows = {}
-            yield one.assignment, [held.message]
-        else:
-            rows.setdefault(one.assignment, []).append(held.message)
-    yield from rows.items()
+        return [(one, take(one, len(one.held)))]
