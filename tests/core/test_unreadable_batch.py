@@ -119,6 +119,22 @@ def test_it_is_obeyed_if_nothing_of_the_partition_is_held(site: Site, full: bool
     assert site.rows.asked == END
 
 
+def test_the_end_is_looked_for_from_where_the_partition_is_read_to(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that were fetched and given up for a fetch from the same offset are held by no stage."""
+
+    def read(_: object, __: object, begin: int, read_to: int | None) -> int:
+        assert (begin, read_to) == (BAD, 0)
+        site.rows.tracker.register([0, 1])
+        return END
+
+    monkeypatch.setattr("worker.running.unreadable.end_of_batch", read)
+    answer = site.order()
+    assert (answer.result, "was read further just now" in answer.message) == ("refused", True)
+    assert site.rows.tracker.next_offset == 2
+
+
 def test_no_row_goes_on_without_definitions_that_cannot_be_read(site: Site) -> None:
     cast(Any, site.parts.order)._bound(0)  # more is held than may be
     site.fails(0, "ddl")

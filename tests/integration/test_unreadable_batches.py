@@ -7,6 +7,7 @@ import shlex
 import time
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
@@ -16,6 +17,8 @@ from integration.process import WorkerProcess, eventually
 from integration.source import Source, canal_insert
 from integration.stage import Stage
 
+from offsets.types import TopicPartition
+from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.local.broker import Broker
 
 BOMB = 60 << 20
@@ -25,6 +28,18 @@ BOMB = 60 << 20
 def partition_of(worker: WorkerProcess, number: int) -> dict[str, Any]:
     found: dict[str, Any] = next(p for p in worker.status()["partitions"] if p["partition"] == number)
     return found
+
+
+def skipped(worker: WorkerProcess, topic: str, offset: int) -> str:
+    """Order the worker to skip the batch once the records before it are handled. Returns what it says."""
+    command = f"unblock {worker.url} --topic {topic} --partition 0 --offset {offset} --skip"
+
+    def obeyed() -> str:
+        done = binlane(worker, *shlex.split(command))
+        assert done.returncode == 0 or "try again in ten seconds" in done.stderr, done.stderr
+        return done.stdout
+
+    return eventually(obeyed, every=1.0, what="the records before the batch are handled")
 
 
 def send_bomb(servers: str, topic: str) -> tuple[int, int]:
@@ -96,6 +111,12 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     source.insert("t0", records=20)
     source.flush()
     damage(broker, stage.topic, b"row 1003 of gone")
+    settings = {"bootstrap.servers": stage.bootstrap_servers, "group.id": "g", "check.crcs": "true"}
+    place = TopicPartition(stage.topic, 0)
+    for read_to in (0, 2):
+        with pytest.raises(EndUnknown, match=f"records before that batch, from offset {read_to} on"):
+            end_of_batch(settings, place, 3, read_to)
+    assert end_of_batch(settings, place, 3, 3) == 8
     worker = stage.worker().start()
     eventually(lambda: partition_of(worker, 0)["error"], what="it is told")
     time.sleep(3)  # librdkafka takes the bytes behind its head for further batches
@@ -103,10 +124,7 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     assert (told["code"], told["offset"], told["unreadable"]) == ("_BAD_MSG", 3, True)
     assert worker.url is not None
     assert len(worker.logged("offset_out_of_range")) <= 4, "it is not asked for as fast as Kafka answers"
-    command = f"unblock {worker.url} --topic {stage.topic} --partition 0 --offset 3 --skip"
-    done = binlane(worker, *shlex.split(command))
-    assert done.returncode == 0, done.stderr
-    assert "offset 3 to 7 are skipped" in done.stdout
+    assert "offset 3 to 7 are skipped" in skipped(worker, stage.topic, 3)
     stage.wait_rows(source.count)
     stage.wait_committed_to_the_end()
     assert not any(row["table"] == "shop.gone" for row in stage.run.rows())
@@ -150,9 +168,7 @@ def test_definitions_that_a_disk_damaged_are_passed_over_at_a_start_and_then_by_
     assert (error()["offset"], error()["unreadable"]) == (2, True)
     assert worker.logged("ddl_batch_passed_over")
     assert stage.committed()[0] <= 0, "what is in the batch may concern all rows behind the statement before"
-    command = f"unblock {worker.url} --topic {ddl} --partition 0 --offset 2 --skip"
-    done = binlane(worker, *shlex.split(command))
-    assert done.returncode == 0, done.stderr
+    skipped(worker, ddl, 2)
     eventually(lambda: stage.committed() == {0: 2}, what="the rows are done")
     assert worker.sigterm() == 0
     worker.start()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 
 from handlers.kafka.librdkafka import client_logger
 from offsets.types import TopicPartition
@@ -39,19 +39,24 @@ class EndUnknown(Exception):
     """Why the end of a batch was not found."""
 
 
-def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: int) -> int:
+def end_of_batch(
+    settings: Mapping[str, Any], partition: TopicPartition, begin: int, read_to: int | None = None
+) -> int:
     """Return the offset after the unreadable batch that starts at `begin`.
+
+    `read_to`: the partition is read to here, so no record may exist between this offset and `begin`.
 
     A broker answers a fetch of any offset with the whole batch that contains it. So librdkafka reports
     `begin` for each offset of the batch, and no other. Halving takes forty fetches for a million records.
 
-    Raises EndUnknown: the broker did not answer, or no such batch starts there."""
+    Raises EndUnknown: the broker did not answer, no such batch starts there, or a record precedes it."""
     unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: try again")
     own = {**settings, "fetch.error.backoff.ms": "10"}
     latest = time.monotonic() + _MOST_SECONDS
     with closing(Consumer(own, logger=client_logger())) as consumer:
 
-        def holds(offset: int) -> bool:
+        def first(offset: int) -> Message:
+            """Return the first record from `offset` on, or the error that stands in its place."""
             consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
             until = min(time.monotonic() + _PROBE_SECONDS, latest)
             while time.monotonic() < until:
@@ -60,12 +65,22 @@ def end_of_batch(settings: Mapping[str, Any], partition: TopicPartition, begin: 
                     continue
                 error = message.error()
                 if error is None or error.code() in _NONE_THERE:
-                    return False
+                    return message
                 found = message.offset()
                 if error.code() in UNREADABLE and found is not None and found >= 0:
-                    return found == begin
+                    return message
             raise unknown
 
+        def holds(offset: int) -> bool:
+            message = first(offset)
+            error = message.error()
+            return error is not None and error.code() in UNREADABLE and message.offset() == begin
+
+        if read_to is not None and read_to < begin and not holds(read_to):
+            raise EndUnknown(
+                f"{partition} still has records before that batch, from offset {read_to} on, which are not "
+                "handled yet: try again in ten seconds"
+            )
         if not holds(begin):
             raise EndUnknown(f"the batch at {partition} offset {begin} can be read now, or no longer exists")
         inside = begin

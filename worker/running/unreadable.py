@@ -47,8 +47,9 @@ class Unreadable:
         try:
             with self._lock:
                 assignment = self._find(asked)
-                end = end_of_batch(self.settings, assignment.partition, asked.offset)
-                self._go_on(assignment, end)
+                read_to = assignment.tracker.next_offset
+                end = end_of_batch(self.settings, assignment.partition, asked.offset, read_to)
+                self._go_on(assignment, read_to, end)
         except (EndUnknown, Refused) as refused:
             log.warning("unblock_refused", found=str(refused), by=asked.by, client=client)
             return UnblockAnswer(result="refused", message=str(refused))
@@ -89,8 +90,10 @@ class Unreadable:
             raise Refused(f"the batch of {assignment.partition} that cannot be read begins at offset {begin}")
         return assignment
 
-    def _go_on(self, assignment: Assignment, end: int) -> None:
-        """Make the fetcher continue the partition at `end`. Raises Refused."""
+    def _go_on(self, assignment: Assignment, read_to: int | None, end: int) -> None:
+        """Make the fetcher continue the partition at `end`. `read_to`: it was read to here before.
+
+        Raises Refused."""
 
         def restart() -> None:
             if self.assignments.get(*assignment.partition) is not assignment:
@@ -102,6 +105,8 @@ class Unreadable:
                     f"{assignment.partition} still has records from before that batch, which wait for a "
                     "schema, a first commit or their turn in source order: try again when they are handled"
                 )
+            if assignment.tracker.next_offset != read_to:
+                raise Refused(f"{assignment.partition} was read further just now: try again")
             assignment.tracker.reach(end)
             self.refetching.restart(assignment, end)
 
