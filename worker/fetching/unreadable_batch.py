@@ -56,7 +56,7 @@ def end_of_batch(
     with closing(Consumer(own, logger=client_logger())) as consumer:
 
         def first(offset: int) -> Message:
-            """Return the first record from `offset` on, or the error that stands in its place."""
+            """Return the first record from `offset` on, or the error about its batch."""
             consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
             until = min(time.monotonic() + _PROBE_SECONDS, latest)
             while time.monotonic() < until:
