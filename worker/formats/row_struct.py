@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
 import msgspec
-from msgspec.structs import astuple
 
 Row = dict[str, Any]
 Key = TypeVar("Key")
@@ -91,7 +90,7 @@ class RowStruct:
         return self._made("old, new", [*lines, f"return {self._row('x')}, {self._row('y')}"])
 
     def _unpack(self, prefix: str, values: str) -> str:
-        return f"[{', '.join(f'{prefix}{place}' for place in range(len(self._columns)))}] = astuple({values})"
+        return "; ".join(f"{prefix}{place} = {values}.v{place}" for place in range(len(self._columns)))
 
     def _finish(self, prefix: str, place: int) -> str:
         value = f"{prefix}{place}"
@@ -105,7 +104,7 @@ class RowStruct:
     def _made(
         self, parameters: str, lines: Iterable[str], on_null: Callable[[bytes], None] | None = None
     ) -> Callable[..., Any]:
-        known: dict[str, Any] = {"astuple": astuple, "on_null": on_null}
+        known: dict[str, Any] = {"on_null": on_null}
         for place, column in enumerate(self._columns):
             known[f"finish{place}"], known[f"check{place}"] = column.finish, column.is_finished
         exec("\n    ".join([f"def read({parameters}):", *lines]), known)

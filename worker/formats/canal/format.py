@@ -181,9 +181,12 @@ class Canal:
                     and not message.is_ddl
                     and message.tidb is None
                 ):
-                    content = None, rows[0], shape.key_columns, None, message.es
-                    place = record.topic(), record.partition(), record.offset()
-                    into.append(Change("insert", *content, *place, 0, message.gtid or None, shape.types))
+                    key, types, ms, gtid = shape.key_columns, shape.types, message.es, message.gtid or None
+                    topic, partition, offset = record.topic(), record.partition(), record.offset()
+                    change = Change(
+                        "insert", None, rows[0], key, None, ms, topic, partition, offset, 0, gtid, types
+                    )
+                    into.append(change)
                 else:
                     into.extend(changes_of(rows, message, shape, record))
             except Exception:  # `decode` raises the reason
