@@ -34,8 +34,9 @@ _offset = cast(Callable[[Record], int], Message.offset)
 _NOWHERE = PlainRoute("", UNDECODABLE)
 """The route of a record whose table cannot be determined."""
 
-_Part = tuple[Unit, list[Record], tuple[Unit, ...] | None]
-"""(unit, its records, None). For a statement, which is a batch alone: the other tables that it concerns."""
+_Part = tuple[Unit, list[Record], int, tuple[Unit, ...] | None]
+"""(unit, its records, the bytes of their values, None). For a statement, which is a batch alone, the last is:
+the other tables that it concerns."""
 
 
 class _Explained(NamedTuple):
@@ -98,8 +99,8 @@ class Router:
         if count:
             run = tracker.register(offsets if apart else offsets[:count])
             run_of = self._runs(assignment, run, parts, apart.difference(passed))
-            for unit, own, others in parts:
-                chunk = Chunk(assignment, run_of(unit), own, others is not None, delivery.fetched)
+            for unit, own, size, others in parts:
+                chunk = Chunk(assignment, run_of(unit), own, others is not None, delivery.fetched, size=size)
                 if others:
                     add_barrier(delivery, unit, chunk, others)
                 else:
@@ -119,7 +120,7 @@ class Router:
         if assignment.piece_order is None:
             return lambda _: run
         offsets: dict[tuple[str, str], list[int]] = {}
-        for unit, own, _ in parts:
+        for unit, own, _, _ in parts:
             offsets.setdefault(_name(unit), []).extend(map(_offset, own))
         runs = assignment.piece_order.runs(run, offsets, apart)
         return lambda unit: runs[_name(unit)]
@@ -160,16 +161,14 @@ class Router:
                 for each in (unit, *others):
                     if each.incoming:
                         touched.remove(each)
-                        parts.append((each, each.incoming, None))
-                        each.incoming = []
-                parts.append((unit, [message], others))
+                        parts.append(_incoming(each))
+                parts.append((unit, [message], len(message), others))
                 continue
             if not unit.incoming:
                 touched.append(unit)
             unit.incoming.append(message)
-        for unit in touched:
-            parts.append((unit, unit.incoming, None))
-            unit.incoming = []
+            unit.incoming_bytes += len(message)  # here, where the poll's memory is read in its order
+        parts += map(_incoming, touched)
         if unmatched:
             self._pass_unmatched(unmatched)
         return parts, passed, count
@@ -275,19 +274,26 @@ def _name(unit: Unit) -> tuple[str, str]:
     return unit.table.database, unit.table.name
 
 
+def _incoming(unit: Unit) -> _Part:
+    """Take the unit's records of this poll."""
+    part = unit, unit.incoming, unit.incoming_bytes, None
+    unit.incoming, unit.incoming_bytes = [], 0
+    return part
+
+
 def _without_parts(passed: list[int], parts: Sequence[_Part]) -> list[int]:
     """Return the skipped offsets without a piece in any table, each once."""
-    kept = {offset for _, own, _ in parts for offset in map(_offset, own)}
+    kept = {offset for _, own, _, _ in parts for offset in map(_offset, own)}
     return [offset for offset in dict.fromkeys(passed) if offset not in kept]
 
 
 def _with_each_offset_once(parts: Iterable[_Part]) -> Iterator[_Part]:
     """Split parts with several pieces of one record, which a table gets if a statement about another table
     was between them. Pieces in a chunk are found by offset, so each must be in a separate chunk."""
-    for unit, own, others in parts:
+    for unit, own, _, others in parts:
         begin = 0
-        for place in range(1, len(own)):
-            if _offset(own[place]) == _offset(own[place - 1]):
-                yield unit, own[begin:place], others
+        for place in range(1, len(own) + 1):
+            if place == len(own) or _offset(own[place]) == _offset(own[place - 1]):
+                piece = own[begin:place]
+                yield unit, piece, sum(map(len, piece)), others
                 begin = place
-        yield unit, own[begin:], others

@@ -45,11 +45,15 @@ class Chunk:
         messages: list[Record],
         alone: bool = False,
         fetched: float = 0.0,
+        *,
+        size: int | None = None,
     ) -> None:
+        """`size`: the bytes of the records' values, if they are already counted."""
         self.assignment = assignment
         self.run = run
         self.messages = messages
-        self.bytes = sum(map(len, messages)) + RECORD_OVERHEAD * len(messages)
+        size = sum(map(len, messages)) if size is None else size
+        self.bytes = size + RECORD_OVERHEAD * len(messages)
         self.enqueued = 0.0
         self.fetched = fetched
         """Seconds since 1970."""

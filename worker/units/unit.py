@@ -49,7 +49,7 @@ class UnitState(Enum):
     """A change failed permanently: nothing of this unit runs any more."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Account:
     """What a table and its shards use of their home lane's bounds. Guarded by the lock of `Lanes`."""
 
@@ -83,6 +83,8 @@ class Unit:
         """When GATHERING or BACKOFF ends."""
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
+        self.incoming_bytes = 0
+        """The bytes of their values. Also the fetcher's own."""
         self.orders: dict[tuple[Assignment, int], SetAside] = {}
         """Orders about queued records (by offset), given to a batch that was put back since."""
         self.ticket = 0
