@@ -21,6 +21,7 @@ from worker.fetching.routing import Router, UndecodableHalt
 from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
+from worker.units.chunk import RECORD_OVERHEAD
 from worker.units.delivery import Delivery
 from worker.units.table_book import TableBook
 
@@ -66,6 +67,16 @@ class Stage:
         name = f'binlane_records_skipped_total{{reason="{reason}"}} '
         text = generate_latest(self.metrics.registry).decode()
         return sum(float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name))
+
+
+def test_each_part_counts_the_bytes_of_its_own_records() -> None:
+    stage = Stage()
+    for first in (0, 10):  # two polls, each with a statement between a table's rows
+        stage.route(record(first, "a"), record(first + 1, "bb"), ddl(first + 2, "a"), record(first + 3, "a"))
+        parts = [piece for _, piece in stage.delivery.parts]
+        assert len(parts) == 4
+        for piece in parts:
+            assert piece.bytes == sum(len(each) + RECORD_OVERHEAD for each in piece.messages)
 
 
 def test_a_poll_becomes_one_part_for_each_table() -> None:
