@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 __all__ = ["missing", "named"]
@@ -22,12 +23,15 @@ def missing(text: str) -> list[str]:
     return [f"{file}::{test}" for file, test in named(text) if test not in _names_in(_TESTS / file)]
 
 
-def _names_in(file: Path) -> set[str]:
+@cache  # a patch or a page names the tests of the same files again and again
+def _names_in(file: Path) -> frozenset[str]:
     if not file.exists():
-        return set()
-    tree = ast.parse(file.read_text())
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    # hypothesis makes state machines tests by assignment: `test_... = Machine.TestCase`.
-    targets = (t for node in ast.walk(tree) if isinstance(node, ast.Assign) for t in node.targets)
-    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    return functions | classes | {target.id for target in targets if isinstance(target, ast.Name)}
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            # hypothesis makes state machines tests by assignment: `test_... = Machine.TestCase`.
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return frozenset(names)

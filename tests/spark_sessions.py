@@ -13,7 +13,8 @@ from handlers.spark.section import SparkSection
 __all__ = ["INTERPRETED", "LIGHT", "LIGHT_JAVA", "QUICK", "QUICK_JAVA", "SHARED", "SparkKeeper"]
 
 # Optimizing took a third of all CPU time, and changes nothing that Spark does.
-QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# By default all garbage is collected again and again while Spark loads its first classes.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 # Where it runs for many minutes: compiled later, and not thrown away again. By default the room for compiled
 # code is a fifth of this, and a tenth of the time went into looking for what to throw away.
 _LONG_JAVA = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -184,11 +185,12 @@ def test_an_alert_fires_for_its_own_trouble_alone_and_none_while_all_is_well(
     assert evaluated(promtool, tmp_path, case(wrong, [] if alert is None else [alert])) == ""
 
 
-def evaluated(promtool: str, folder: Path, one: dict[str, Any]) -> str:
-    """What promtool has against it: nothing when it is as expected."""
+def evaluated(promtool: str, folder: Path, *cases: dict[str, Any]) -> str:
+    """What promtool has against them: nothing when all is as expected."""
     path = folder / "case.yaml"
-    tested = {"rule_files": [str(RULES)], "evaluation_interval": one["interval"], "tests": [one]}
-    path.write_text(yaml.safe_dump(tested))
+    [interval] = {each["interval"] for each in cases}
+    tested = {"rule_files": [str(RULES)], "evaluation_interval": interval, "tests": cases}
+    path.write_text(json.dumps(tested))  # JSON is YAML, and is written in no time
     done = subprocess.run([promtool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

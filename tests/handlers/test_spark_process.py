@@ -18,7 +18,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from pyspark import SparkContext
-from spark_sessions import QUICK, SparkKeeper
+from spark_sessions import LIGHT, QUICK, SparkKeeper
 
 from handlers.spark.runtime import session
 from handlers.spark.section import SparkSection
@@ -116,7 +116,7 @@ class Child:
     def __init__(self, folder: Path) -> None:
         (folder / "counting.py").write_text(FUNCTION)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder), json.dumps({**QUICK, "ui": True})],
+            [sys.executable, "-c", CHILD, str(folder), json.dumps({**LIGHT, "ui": True})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -129,18 +129,26 @@ def _git_apply(diff: str, folder: Path, *options: str) -> str | None:
 def _follow(diff: str, folder: Path, expected: str) -> str | None:
     """The diff with the paths of today, where there is one place alone that holds the lines of each piece;
     `expected`: the signs of those that count."""
-    texts: dict[str, str] = {}
-    for package in PACKAGES:
-        for file in (folder / package).rglob("*.py"):
-            texts[file.relative_to(folder).as_posix()] = file.read_text("utf-8")
     for path in _FILE.findall(diff):
         pieces = list(_pieces(diff, path, expected))
-        holding = [name for name, text in texts.items() if all(text.count(lines) == 1 for lines in pieces)]
-        if (path not in holding and len(holding) != 1) or not all(pieces):
+        if not all(pieces):
             return None
-        place = path if path in holding else holding[0]
-        diff = diff.replace(f"--- a/{path}\n+++ b/{path}\n", f"--- a/{place}\n+++ b/{place}\n")
+        if _holds(folder / path, pieces):
+            continue
+        files = (file for package in PACKAGES for file in (folder / package).rglob("*.py"))
+        holding = [file.relative_to(folder).as_posix() for file in files if _holds(file, pieces)]
+        if len(holding) != 1:
+            return None
+        diff = diff.replace(f"--- a/{path}\n+++ b/{path}\n", f"--- a/{holding[0]}\n+++ b/{holding[0]}\n")
     return diff
+
+
+def _holds(file: Path, pieces: list[str]) -> bool:
+    """Whether each stands once in the file."""
+    if not file.is_file():
+        return False
+    text = file.read_text("utf-8")
+    return all(text.count(lines) == 1 for lines in pieces)
 
 
 def _pieces(diff: str, path: str, expected: str) -> Iterator[str]:

@@ -49,7 +49,7 @@ _EACH = [
     # What waits is merged by statements and at the end, seldom by its age: each merge takes a second of CPU.
     # One without a key, one with most rows, one dropped and made again; all tables are in the soak, and in
     # test_replay.py.
-    pytest.param("canal", _REPLICAS, "20s", id="canal-replicas"),
+    pytest.param("canal", _REPLICAS, "60s", id="canal-replicas"),
     # Three to six minutes each: each Delta table is another hundred commits.
     *(pytest.param(name, _EVERY_MODE, "3s", id=name, marks=pytest.mark.soak) for name, _ in STREAMS),
 ]

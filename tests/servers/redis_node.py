@@ -45,6 +45,10 @@ class RedisNode(ServerProcess):
         lines = [f'{name} "{value}"\n' for name, value in settings.items()]
         return [self.program("redis-server"), str(self.write("redis.conf", "".join(lines)))]
 
+    def close(self) -> None:
+        self.kill()  # asked to end, it would wait for replicas that are away
+        super().close()
+
     def ping(self) -> bool:
         with redis.Redis.from_url(self.url, socket_timeout=2) as client:
             return bool(client.ping())

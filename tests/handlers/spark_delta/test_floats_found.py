@@ -26,11 +26,16 @@ _PLACE = {"topic": "cdc", "partition": 0, "index": 0}
 
 
 def found(spark: Any, source: str, column: str) -> dict[str, list[int]]:
-    asked = {}
-    for question in _QUESTIONS:
-        rows = spark.sql(f"SELECT id FROM {source} WHERE {question.format(d=column)}").collect()
-        asked[question] = sorted({row.id for row in rows})
-    return asked
+    """The ids that each question finds. Spark asks the file for each, in one query."""
+    asked = " UNION ALL ".join(
+        f"SELECT {number} AS question, id FROM {source} WHERE {question.format(d=column)}"
+        for number, question in enumerate(_QUESTIONS)
+    )
+    rows = {(row.question, row.id) for row in spark.sql(asked).collect()}
+    return {
+        question: sorted(id_ for asks, id_ in rows if asks == number)
+        for number, question in enumerate(_QUESTIONS)
+    }
 
 
 def row(mode: Mode, number: int, value: float) -> dict[str, Any]:
