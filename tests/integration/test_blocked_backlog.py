@@ -24,7 +24,9 @@ def sent(stage: Stage) -> Source:
     return source
 
 
-@pytest.mark.parametrize("trouble", ["its target is down", "it is tried for ever"])
+@pytest.mark.parametrize(
+    "trouble", ["its target is down", pytest.param("it is tried for ever", marks=pytest.mark.soak)]
+)
 def test_no_record_counts_as_work_for_another_worker_while_a_table_stands_still(
     stage: Stage, trouble: str
 ) -> None:

@@ -26,7 +26,7 @@ STATIC = {"group.instance.id": "the-only-one"}
 """A member that was killed is replaced at once by one of the same name, without its session running out."""
 
 
-@pytest.mark.parametrize("local_file", ["kept", "gone"])
+@pytest.mark.parametrize("local_file", [pytest.param("kept", marks=pytest.mark.soak), "gone"])
 def test_a_restart_repeats_exactly_the_unfinished_records_behind_a_gap(stage: Stage, local_file: str) -> None:
     failing = stage.gate()
     handler = stage.recording(fail={"shop.t2": [0], "shop.t4": [0]}, fail_while=str(failing))
