@@ -12,6 +12,20 @@ from sql_lab import SqlLab
 MakeLab = Callable[[str], SqlLab]
 MakeDDLLab = Callable[[str], DDLLab]
 
+_ABOVE_DIALECTS = {
+    *("test_ddl_of_schemas.py", "test_ddl_passed_over.py", "test_ddl_reach.py", "test_sql_deletes_marked.py"),
+    *("test_sql_moved_rows.py", "test_sql_owners.py", "test_sql_replaced_rows.py", "test_sql_topic_ids.py"),
+}
+"""Modules of what has no part that is DuckDB's own: with it, which is slow to open, they are in the soak."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in _ABOVE_DIALECTS and isinstance(item, pytest.Function):
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and "duckdb" in callspec.params.values():
+                item.add_marker(pytest.mark.soak)
+
 
 @pytest.fixture
 def make_sql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLab]:
