@@ -95,6 +95,7 @@ def test_a_client_without_a_certificate_is_not_let_in(secured: SecuredBroker, tm
     assert "certificate" in found.error
 
 
+@pytest.mark.soak
 def test_a_client_with_a_certificate_of_another_authority_is_not_let_in(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:

@@ -19,11 +19,19 @@ _ABOVE_DIALECTS = {
 """Modules of what has no part that is DuckDB's own: with it, which is slow to open, they are in the soak."""
 
 
+_AS_THE_SOURCE = {
+    "test_values_are_converted_to_a_new_type_as_mysql_does",
+    "test_a_new_column_holds_what_the_source_gave_to_its_rows",
+}
+"""Tests of values that MariaDB makes by itself, from the statement of the source: they are in the soak."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name in _ABOVE_DIALECTS and isinstance(item, pytest.Function):
-            callspec = getattr(item, "callspec", None)
-            if callspec is not None and "duckdb" in callspec.params.values():
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            of_duckdb = "duckdb" in item.callspec.params.values() and item.path.name in _ABOVE_DIALECTS
+            of_mariadb = "mariadb" in item.callspec.params.values() and item.originalname in _AS_THE_SOURCE
+            if of_duckdb or of_mariadb:
                 item.add_marker(pytest.mark.soak)
 
 
