@@ -82,6 +82,7 @@ def test_four_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeS
     stage.check(NothingLost(source.rows), TableOrder(), NeverTwoAtOnce())
 
 
+@pytest.mark.soak  # members that are replaced: test_rebalance.py
 def test_a_member_without_a_fixed_name_is_replaced_when_its_session_has_run_out(stage: Stage) -> None:
     source = stage.source()
     source.insert("t0", records=20)
