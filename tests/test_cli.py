@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from forked_commands import forked_binlane
 
 USABLE = """\
 kafka:
@@ -60,6 +61,13 @@ def folder(tmp_path: Path) -> Path:
 def binlane(
     *arguments: str | Path, folder: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
+    return forked_binlane(arguments, folder, {"FORCE_COLOR": "", **environment})
+
+
+def started_binlane(
+    *arguments: str | Path, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The same, started as users start it."""
     kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "FORCE_COLOR")}
     return subprocess.run(
         [sys.executable, "-m", "binlane", *map(str, arguments)],
@@ -73,7 +81,7 @@ def binlane(
 
 
 def test_the_version_is_the_distributions() -> None:
-    done = binlane("--version")
+    done = started_binlane("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"binlane {version('binlane')}\n", "")
 
 
@@ -83,7 +91,7 @@ def test_the_command_leads_to_main() -> None:
 
 
 def test_help_lists_every_command() -> None:
-    done = binlane("--help")
+    done = started_binlane("--help")
     assert done.returncode == 0
     commands = done.stdout.split("Commands:")[1]
     for name in ("run", "check", "schema", "demo", "status", "checkpoint", "dead-letters", "broker"):
@@ -156,7 +164,7 @@ def test_an_unusable_configuration_is_a_line_for_each_fault_and_exit_code_2(
 ) -> None:
     text = USABLE.replace("neighbour:Copy\n        name", "neighbour:Cop\n        name")
     (folder / "shop.yaml").write_text(text.replace("on_failure: skip", "on_failure: stop"))
-    done = binlane(*command, "shop.yaml", folder=folder, PASSWORD="hunter2")
+    done = started_binlane(*command, "shop.yaml", folder=folder, PASSWORD="hunter2")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         'shop.yaml:9: tables[0].handlers[0].type: found "neighbour:Cop": '
@@ -192,15 +200,16 @@ def test_check_finds_modules_on_pythonpath(folder: Path) -> None:
     other = folder / "other"
     other.mkdir()
     (folder / "neighbour.py").rename(other / "neighbour.py")
-    assert binlane("check", "shop.yaml", folder=folder, PASSWORD="a").returncode == 2
-    assert binlane("check", "shop.yaml", folder=folder, PASSWORD="a", PYTHONPATH=str(other)).returncode == 0
+    assert started_binlane("check", "shop.yaml", folder=folder, PASSWORD="a").returncode == 2
+    found = started_binlane("check", "shop.yaml", folder=folder, PASSWORD="a", PYTHONPATH=str(other))
+    assert found.returncode == 0
 
 
 def test_check_connect_tells_what_cannot_be_reached_and_no_secret(folder: Path) -> None:
     config = (folder / "shop.yaml").read_text()
     url = "postgresql://shop:hunter2@127.0.0.1:1/shop"
     (folder / "shop.yaml").write_text(f"checkpoint: {{url: '{url}'}}\n{config}")
-    done = binlane("check", "shop.yaml", "--connect", folder=folder, PASSWORD="hunter2")
+    done = started_binlane("check", "shop.yaml", "--connect", folder=folder, PASSWORD="hunter2")
     assert done.returncode == 1
     assert "hunter2" not in done.stdout + done.stderr
     kafka, checkpoints, logged, handler = done.stderr.splitlines()
@@ -214,7 +223,7 @@ def test_check_connect_tells_what_cannot_be_reached_and_no_secret(folder: Path) 
 
 
 def test_schema_prints_a_json_schema() -> None:
-    done = binlane("schema")
+    done = started_binlane("schema")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 

@@ -129,6 +129,7 @@ def test_a_foreign_module_that_was_imported_before_is_told(tmp_path: Path) -> No
     assert "import binlane first" in done.stderr
 
 
+@pytest.mark.soak  # what is in it, and that it runs: deployment/test_release.py
 def test_the_wheel_holds_all_that_runs(tmp_path: Path) -> None:
     wheel = build("wheel", tmp_path / "dist")
     site = tmp_path / "site"

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("results")
+    return measured(tmp_path_factory.mktemp("results"), "tracker", "no_work")
+
+
+def measured(folder: Path, *names: str) -> Path:
     run = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks", "tracker", "no_work", "row_order"),
-            *("--quick", "--no-peers", "--json", str(folder)),
-        ],
+        [sys.executable, "-m", "benchmarks", *names, "--quick", "--no-peers", "--json", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -31,7 +31,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_benchmark_writes_its_figures_goals_and_machine(results: Path) -> None:
-    for name in ("tracker", "no_work", "row_order"):
+    for name in ("tracker", "no_work"):
         report = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
         assert report["name"] == name
         assert report["quick"] is True
@@ -107,7 +107,9 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     assert "tracker" in run.stdout
 
 
-def test_one_hot_table_keeps_more_than_one_lane_busy_in_row_order(results: Path) -> None:
+@pytest.mark.soak  # core/test_row_order_processor.py
+def test_one_hot_table_keeps_more_than_one_lane_busy_in_row_order(tmp_path: Path) -> None:
+    results = measured(tmp_path, "row_order")
     by_table, by_row = json.loads((results / "row_order.json").read_text(encoding="utf-8"))["rows"]
     assert (by_table["order"], by_row["order"]) == ("table", "row")
     assert by_table["busy"] <= 1.0

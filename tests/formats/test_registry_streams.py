@@ -81,7 +81,17 @@ def routed(format_: Format, record: CapturedRecord) -> object:
     return found.database, found.table, found.alone
 
 
-@pytest.mark.parametrize("stream", STREAMS)
+# Of streams without types one of each connector.
+@pytest.mark.parametrize(
+    "stream",
+    [
+        *(*WITH_SCHEMAS, "debezium-unwrap", "postgres-plain"),
+        *(
+            pytest.param(stream, marks=pytest.mark.soak)
+            for stream in ("debezium-plain", "debezium-strings", "postgres-unwrap")
+        ),
+    ],
+)
 def test_a_stream_in_avro_gives_the_changes_of_the_stream_in_json(
     stream: str, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,8 +114,15 @@ class Writer(Protocol):
 Kind = Literal["AVRO", "JSON"]
 
 
-@pytest.mark.parametrize("stream", WITH_SCHEMAS)
-@pytest.mark.parametrize(("kind", "ids_in"), [("AVRO", "header"), ("JSON", "value")])
+@pytest.mark.parametrize(
+    ("kind", "ids_in", "stream"),
+    [
+        ("AVRO", "header", "debezium-schemas"),
+        ("JSON", "value", "postgres-schemas"),
+        pytest.param("AVRO", "header", "postgres-schemas", marks=pytest.mark.soak),
+        pytest.param("JSON", "value", "debezium-schemas", marks=pytest.mark.soak),
+    ],
+)
 def test_what_serializers_write_gives_the_changes_of_the_stream_in_json(
     stream: str, kind: Kind, ids_in: str, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

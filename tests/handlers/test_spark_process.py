@@ -75,7 +75,7 @@ for line in sys.stdin:
         print("stop:", error, flush=True)
         handler.close()
         handler.open(context)
-        print("open again", flush=True)
+        print("open again", handler.status()["spark"]["ui"], flush=True)
 """
 
 
@@ -137,18 +137,49 @@ class Child:
         assert self.process.stdout is not None
         return next(iter(self.process.stdout)).strip()
 
+    def open_again(self) -> None:
+        said, self.ui = self.read().rsplit(maxsplit=1)
+        assert said == "open again"
+
     def java(self) -> psutil.Process:
         [java] = psutil.Process(self.process.pid).children()
         assert java.name() == "java"
         return java
 
 
-@pytest.fixture
-def child(tmp_path: Path) -> Iterator[Child]:
-    child = Child(tmp_path)
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    """Each test leaves it with a Spark that runs; the last ends both."""
+    child = Child(tmp_path_factory.mktemp("child"))
     yield child
     child.process.kill()
     child.process.communicate()
+
+
+def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_started_anew(child: Child) -> None:
+    child.java().kill()
+    started = time.monotonic()
+    gone = "Spark is gone: it ended (killed by SIGKILL)"
+    assert child.read() == f"stop from behind: {gone}"
+    assert time.monotonic() - started < 10
+    child.handle()
+    assert child.read() == f"stop: {gone}"
+    child.open_again()
+    child.handle()
+    assert [child.read(), child.read()] == ["counted 1", "done"]
+
+    # A Spark that stops by itself, as when its master ends the application, while a call waits in it.
+    java = child.java()
+    child.handle("shop.stops")
+    child.handle("shop.waits")
+    assert [child.read(), child.read()] == ["done", "waits"]
+    started = time.monotonic()
+    gone = "Spark is gone: it stopped inside its Java process"
+    assert child.read().startswith(f"stop from behind: {gone}")
+    assert child.read().startswith(f"stop: {gone}"), "the call that waited"
+    assert time.monotonic() - started < 20
+    java.wait(timeout=10)
+    child.open_again()
 
 
 def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(child: Child) -> None:
@@ -165,32 +196,6 @@ def test_signals_reach_the_worker_alone_and_spark_ends_with_a_killed_worker(chil
 
     child.process.kill()
     java.wait(timeout=20)
-
-
-def test_a_dead_spark_stops_the_worker_with_a_batch_or_without_and_can_be_started_anew(child: Child) -> None:
-    child.java().kill()
-    started = time.monotonic()
-    gone = "Spark is gone: it ended (killed by SIGKILL)"
-    assert child.read() == f"stop from behind: {gone}"
-    assert time.monotonic() - started < 10
-    child.handle()
-    assert child.read() == f"stop: {gone}"
-    assert child.read() == "open again"
-    child.handle()
-    assert [child.read(), child.read()] == ["counted 1", "done"]
-
-    # A Spark that stops by itself, as when its master ends the application, while a call waits in it.
-    java = child.java()
-    child.handle("shop.stops")
-    child.handle("shop.waits")
-    assert [child.read(), child.read()] == ["done", "waits"]
-    started = time.monotonic()
-    gone = "Spark is gone: it stopped inside its Java process"
-    assert child.read().startswith(f"stop from behind: {gone}")
-    assert child.read().startswith(f"stop: {gone}"), "the call that waited"
-    assert time.monotonic() - started < 20
-    java.wait(timeout=10)
-    assert child.read() == "open again"
 
 
 FROZEN = """

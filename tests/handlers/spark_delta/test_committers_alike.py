@@ -99,7 +99,7 @@ def seen(table: Table) -> dict[str, Any]:
     ("mode", "examples"),
     [
         ("replica", 2),
-        ("changelog", 2),
+        pytest.param("changelog", 2, marks=pytest.mark.soak),
         pytest.param("replica", 40, marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
         pytest.param("changelog", 20, marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
     ],

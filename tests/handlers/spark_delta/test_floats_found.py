@@ -44,7 +44,7 @@ def row(mode: Mode, number: int, value: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("without_spark", [True, pytest.param(False, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("mode", ["replica", "changelog"])
+@pytest.mark.parametrize("mode", [pytest.param("replica", marks=pytest.mark.soak), "changelog"])
 def test_a_number_is_found_in_a_table_and_in_what_waits_for_it(
     make_table: MakeTable, mode: Mode, without_spark: bool
 ) -> None:

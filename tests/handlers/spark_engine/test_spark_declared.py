@@ -212,7 +212,7 @@ def test_a_number_that_a_whole_number_of_the_table_does_not_hold_is_rejected(
 
 
 @pytest.mark.usefixtures("told_to_merge")
-@pytest.mark.parametrize("without_spark", [False, True])
+@pytest.mark.parametrize("without_spark", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_rows_that_a_condition_refuses_are_rejected(make_lake: MakeLake, without_spark: bool) -> None:
     lake = make_lake(merge={"without_spark": without_spark})
     make(lake, "id int, name string, up string GENERATED ALWAYS AS (upper(name))")
@@ -340,7 +340,7 @@ def test_a_changelog_judges_rows_that_tell_less(make_lake: MakeLake, own: str, c
 
 
 @pytest.mark.usefixtures("told_to_merge")
-@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize("value", ["", pytest.param("__HIVE_DEFAULT_PARTITION__", marks=pytest.mark.soak)])
 def test_what_a_partition_does_not_keep_of_what_the_table_computes_is_rejected(
     make_lake: MakeLake, value: str
 ) -> None:

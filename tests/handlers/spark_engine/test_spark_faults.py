@@ -168,7 +168,13 @@ def test_what_came_before_a_type_that_cannot_be_kept_counts_as_done(lake: Lake) 
     assert lake.view() == [(1, 1), (2, 2)]
 
 
-@pytest.mark.parametrize("before", [[], [change(4, {"id": 4, "v": 4}, {"id": "int"})]], ids=["", "a piece"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([], id="", marks=pytest.mark.soak),
+        pytest.param([change(4, {"id": 4, "v": 4}, {"id": "int"})], id="a piece"),
+    ],
+)
 def test_of_rows_without_types_only_that_with_another_type_is_rejected(lake: Lake, before: list[Any]) -> None:
     lake.take(change(0, {"id": 1, "v": 1}, None))
     lake.merge()

@@ -288,7 +288,12 @@ def test_rows_that_the_table_does_not_take_are_told_before_anything_is_put(lake:
     ("more", "name", "told"),
     [
         ("PARTITIONED BY (name)", "", "name` NOT IN"),
-        ("TBLPROPERTIES ('delta.constraints.filled' = 'name <> \"x\"')", None, 'name <> "x"'),
+        pytest.param(
+            "TBLPROPERTIES ('delta.constraints.filled' = 'name <> \"x\"')",
+            None,
+            'name <> "x"',
+            marks=pytest.mark.soak,  # conditions: test_spark_declared.py
+        ),
     ],
 )
 def test_rows_that_the_table_would_keep_as_others_are_told_as_well(

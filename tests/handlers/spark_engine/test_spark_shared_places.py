@@ -72,7 +72,13 @@ def test_a_parquet_changelog_puts_nothing_among_files_of_others(make_lake: MakeL
     assert [each.name for each in folder.iterdir()] == ["part-0.parquet"]
 
 
-@pytest.mark.parametrize("is_old", [False, True], ids=["signed", "signed by an earlier release"])
+@pytest.mark.parametrize(
+    "is_old",
+    [
+        pytest.param(False, id="signed"),
+        pytest.param(True, id="signed by an earlier release", marks=pytest.mark.soak),
+    ],
+)
 def test_a_log_that_was_written_with_another_prefix_is_refused_and_read_with_its_own(
     make_lake: MakeLake, is_old: bool
 ) -> None:

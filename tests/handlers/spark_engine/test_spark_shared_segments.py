@@ -81,7 +81,7 @@ def test_current_shows_what_is_in_packs_before_and_behind_the_first_merge(
     assert len(segments(lake)) <= 2
 
 
-@pytest.mark.parametrize("mode", ["replica", "changelog"])
+@pytest.mark.parametrize("mode", ["replica", pytest.param("changelog", marks=pytest.mark.soak)])
 def test_a_datetime_in_a_pack_is_no_moment_of_the_reader_s_zone(make_lake: MakeLake, mode: str) -> None:
     lake, types = make_lake(mode=mode, **SHARED), {"id": "int", "at": "datetime"}
     skipped = datetime(2026, 3, 29, 2, 30)  # by the clocks of Berlin

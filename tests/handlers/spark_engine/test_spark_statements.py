@@ -109,7 +109,9 @@ def test_statements_and_what_comes_behind_them_are_durable_without_spark(
         assert sorted(map(tuple, kept.select("id", "name", "stock").collect())) == RESULT
 
 
-@pytest.mark.parametrize(("of", "step"), [(Following, "follow_entry"), (TableWork, "fit")])
+@pytest.mark.parametrize(
+    ("of", "step"), [(Following, "follow_entry"), pytest.param(TableWork, "fit", marks=pytest.mark.soak)]
+)
 def test_a_statement_that_comes_while_another_is_followed_waits_for_none(
     lake: Lake, of: type, step: str
 ) -> None:

@@ -173,8 +173,15 @@ def test_a_moment_that_python_does_not_hold_is_refused_as_any(lake: Lake) -> Non
     assert lake.rows() == [(1, late)]
 
 
-@pytest.mark.parametrize("kind", ["struct<a: int NOT NULL>", "struct<a: struct<b: int NOT NULL>>"])
-@pytest.mark.parametrize("mode", ["replica", "changelog"])
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("replica", "struct<a: int NOT NULL>"),
+        ("changelog", "struct<a: struct<b: int NOT NULL>>"),
+        pytest.param("replica", "struct<a: struct<b: int NOT NULL>>", marks=pytest.mark.soak),
+        pytest.param("changelog", "struct<a: int NOT NULL>", marks=pytest.mark.soak),
+    ],
+)
 def test_a_table_that_refuses_each_row_for_what_a_struct_lacks_is_refused(
     make_lake: MakeLake, mode: str, kind: str
 ) -> None:
@@ -195,7 +202,7 @@ def test_a_struct_that_the_table_fills_in_may_hold_what_must_not_be_null(lake: L
     assert lake.rows("id, one.a AS one, two.a AS two") == [(1, 3, 4)]
 
 
-@pytest.mark.parametrize("own", ["", ", own int DEFAULT 3"])
+@pytest.mark.parametrize("own", [pytest.param("", marks=pytest.mark.soak), ", own int DEFAULT 3"])
 def test_rows_are_judged_in_the_types_of_the_table(lake: Lake, own: str) -> None:
     make(lake, f"id bigint, name string, n bigint{own}", DEFAULTS)
     lake.sql(f"ALTER TABLE {{t}} ADD CONSTRAINT large CHECK (id * n > {'own' if own else '3'})")

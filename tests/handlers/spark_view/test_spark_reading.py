@@ -30,6 +30,7 @@ def test_a_table_is_found_by_its_folder_and_its_log_above_it(lake: Lake) -> None
         current(orders.spark, orders.path)
 
 
+@pytest.mark.soak  # also spark_runtime/test_connect_frames.py
 def test_a_frame_stays_of_its_moment_while_the_worker_goes_on(lake: Lake) -> None:
     """Delta alone would show the commit of a later moment under the segments of an earlier one."""
     orders = lake()

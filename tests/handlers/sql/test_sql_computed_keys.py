@@ -75,7 +75,7 @@ def test_a_row_whose_key_the_target_would_compute_otherwise_is_rejected(make_sql
     assert lab.rows() == []
 
 
-@pytest.mark.parametrize("told", ["varchar(20)", "text"])
+@pytest.mark.parametrize("told", ["varchar(20)", pytest.param("text", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("of", ["decimal(10,2)", "double precision"])
 def test_texts_that_are_one_number_to_the_target_are_never_one_row(sql: SqlLab, of: str, told: str) -> None:
     sql.make("shop.orders", f"id {of} PRIMARY KEY, n varchar(9)")

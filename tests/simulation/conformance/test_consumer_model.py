@@ -223,9 +223,6 @@ SHARED = {
 }
 
 both: Any = pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-mostly_one: Any = pytest.mark.parametrize(
-    "strategy", ["cooperative-sticky", pytest.param("range", marks=pytest.mark.soak)]
-)
 # Their group does not let a second member in for half a minute, nor one that was evicted.
 with_mock_brokers = [each for each in EXPECTED if each is not reads_on_until_it_hears_that_it_was_evicted]
 scripts: Any = pytest.mark.parametrize("script", [*EXPECTED, shares_with_another_member])
@@ -253,7 +250,8 @@ def test_the_model_does_as_expected_whoever_runs_when(script: Any, strategy: str
         assert ModelSite(seed).run(lambda site: script(site, strategy)) == expected(script, strategy), seed
 
 
-@mostly_one  # with Kafka it does so in both ways
+@pytest.mark.soak  # with Kafka it does so in every run
+@both
 @pytest.mark.parametrize("script", with_mock_brokers)
 def test_librdkafka_does_so_with_its_mock_brokers(script: Any, strategy: str, mock_brokers: str) -> None:
     site = RealSite(mock_brokers, f"{script.__name__}-{strategy}")
