@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from members import RECORDS, Member
 from mock_brokers import mock_brokers
+from processing import Stage
 
 from worker.partitions import starts
+
+
+@pytest.fixture(autouse=True)
+def _no_processor_goes_on() -> Iterator[None]:
+    yield
+    while Stage.made:
+        Stage.made.pop().end()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import ClassVar
+from weakref import WeakSet
 
 from building import assignment, chunk, delivery, record
 from prometheus_client import generate_latest
@@ -32,6 +34,7 @@ class Stage:
 
     processor: Callable[..., Processor] = Processor
     """What makes its processors."""
+    made: ClassVar[WeakSet[Stage]] = WeakSet()
 
     def __init__(
         self, lanes: int = 1, *, on_undecodable: OnFailure = "halt", letters: DeadLetters | None = None
@@ -56,6 +59,7 @@ class Stage:
             )
             for number in range(lanes)
         ]
+        self.made.add(self)
 
     def run(self, *units: Unit, until: Callable[[], object] | None = None) -> None:
         """Start, and stop when nothing moves any more (or `until` says so)."""
@@ -76,10 +80,14 @@ class Stage:
             assert time.monotonic() < end, "it did not come true"
             time.sleep(0.001)
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Let no processor go on, also after a failed test: it would take the time of all later ones."""
         for processor in self.processors:
             processor.call_off()
         self.lanes.stop()
+
+    def stop(self) -> None:
+        self.end()
         for processor in self.processors:
             processor.join(10)
             assert not processor.is_alive()
