@@ -18,6 +18,8 @@ from integration.source import Source, canal_insert
 from integration.stage import Stage
 
 from offsets.types import TopicPartition
+from worker.configuration import Configuration
+from worker.configuration.kafka_properties import consumer_settings
 from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
 from worker.local.broker import Broker
 
@@ -111,7 +113,7 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     source.insert("t0", records=20)
     source.flush()
     damage(broker, stage.topic, b"row 1003 of gone")
-    settings = {"bootstrap.servers": stage.bootstrap_servers, "group.id": "g", "check.crcs": "true"}
+    settings = consumer_settings(Configuration.model_validate(stage.worker().config))
     place = TopicPartition(stage.topic, 0)
     for read_to in (0, 2):
         with pytest.raises(EndUnknown, match=f"records before that batch, from offset {read_to} on"):

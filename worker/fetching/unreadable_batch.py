@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError
 
 from handlers.kafka.librdkafka import client_logger
 from offsets.types import TopicPartition
@@ -27,7 +27,6 @@ UNREADABLE = frozenset(
 """Errors in the log itself. Any other error is the broker's: once it is over, fetching continues."""
 _PROBE_SECONDS = 10.0
 _MOST_SECONDS = 45.0
-_TRIES = 3
 _NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 _TOLD_AGAIN_SECONDS = 30.0
 """librdkafka repeats the error of a partition that it still fetches within this time."""
@@ -53,10 +52,11 @@ def end_of_batch(
     unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: try again")
     own = {**settings, "fetch.error.backoff.ms": "10"}
     latest = time.monotonic() + _MOST_SECONDS
-    with closing(Consumer(own, logger=client_logger())) as consumer:
 
-        def first(offset: int) -> Message:
-            """Return the first record from `offset` on, or the error about its batch."""
+    def holds(offset: int) -> bool:
+        # librdkafka takes bytes behind a damaged head for further batches, and reports these at any later
+        # time. So each question has a consumer of its own, of which only the first answer counts.
+        with closing(Consumer(own, logger=client_logger())) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
             until = min(time.monotonic() + _PROBE_SECONDS, latest)
             while time.monotonic() < until:
@@ -65,40 +65,30 @@ def end_of_batch(
                     continue
                 error = message.error()
                 if error is None or error.code() in _NONE_THERE:
-                    return message
+                    return False
                 found = message.offset()
                 if error.code() in UNREADABLE and found is not None and found >= 0:
-                    return message
-            raise unknown
+                    return found == begin
+        raise unknown
 
-        def holds(offset: int) -> bool:
-            message = first(offset)
-            error = message.error()
-            return error is not None and error.code() in UNREADABLE and message.offset() == begin
-
-        if read_to is not None and read_to < begin and not holds(read_to):
-            raise EndUnknown(
-                f"{partition} still has records before that batch, from offset {read_to} on, which are not "
-                "handled yet: try again in ten seconds"
-            )
-        if not holds(begin):
-            raise EndUnknown(f"the batch at {partition} offset {begin} can be read now, or no longer exists")
-        inside = begin
-        # librdkafka mistakes bytes behind a damaged head for further batches, and reports them late.
-        for _ in range(_TRIES):
-            step = 1
-            while holds(inside + step):
-                inside, step = inside + step, step * 2
-            outside = inside + step
-            while outside - inside > 1:
-                middle = (inside + outside) // 2
-                if holds(middle):
-                    inside = middle
-                else:
-                    outside = middle
-            if not holds(outside):
-                return outside
-    raise unknown
+    if read_to is not None and read_to < begin and not holds(read_to):
+        raise EndUnknown(
+            f"{partition} still has records before that batch, from offset {read_to} on, which are not "
+            "handled yet: try again in ten seconds"
+        )
+    if not holds(begin):
+        raise EndUnknown(f"the batch at {partition} offset {begin} can be read now, or no longer exists")
+    inside, step = begin, 1
+    while holds(inside + step):
+        inside, step = inside + step, step * 2
+    outside = inside + step
+    while outside - inside > 1:
+        middle = (inside + outside) // 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return outside
 
 
 @dataclass(slots=True)
