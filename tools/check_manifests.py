@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate.utils  # type: ignore[import-untyped]  # it has no types
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import yaml
 from checking import configuration_faults, image_user, longest_stop, read, tool
 from custom_resources import custom_faults, is_custom
@@ -23,9 +22,6 @@ from worker.configuration.doubts import single_worker
 from worker.running.handler_set import OPENING_SECONDS
 
 __all__ = ["EXAMPLE", "check_manifests", "folders", "render"]
-
-# It reads a file of megabytes again for each manifest.
-kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
 EXAMPLE = Path("examples", "kubernetes-shop")
 """A complete deployment, built from the base and components."""
@@ -47,7 +43,7 @@ def render(folder: Path) -> list[Manifest]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ValueError(done.stderr.strip().replace("\n", " "))
-    return [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
 def check_manifests(root: Path) -> Iterator[str]:
