@@ -13,15 +13,15 @@ from worker.partitions.stage import Run
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD
 
-Key = tuple[tuple[int, ...], int]
+_Key = tuple[tuple[int, ...], int]
 """(place in the log, Kafka's timestamp in ms). The timestamp decides if records have no place."""
 
-BEFORE_ALL: Key = ((), -1)
+_BEFORE_ALL: _Key = ((), -1)
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    key: Key
+    key: _Key
     barrier: bool
     message: Record
     came: float
@@ -43,8 +43,8 @@ class Input:
     """Whether it has records of several streams, whose places do not compare."""
     is_logged: bool = True
     """False: so far, it has only marks (see `is_mark`), which have no place. It counts as read to its end."""
-    reached: Key = BEFORE_ALL
-    passed: Key = BEFORE_ALL
+    reached: _Key = _BEFORE_ALL
+    passed: _Key = _BEFORE_ALL
     """The key of the last record that was passed on."""
     next_offset: int = 0
     end: int | None = None

@@ -34,9 +34,9 @@ _offset = cast(Callable[[Record], int], Message.offset)
 _NOWHERE = PlainRoute("", UNDECODABLE)
 """The route of a record whose table cannot be determined."""
 
-_Part = tuple[Unit, list[Record], int, tuple[Unit, ...] | None]
-"""(unit, its records, the bytes of their values, None). For a statement, which is a batch alone, the last is:
-the other tables that it concerns."""
+_Part = tuple[Unit, list[Record], int | None, tuple[Unit, ...] | None]
+"""(unit, its records, the bytes of their values if they are counted, None). For a statement, which is a batch
+alone, the last is: the other tables that it concerns."""
 
 
 class _Explained(NamedTuple):
@@ -162,7 +162,7 @@ class Router:
                     if each.incoming:
                         touched.remove(each)
                         parts.append(_incoming(each))
-                parts.append((unit, [message], len(message), others))
+                parts.append((unit, [message], None, others))
                 continue
             if not unit.incoming:
                 touched.append(unit)
@@ -292,8 +292,8 @@ def _with_each_offset_once(parts: Iterable[_Part]) -> Iterator[_Part]:
     was between them. Pieces in a chunk are found by offset, so each must be in a separate chunk."""
     for unit, own, _, others in parts:
         begin = 0
-        for place in range(1, len(own) + 1):
-            if place == len(own) or _offset(own[place]) == _offset(own[place - 1]):
-                piece = own[begin:place]
-                yield unit, piece, sum(map(len, piece)), others
+        for place in range(1, len(own)):
+            if _offset(own[place]) == _offset(own[place - 1]):
+                yield unit, own[begin:place], None, others
                 begin = place
+        yield unit, own[begin:], None, others

@@ -19,14 +19,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 
 from handlers.logs import get_logger
 from worker.configuration import Configuration
-from worker.fetching.merged_inputs import (
-    Held,
-    Input,
-    count_before,
-    in_order,
-    is_same_log,
-    take,
-)
+from worker.fetching.merged_inputs import Held, Input, count_before, in_order, is_same_log, take
 from worker.formats.decoding import is_mark, learn, log_position_of
 from worker.formats.interface import Record, SeparateDDL
 from worker.partitions.pausing import Pauses

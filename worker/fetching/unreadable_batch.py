@@ -71,12 +71,13 @@ def end_of_batch(
                     return found == begin
         raise unknown
 
-    if read_to is not None and read_to < begin and not holds(read_to):
-        raise EndUnknown(
-            f"{partition} still has records before that batch, from offset {read_to} on, which are not "
-            "handled yet: try again in ten seconds"
-        )
-    if not holds(begin):
+    if read_to is not None and read_to < begin:
+        if not holds(read_to):
+            raise EndUnknown(
+                f"{partition} still has records before that batch, from offset {read_to} on, which are not "
+                "handled yet: try again in ten seconds"
+            )
+    elif not holds(begin):
         raise EndUnknown(f"the batch at {partition} offset {begin} can be read now, or no longer exists")
     inside, step = begin, 1
     while holds(inside + step):
