@@ -12,7 +12,7 @@ from handlers.api import (
     StopWorker,
     TargetUnavailable,
 )
-from handlers.beyond_calendar import BeyondCalendar
+from handlers.values.beyond_calendar import BeyondCalendar
 
 __all__ = [
     "Batch",

@@ -10,9 +10,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.api import Batch, Handler, HandlerContext, PartialFailure, Rejected
-from handlers.change_json import json_row
 from handlers.logs import get_logger
 from handlers.options.templates import place_of
+from handlers.values.change_json import json_row
 
 
 class LogOptions(BaseModel):

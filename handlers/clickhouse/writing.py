@@ -10,9 +10,9 @@ from handlers.api import Row
 from handlers.clickhouse.client import ClickHouseClient, identifier, literal
 from handlers.clickhouse.codecs import Codec, End, Unencodable, codec_of, header_of, read_varint
 from handlers.clickhouse.table import OWN_COLUMNS, Table
-from handlers.decimals import BeyondBounds
 from handlers.http.parts import RowRefused, in_parts
 from handlers.options.templates import MissingValue
+from handlers.values.decimals import BeyondBounds
 from handlers.versioned.memory import UnfitColumn
 from handlers.versioned.row_states import Held, State, with_held_rows
 

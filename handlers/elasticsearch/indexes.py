@@ -12,7 +12,6 @@ from urllib.parse import quote
 import msgspec
 
 from handlers.api import HandlerContext, Row, TargetUnavailable
-from handlers.decimals import BeyondBounds
 from handlers.elasticsearch.client import Item, SearchClient, check_cluster, error_type, told, write
 from handlers.elasticsearch.index import (
     MEMORY,
@@ -29,6 +28,7 @@ from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_o
 from handlers.elasticsearch.options import ElasticsearchOptions
 from handlers.http.parts import RequestRefused, RowRefused
 from handlers.options.templates import MissingValue, Template
+from handlers.values.decimals import BeyondBounds
 from handlers.versioned.memory import RENAMED, Memory, Unfit
 from handlers.versioned.row_states import Held, State, new_columns, with_held_rows
 

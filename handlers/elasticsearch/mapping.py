@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from handlers.api import Row
-from handlers.beyond_calendar import BeyondCalendar
-from handlers.change_json import json_value
-from handlers.decimals import digits
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, read_type
+from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.change_json import json_value
+from handlers.values.decimals import digits
 
 Field = Mapping[str, Any]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
-from handlers.change_json import line
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
 from handlers.options.templates import place_of
 from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
+from handlers.values.change_json import line
 
 if TYPE_CHECKING:
     from handlers.files.parquet_writing import ParquetFiles

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
-from handlers.change_json import json_row, line
 from handlers.failures import UnfitPlace, behind
 from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import check_properties, client_logger, client_settings, producer_settings
@@ -21,6 +20,7 @@ from handlers.mysql.statement_of_change import shown
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 from handlers.rows import is_move
+from handlers.values.change_json import json_row, line
 
 # https://kafka.apache.org/documentation/#topicconfigs names no rule; Kafka's own is in
 # org.apache.kafka.common.internals.Topic.

@@ -16,8 +16,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from handlers.decimals import bounded
 from handlers.mysql.types import MySQLType, read_type
+from handlers.values.decimals import bounded
 
 
 class Converter(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from handlers.api import Change, Row
-from handlers.change_json import json_value
 from handlers.options.faults import nearest
+from handlers.values.change_json import json_value
 
 _PART = re.compile(r"(\{\{|\}\})|\{([^{}]*)\}|([{}])")
 _NAMES = ("database", "table")

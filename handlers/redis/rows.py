@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from handlers.api import Batch, Rejected, Row
-from handlers.change_json import json_row
 from handlers.options.templates import MissingValue, Template, place_of, text_of
 from handlers.redis.target import Command
 from handlers.rows import ValueUntold, check_told
+from handlers.values.change_json import json_row
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict).decode

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from handlers.api import Batch, Change, Row, TargetUnavailable
 from handlers.mysql.ddl import TableName
-from handlers.native_types import SchemaTypes
 from handlers.progress.marks import WHOLE
 from handlers.rows import ValueUntold, check_all_told
 from handlers.sql.ddl import following as ddl
@@ -40,6 +39,7 @@ from handlers.sql.target.known_tables import TableName as TargetName
 from handlers.sql.target.references import references_to
 from handlers.sql.target.reflecting import KnownTables
 from handlers.sql.writers.writer import Columns, Rows, Writer
+from handlers.values.native_types import SchemaTypes
 
 TABLE_SECONDS = 3.0
 """Seconds between attempts of a table that waits alone. Many such tables would otherwise be a load."""

@@ -9,8 +9,8 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from handlers.api import Batch, Change, Row
-from handlers.native_types import SchemaTypes
 from handlers.rows import is_move
+from handlers.values.native_types import SchemaTypes
 
 Covers = Callable[[Row], bool]
 _moves_key = attrgetter("moves_key")

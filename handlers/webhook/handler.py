@@ -17,7 +17,6 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
-from handlers.change_json import line
 from handlers.failures import UnfitPlace, behind
 from handlers.http.client import HttpClient, is_denied, is_passing, segment, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
@@ -25,6 +24,7 @@ from handlers.options.http_values import TlsOptions
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.rows import borders
+from handlers.values.change_json import line
 
 _URLS = "a URL such as https://HOST/path, which may contain {database} and {table}"
 # https://www.rfc-editor.org/rfc/rfc9110#name-tokens, #name-field-values

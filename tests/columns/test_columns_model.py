@@ -15,7 +15,7 @@ from ruling import SECRET, changes_of, hashed, rule_of, ruled
 from structlog.testing import capture_logs
 
 from handlers import Change
-from handlers.change_json import line
+from handlers.values.change_json import line
 
 Row = dict[str, Any]
 COLUMNS = ("email", "state", "age", "note")

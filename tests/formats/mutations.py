@@ -11,8 +11,8 @@ from captured import CapturedRecord, records
 from dts_records import dts_stream
 
 from handlers import Change
-from handlers.change_json import line
 from handlers.sharding import shard_of
+from handlers.values.change_json import line
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.decoding import source_time

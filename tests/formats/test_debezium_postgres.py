@@ -14,7 +14,7 @@ from debezium_columns import DECIMAL, POSTGRESQL, assert_same, b64
 from debezium_messages import change_of, connect, envelope, record, row_of, with_schema
 
 from handlers import BeyondCalendar, Change
-from handlers.native_types import NativeTypes
+from handlers.values.native_types import NativeTypes
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord

@@ -17,11 +17,11 @@ from dts_records import encode, record_fields, value
 from maxwell_messages import knowing
 
 from handlers import Change
-from handlers.change_json import json_value
-from handlers.decimals import MOST_DIGITS, BeyondBounds, digits
 from handlers.mysql.values import converter_of
 from handlers.sql.types.values import Kind
 from handlers.sql.types.values import encode as as_sql
+from handlers.values.change_json import json_value
+from handlers.values.decimals import MOST_DIGITS, BeyondBounds, digits
 from worker.formats.canal.format import Canal
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from handlers import BeyondCalendar
-from handlers.change_json import json_value
+from handlers.values.change_json import json_value
 
 IN_ORDER: list[Any] = [
     BeyondCalendar("-infinity"),

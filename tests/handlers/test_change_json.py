@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handlers import BeyondCalendar
-from handlers.change_json import json_row, json_value
+from handlers.values.change_json import json_row, json_value
 
 
 @pytest.mark.parametrize(

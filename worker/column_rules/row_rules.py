@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from handlers import Change
 from handlers.logs import get_logger
 from handlers.mysql.ddl.operations import quoted
-from handlers.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from handlers.rows import is_move
+from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment
 from worker.column_rules.filters import Filter
 from worker.column_rules.leaving import Leaving

@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from handlers.change_json import line
+from handlers.values.change_json import line
 from worker.commands.dead_letter_replay import replay_letters
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.dead_letters.record import DeadLetter

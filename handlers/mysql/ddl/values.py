@@ -16,10 +16,10 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from handlers.decimals import bounded
 from handlers.mysql.ddl import Column, Default
 from handlers.mysql.types import BYTES, INTEGERS, MOST_OF_BINARY, TEXTS, MySQLType, read_type
 from handlers.mysql.values import converter_of
+from handlers.values.decimals import bounded
 
 _NUMBERS = (*INTEGERS, "decimal", "float", "double", "bit", "year")
 _DIALECTS = {"postgresql": Postgres, "mysql": MySQL, "spark": Spark, "duckdb": DuckDB}

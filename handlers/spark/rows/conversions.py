@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from handlers.change_json import json_value
-from handlers.decimals import digits
 from handlers.mysql.values import single
+from handlers.values.change_json import json_value
+from handlers.values.decimals import digits
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 """Errors that `array_of` raises for values that do not fit."""
@@ -95,7 +95,7 @@ def text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Like `handlers.change_json`: NaN and infinities as text, bytes as {"base64": ...}."""
+    """Like `handlers.values.change_json`: NaN and infinities as text, bytes as {"base64": ...}."""
     return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 

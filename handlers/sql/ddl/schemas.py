@@ -17,12 +17,12 @@ from handlers.api import Change, Row
 from handlers.logs import get_logger
 from handlers.mysql.ddl import Column, DropColumn, ModifyColumn, TableName
 from handlers.mysql.ddl.rules import DDLRules
-from handlers.native_types import NativeTypes, SchemaTypes, full, in_full, read_full
 from handlers.sql.ddl.columns import drop_column, modify_column
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.kept_tables import Kept
 from handlers.sql.naming import Naming
 from handlers.sql.target.creating import fitting
+from handlers.values.native_types import NativeTypes, SchemaTypes, full, in_full, read_full
 
 log = get_logger("handlers.sql")
 

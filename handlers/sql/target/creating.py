@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from handlers.api import Change
 from handlers.logs import get_logger
-from handlers.native_types import in_full
 from handlers.sql.naming import check_names, exact, exact_table
 from handlers.sql.target.known_tables import TableName
 from handlers.sql.target.reflecting import own_name
 from handlers.sql.types.column_types import sql_type
 from handlers.sql.types.mysql_sizes import fitting_types
 from handlers.sql.types.postgresql_types import extension_of
+from handlers.values.native_types import in_full
 
 log = get_logger("handlers.sql")
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import msgspec
 
-from handlers.beyond_calendar import BeyondCalendar
-from handlers.change_json import duration_text, json_value
-from handlers.decimals import digits
+from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.change_json import duration_text, json_value
+from handlers.values.decimals import digits
 
 
 class UnfitValue(ValueError):
@@ -30,7 +30,7 @@ def text_of(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Encode as `handlers.change_json` does: NaN and infinities as text, bytes as {"base64": ...}."""
+    """Encode as `handlers.values.change_json` does: NaN and infinities as text, bytes as {"base64": ...}."""
     return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 

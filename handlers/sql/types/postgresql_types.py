@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from handlers.native_types import NativeType
 from handlers.sql.types.driver_values import UnfitValue
+from handlers.values.native_types import NativeType
 
 _EXTENSIONS = ("hstore", "citext", "ltree")
 """Types that only the extension of the same name provides."""

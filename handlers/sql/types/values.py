@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from handlers.beyond_calendar import BeyondCalendar
 from handlers.sql.types.column_types import Unsigned64
 from handlers.sql.types.driver_values import DRIVERS, UnfitValue, json_text, text_of
 from handlers.sql.types.postgresql_types import ShortText
+from handlers.values.beyond_calendar import BeyondCalendar
 
 _SHOWN = 40
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sql_lab import SqlLab
 
 from handlers import Batch, Rejected
-from handlers.native_types import NativeType, SchemaTypes
 from handlers.testing import make_batch
+from handlers.values.native_types import NativeType, SchemaTypes
 from worker.column_rules.row_rules import RowRules
 from worker.column_rules.settings import ColumnRules
 

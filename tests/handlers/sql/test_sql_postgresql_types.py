@@ -16,7 +16,7 @@ from servers.postgres_server import PostgresServer
 from sql_lab import SqlLab
 
 from handlers import Batch, Change, Rejected
-from handlers.native_types import NativeTypes
+from handlers.values.native_types import NativeTypes
 from worker.formats.debezium.format import Debezium
 from worker.formats.debezium.settings import DebeziumSettings
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from handlers import Change
-from handlers.change_json import line
 from handlers.options.matching import table_matcher, topics_matcher
+from handlers.values.change_json import line
 from worker.column_rules.applying import bring_under
 from worker.column_rules.plan import RuleFault
 from worker.commands.output import Output

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
-from handlers.decimals import bounded
 from handlers.mysql.types import BYTES, DECIMALS, INTEGERS, SHAPES, SYNONYMS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
+from handlers.values.decimals import bounded
 from worker.formats.debezium.connect.numbers import digits_of, scaled, unscaled
 from worker.formats.debezium.connect.schema import DECIMAL, Field
 from worker.formats.debezium.connect.times import as_none, in_utc

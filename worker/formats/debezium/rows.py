@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from handlers.native_types import NativeTypes, SchemaTypes
+from handlers.values.native_types import NativeTypes, SchemaTypes
 from worker.formats.debezium.column_types import fields_of, readers_of
 from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS

@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 
-from handlers.decimals import bounded
 from handlers.mysql.values import compact_json, single
+from handlers.values.decimals import bounded
 from worker.formats.dts.dates import (
     Parts,
     any_of_parts,

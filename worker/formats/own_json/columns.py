@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
-from handlers.decimals import bounded
 from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
+from handlers.values.decimals import bounded
 from worker.formats.maxwell.wkt import geometry_bytes
 from worker.formats.times import has_calendar
 

@@ -7,7 +7,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import cache
 from typing import Any
 
-from handlers.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
+from handlers.values.decimals import MOST_FRACTION, MOST_ZEROS, BeyondBounds, bounded
 
 # Wide enough for PostgreSQL's longest numbers, which have 147,455 digits.
 EXACT = Context(prec=150_000, traps=[Inexact, InvalidOperation, Overflow])

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from handlers.beyond_calendar import BeyondCalendar
 from handlers.mysql.values import converter_of
+from handlers.values.beyond_calendar import BeyondCalendar
 
 Time = TypeVar("Time", date, datetime)
 

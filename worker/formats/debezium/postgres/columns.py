@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from handlers.native_types import NativeType
+from handlers.values.native_types import NativeType
 from worker.formats.debezium.column_values import any_decimal, bytes_from_text, decimal_from_text
 from worker.formats.debezium.connect.numbers import digits_of
 from worker.formats.debezium.connect.schema import DECIMAL, SOURCE, Field, types_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from handlers.change_json import json_float
+from handlers.values.change_json import json_float
 from worker.formats.schema_registry.avro.schema import AvroSchema
 from worker.formats.schema_registry.avro.weights import VALUE, Weights, open_budget, take
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from handlers.change_json import json_float
+from handlers.values.change_json import json_float
 
 ConnectSchema = Mapping[str, Any]
 """A Connect schema in JSON."""

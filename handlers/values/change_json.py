@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from handlers.api import Change, Row
-from handlers.beyond_calendar import BeyondCalendar
-from handlers.decimals import digits
+from handlers.values.beyond_calendar import BeyondCalendar
+from handlers.values.decimals import digits
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,0 +1,1 @@
+"""Values of rows and their types: long decimals, dates beyond the calendar, JSON, names of PostgreSQL."""
