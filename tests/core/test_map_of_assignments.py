@@ -216,15 +216,8 @@ def test_where_it_began_is_remembered_before_the_first_record_is_handled(members
     first.parts.consumer.incremental_unassign(first.where)
 
 
-@pytest.mark.parametrize(
-    ("arrive", "first"),
-    [
-        pytest.param(False, "known", id="refused-known"),
-        pytest.param(True, "earliest", id="taken without an answer-earliest"),
-        pytest.param(False, "earliest", id="refused-earliest", marks=pytest.mark.soak),
-        pytest.param(True, "known", id="taken without an answer-known", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize("first", ["earliest", "known"])
+@pytest.mark.parametrize("arrive", [False, True], ids=["refused", "taken without an answer"])
 def test_nothing_is_handled_before_kafka_has_taken_the_first_commit(
     members: list[Member], mock_servers: str, first: str, arrive: bool
 ) -> None:

@@ -24,7 +24,7 @@ def read(consumer: Consumer, seconds: float, enough: int) -> int:
     return found
 
 
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
 def test_nothing_of_them_is_fetched(
     mock_servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:

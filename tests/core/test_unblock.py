@@ -366,7 +366,7 @@ bad_changes = st.sets(st.tuples(st.integers(0, 11), st.integers(0, 2)), max_size
 
 @settings(max_examples=40, deadline=None)  # each runs threads
 @given(bad=bad_changes, kind=st.sampled_from(ERRORS), for_ever=st.booleans(), dead=st.booleans())
-@pytest.mark.parametrize("by_row", [pytest.param(False, marks=pytest.mark.soak), True])
+@pytest.mark.parametrize("by_row", [False, True])
 def test_only_the_named_records_are_set_aside_and_all_others_come_in_their_order(
     by_row: bool, bad: set[tuple[int, int]], kind: Callable[[int], BaseException], for_ever: bool, dead: bool
 ) -> None:

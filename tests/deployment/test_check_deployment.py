@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from check_deployment import check_compose, check_dockerfile, check_prometheus, main
+from check_deployment import check_compose, check_dockerfile, check_prometheus
 from check_manifests import check_folder
 from checking import longest_stop, read
 
@@ -35,21 +35,19 @@ def test_the_files_shipped_have_no_fault(shipped: Path) -> None:
     assert done.stdout == "deployment files: no fault found\n"
 
 
-def test_a_fault_makes_the_tool_fail_and_names_the_file(
-    shipped: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_makes_the_tool_fail_and_names_the_file(shipped: Path) -> None:
     replace(shipped / "k8s" / "base" / "service.yaml", "targetPort: http", "targetport: http")
     replace(shipped / "deploy" / "alerts.yml", "binlane_kafka_up == 0", "binlane_kafka_up < 1")
     replace(shipped / "docs" / "metrics.md", "Records fetched from Kafka.", "Records.")
 
-    code, stderr = main([str(shipped)]), capsys.readouterr().err
+    done = run_tool(shipped)
 
-    assert code == 1
+    assert done.returncode == 1
     for stale in ("k8s/components/monitoring/prometheus-rule.yaml", "docs/metrics.md"):
-        assert f"{stale}: not up to date: run python tools/generate.py" in stderr
-    assert "k8s/base: Service/binlane" in stderr
-    assert "targetport" in stderr
-    assert "Traceback" not in stderr
+        assert f"{stale}: not up to date: run python tools/generate.py" in done.stderr
+    assert "k8s/base: Service/binlane" in done.stderr
+    assert "targetport" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from worker.cli import app
 
 FORMATS = configurations("formats")
-BY_A_WORKER = ("formats/canal", "formats/debezium", "formats/json")
 REASONS = {
     "formats/debezium": {"tombstone", "transaction"},
     "formats/debezium-unwrapped": {"tombstone"},
@@ -78,10 +77,7 @@ def test_a_sample_holds_every_kind_of_change(name: str) -> None:
     assert {"tag": "red"} in moved, "a key that an update changed"
 
 
-# The samples of the others are decoded by the checks above.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in BY_A_WORKER else pytest.mark.soak) for name in FORMATS]
-)
+@pytest.mark.parametrize("name", FORMATS)
 def test_the_worker_reads_the_same_rows_from_every_tool(name: str, run_example: RunExample) -> None:
     run = run_example(name)
     run.stop()

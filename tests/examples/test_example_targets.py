@@ -218,7 +218,6 @@ def test_own_handler(run_example: RunExample) -> None:
     assert totals(run.folder / "large-orders.txt") == LARGE_ORDERS
 
 
-@pytest.mark.soak  # each of its targets is above
 def test_everything(
     run_example: RunExample, played: Broker, postgres: PostgresServer, redis_server: RedisNode
 ) -> None:

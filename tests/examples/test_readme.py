@@ -44,37 +44,22 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
-# Its worker with Spark: the modes are those of the demo; `tables`: spark_view/test_tables_command.py.
-@pytest.mark.parametrize("with_spark", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_the_walk_of_the_readme(terminal: Terminal, with_spark: bool) -> None:
+def test_the_walk_of_the_readme(terminal: Terminal) -> None:
     make, broker, play, check_and_run, look, mirror = TYPED
     assert [line.split()[0] for line in make] == ["make", "make"]  # demo and test have tests of their own
     folder = terminal.folder
 
-    terminal.leave_running(*broker)
+    said = terminal.leave_running(*broker)
     eventually(lambda: _answers(terminal, play), within=60, what="the broker takes the sample's records")
 
     # The default of http.port stands in no file.
-    (folder / "shop.yaml").write_text(terminal.text(f"{SHOP}http: {{host: 127.0.0.1, port: 8080}}\n"))
-    activate, (connect, sample, run) = broker[0], check_and_run
-    assert re.search(r"^29 records: ", terminal.type(activate, sample), re.MULTILINE)
-    if with_spark:
-        _brings_in_the_shop(terminal, activate, connect, run, look)
-
-    (folder / "mirror.py").write_text(MIRROR)
-    (folder / "mirror.yaml").write_text(terminal.text(MIRROR_YAML))
-    said = terminal.leave_running(activate, *mirror)
-    lines = eventually(lambda: _printed(said), within=60, what="the changes of shop.orders are printed")
-    assert lines[-1].startswith("insert shop.orders {'id': 5004} ")
-    assert all(line.endswith(" EUR") for line in lines)
-    assert terminal.control_c() == 0
-    assert terminal.control_c() == 0, "the broker"
-
-
-def _brings_in_the_shop(terminal: Terminal, activate: str, connect: str, run: str, look: list[str]) -> None:
-    reached = terminal.type(activate, connect)
+    shop = f"{SHOP}http: {{host: 127.0.0.1, port: 8080}}\n"
+    (folder / "shop.yaml").write_text(terminal.text(shop))
+    activate, *checks, run = broker[0], *check_and_run
+    reached, decoded = (terminal.type(activate, check) for check in checks)
     assert "topic example.canal: reached" in reached
     assert "handler spark: reached" in reached
+    assert re.search(r"^29 records: ", decoded, re.MULTILINE)
 
     terminal.leave_running(activate, run)
     status, tables = look[1:]
@@ -87,8 +72,16 @@ def _brings_in_the_shop(terminal: Terminal, activate: str, connect: str, run: st
     assert re.search(r"shop\.orders\W+replica\W+4\b", terminal.type(activate, tables))
     assert terminal.control_c() == 0
 
-    rows = read_delta(terminal.folder / "lake/shop/orders")
-    assert sorted(row["id"] for row in rows) == [1000, 5001, 5003, 5004]
+    assert sorted(row["id"] for row in read_delta(folder / "lake/shop/orders")) == [1000, 5001, 5003, 5004]
+
+    (folder / "mirror.py").write_text(MIRROR)
+    (folder / "mirror.yaml").write_text(terminal.text(MIRROR_YAML))
+    said = terminal.leave_running(activate, *mirror)
+    lines = eventually(lambda: _printed(said), within=60, what="the changes of shop.orders are printed")
+    assert lines[-1].startswith("insert shop.orders {'id': 5004} ")
+    assert all(line.endswith(" EUR") for line in lines)
+    assert terminal.control_c() == 0
+    assert terminal.control_c() == 0, "the broker"
 
 
 def _answers(terminal: Terminal, play: list[str]) -> bool:

@@ -24,9 +24,7 @@ def sent(stage: Stage) -> Source:
     return source
 
 
-@pytest.mark.parametrize(
-    "trouble", ["its target is down", pytest.param("it is tried for ever", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("trouble", ["its target is down", "it is tried for ever"])
 def test_no_record_counts_as_work_for_another_worker_while_a_table_stands_still(
     stage: Stage, trouble: str
 ) -> None:
@@ -109,7 +107,6 @@ def test_another_rule_for_the_table_lets_it_go_on(stage: Stage, broker: Broker, 
     assert worker.sigterm() == 0
 
 
-@pytest.mark.soak  # set aside: test_unblock_runs.py; room that changes: test_reload.py
 def test_more_room_keeps_the_worker_alive_so_that_the_record_can_be_set_aside(stage: Stage) -> None:
     source = sent(stage)
     table = {"match": "*", "handlers": [judging(stage, reject={"shop.orders": [0]})]}

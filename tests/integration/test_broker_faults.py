@@ -66,7 +66,6 @@ def test_a_drain_without_a_broker_ends_in_time(tmp_path: Path) -> None:
         stage.close()
 
 
-@pytest.mark.soak  # one that is away for longer: test_full_lanes.py
 def test_a_broker_that_restarts_costs_nothing(tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("cdc.shop")

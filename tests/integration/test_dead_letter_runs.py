@@ -139,7 +139,6 @@ def test_while_the_topic_refuses_a_letter_nothing_is_finished_and_then_it_goes_o
     stage.check(NothingTwice())
 
 
-@pytest.mark.soak  # one that takes no letter is waited for above
 def test_a_topic_that_is_not_there_is_waited_for(stage: Stage, broker: Broker) -> None:
     table = {"match": "*", "handlers": [judging(stage, reject={"shop.t0": [2]})], "on_failure": "dead_letter"}
     source = stage.source()

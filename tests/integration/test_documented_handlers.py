@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 import redis
 from confluent_kafka import Consumer, TopicPartition
 from forked_commands import forked_binlane
@@ -28,8 +27,6 @@ from worker.local.broker import Broker
 
 PAGES = Path(__file__).parents[2] / "docs/handlers"
 ROWS = 20
-of_an_example = pytest.mark.soak
-"""The target: examples/test_example_targets.py; the page: test_documentation_configurations.py."""
 
 
 def pasted(page: str, broker: Broker, number: int = 0) -> str:
@@ -69,7 +66,6 @@ def run_until(
         print((folder / "log").read_text())
 
 
-@of_an_example
 def test_the_page_of_redis(broker: Broker, redis_server: RedisNode, tmp_path: Path) -> None:
     url = redis_server.new_database("documented")
     with redis.Redis.from_url(url) as client:
@@ -79,7 +75,6 @@ def test_the_page_of_redis(broker: Broker, redis_server: RedisNode, tmp_path: Pa
         assert client.hgetall("shop:orders:7") == {b"id": b"7", b"seq": b"7", b"name": b"row 7 of orders"}
 
 
-@of_an_example
 def test_the_page_of_elasticsearch(broker: Broker, search_node: SearchNode, tmp_path: Path) -> None:
     search_node.remove("shop.*")
 
@@ -93,7 +88,6 @@ def test_the_page_of_elasticsearch(broker: Broker, search_node: SearchNode, tmp_
     assert search_node.documents("shop.orders")["7"] == {"id": 7, "seq": 7, "name": "row 7 of orders"}
 
 
-@of_an_example
 def test_the_page_of_clickhouse(
     broker: Broker, own_clickhouse: Callable[[], ClickHouseServer], tmp_path: Path
 ) -> None:
@@ -109,7 +103,6 @@ def test_the_page_of_clickhouse(
     assert server.rows("shop.orders")[7] == {"id": 7, "seq": 7, "name": "row 7 of orders"}
 
 
-@of_an_example
 def test_the_page_of_kafka(broker: Broker, tmp_path: Path) -> None:
     prefix = f"replica.{uuid.uuid4().hex[:8]}"
     topic = broker.create_topic(f"{prefix}.shop.orders")
@@ -146,7 +139,6 @@ def test_the_page_of_files(tmp_path: Path, broker: Broker) -> None:
     assert len(finished.read_text().splitlines()) == ROWS
 
 
-@of_an_example
 def test_the_page_of_parquet(tmp_path: Path, broker: Broker) -> None:
     def rows() -> int:
         files = tmp_path.glob("raw/shop/orders/source=*/hour=2026-11-20-23/*.parquet")
@@ -155,7 +147,6 @@ def test_the_page_of_parquet(tmp_path: Path, broker: Broker) -> None:
     run_until(pasted("parquet.md", broker), broker, tmp_path, lambda: rows() == ROWS)
 
 
-@of_an_example
 def test_the_page_of_log(tmp_path: Path, broker: Broker) -> None:
     def told() -> int:
         return (tmp_path / "log").read_text().count('"event": "change"') if (tmp_path / "log").exists() else 0

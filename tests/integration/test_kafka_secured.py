@@ -26,7 +26,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield broker
 
 
-@pytest.mark.parametrize("way", ["MTLS", pytest.param("SCRAM", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("way", ["MTLS", "SCRAM"])
 def test_a_worker_reads_commits_and_writes_letters(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
     broker = secured.broker
     topic = broker.create_topic(f"cdc.{way}")
@@ -95,7 +95,6 @@ def test_a_client_without_a_certificate_is_not_let_in(secured: SecuredBroker, tm
     assert "certificate" in found.error
 
 
-@pytest.mark.soak
 def test_a_client_with_a_certificate_of_another_authority_is_not_let_in(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:

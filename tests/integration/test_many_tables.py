@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from integration.checkers import NeverTwoAtOnce, NothingLost, NothingTwice, TableOrder
 from integration.process import eventually
 from integration.stage import Stage
@@ -19,7 +18,6 @@ def kept(status: dict[str, Any]) -> int:
     return len(status["tables"]) + status["tables_omitted"]
 
 
-@pytest.mark.soak  # core/test_tables_let_go.py
 def test_tables_that_come_again_after_they_were_let_go_of_lose_nothing_and_stay_in_order(
     stage: Stage,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import redis
 from integration.checkers import NothingLost
 from integration.load import Load
@@ -15,7 +14,6 @@ from servers.redis_node import RedisNode
 from servers.server_process import PASSWORD
 
 
-@pytest.mark.soak  # test_target_down.py; its errors: handlers/test_redis_outages.py
 def test_a_restart_in_mid_run_loses_nothing_and_holds_up_no_other_table(
     stage: Stage, own_redis: Callable[[], RedisNode]
 ) -> None:

@@ -26,7 +26,7 @@ STATIC = {"group.instance.id": "the-only-one"}
 """A member that was killed is replaced at once by one of the same name, without its session running out."""
 
 
-@pytest.mark.parametrize("local_file", [pytest.param("kept", marks=pytest.mark.soak), "gone"])
+@pytest.mark.parametrize("local_file", ["kept", "gone"])
 def test_a_restart_repeats_exactly_the_unfinished_records_behind_a_gap(stage: Stage, local_file: str) -> None:
     failing = stage.gate()
     handler = stage.recording(fail={"shop.t2": [0], "shop.t4": [0]}, fail_while=str(failing))
@@ -82,7 +82,6 @@ def test_four_kills_under_load_lose_nothing_and_keep_the_order(make_stage: MakeS
     stage.check(NothingLost(source.rows), TableOrder(), NeverTwoAtOnce())
 
 
-@pytest.mark.soak  # members that are replaced: test_rebalance.py
 def test_a_member_without_a_fixed_name_is_replaced_when_its_session_has_run_out(stage: Stage) -> None:
     source = stage.source()
     source.insert("t0", records=20)

@@ -74,7 +74,7 @@ def test_a_row_larger_than_the_servers_packets_is_one_dead_letter(
     assert worker.sigterm() == 0
 
 
-@pytest.mark.parametrize("order", [pytest.param("table", marks=pytest.mark.soak), "row"])
+@pytest.mark.parametrize("order", ["table", "row"])
 def test_children_wait_for_parents_in_other_lanes(
     stage: Stage, broker: Broker, postgres: PostgresServer, order: str
 ) -> None:

@@ -6,7 +6,6 @@ import itertools
 import time
 from typing import Any
 
-import pytest
 from integration.checkers import NothingLost
 from integration.load import Load
 from integration.process import eventually
@@ -14,7 +13,6 @@ from integration.stage import Stage
 from servers.hook_server import Answer, HookServer, Received
 
 
-@pytest.mark.soak  # test_target_down.py; its errors: handlers/test_webhook.py
 def test_an_outage_loses_nothing_keeps_the_order_and_holds_up_no_other_table(stage: Stage) -> None:
     down = False
     asked: list[float] = []

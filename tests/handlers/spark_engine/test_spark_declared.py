@@ -128,9 +128,9 @@ def test_a_table_in_which_rows_would_be_compared_by_char_is_refused(
 def test_a_value_as_long_as_a_folders_name_is_kept_by_a_partition(make_lake: MakeLake) -> None:
     lake = make_lake(partition_by=["region"])
     texts = ["x" * 248, "é" * 124, "%" * 82, "\x7f ^\\{[]?*:=/'\"#\x01"]
-    rows = [{"id": number, "region": text, "n": 1} for number, text in enumerate(texts)]
-    lake.take(*(change(number, row, REGIONS) for number, row in enumerate(rows)))
-    lake.sink().merge()
+    for number, text in enumerate(texts):
+        lake.take(change(number, {"id": number, "region": text, "n": 1}, REGIONS))
+        lake.sink().merge()
     assert {region for (region,) in lake.rows("region")} == set(texts)
 
 

@@ -12,31 +12,6 @@ from sql_lab import SqlLab
 MakeLab = Callable[[str], SqlLab]
 MakeDDLLab = Callable[[str], DDLLab]
 
-_ABOVE_SERVERS = {
-    *("test_ddl_passed_over.py", "test_sql_deletes_marked.py", "test_sql_moved_rows.py"),
-    *("test_sql_replaced_rows.py", "test_sql_topic_ids.py"),
-}
-"""Modules of what no server has a part in: PostgreSQL and SQLite are in every run, the others in the soak."""
-_ABOVE_DUCKDB = {*_ABOVE_SERVERS, "test_ddl_of_schemas.py", "test_ddl_reach.py", "test_sql_owners.py"}
-"""The same of DuckDB, which is slow to open."""
-_AS_THE_SOURCE = {
-    "test_values_are_converted_to_a_new_type_as_mysql_does",
-    "test_a_new_column_holds_what_the_source_gave_to_its_rows",
-}
-"""Tests of values that MariaDB makes by itself, from the statement of the source: they are in the soak."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            file, servers = item.path.name, item.callspec.params.values()
-            if (
-                (file in _ABOVE_DUCKDB and "duckdb" in servers)
-                or (file in _ABOVE_SERVERS and "mariadb" in servers)
-                or (item.originalname in _AS_THE_SOURCE and "mariadb" in servers)
-            ):
-                item.add_marker(pytest.mark.soak)
-
 
 @pytest.fixture
 def make_sql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLab]:
