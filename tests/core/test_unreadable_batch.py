@@ -135,6 +135,21 @@ def test_the_end_is_looked_for_from_where_the_partition_is_read_to(
     assert site.rows.tracker.next_offset == 2
 
 
+def test_what_was_given_up_before_the_first_position_was_known_is_not_passed_over(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    monkeypatch.setattr("worker.running.unreadable.end_of_batch", lambda *a: asked.append(a[3]) or END)
+    rows = Assignment(
+        site.rows.partition, 1, Start("earliest", (), "initial", "for the test"), site.rows.format
+    )
+    site.parts.assignments.add([rows])
+    assert rows.tracker.next_offset is None
+    site.fails(BAD)
+    site.order()
+    assert asked == [0]
+
+
 def test_no_row_goes_on_without_definitions_that_cannot_be_read(site: Site) -> None:
     cast(Any, site.parts.order)._bound(0)  # more is held than may be
     site.fails(0, "ddl")

@@ -7,8 +7,10 @@ import shlex
 import time
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from integration.checkers import NothingLost, NothingTwice, TableOrder
 from integration.conftest import MakeStage
 from integration.faulty_disk import damage
@@ -132,6 +134,25 @@ def test_a_batch_that_a_disk_damaged_reaches_no_handler(stage: Stage, broker: Br
     assert not any(row["table"] == "shop.gone" for row in stage.run.rows())
     assert worker.sigterm() == 0
     stage.check(NothingLost(source.rows), NothingTwice(), TableOrder())
+
+
+def test_what_retention_deleted_before_a_damaged_batch_keeps_nobody_from_skipping_it(
+    stage: Stage, broker: Broker
+) -> None:
+    producer = Producer({"bootstrap.servers": stage.bootstrap_servers, "linger.ms": 500})
+    for seqs in (range(3), range(1000, 1005)):
+        for seq in seqs:
+            producer.produce(stage.topic, canal_insert("gone", [seq]), partition=0)
+        assert producer.flush(30) == 0
+    damage(broker, stage.topic, b"row 1003 of gone")
+    settings = consumer_settings(Configuration.model_validate(stage.worker().config))
+    place = TopicPartition(stage.topic, 0)
+    with pytest.raises(EndUnknown, match="records before that batch, from offset 0 on"):
+        end_of_batch(settings, place, 3, 0)
+    admin = AdminClient({"bootstrap.servers": stage.bootstrap_servers})
+    for done in admin.delete_records([confluent_kafka.TopicPartition(stage.topic, 0, 3)]).values():
+        done.result(10)
+    assert end_of_batch(settings, place, 3, 0) == 8
 
 
 def test_definitions_that_a_disk_damaged_are_passed_over_at_a_start_and_then_by_order(

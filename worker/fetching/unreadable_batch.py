@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from handlers.kafka.librdkafka import client_logger
 from offsets.types import TopicPartition
@@ -71,7 +71,16 @@ def end_of_batch(
                     return found == begin
         raise unknown
 
-    if read_to is not None and read_to < begin:
+    def first_offset() -> int:
+        try:
+            with closing(Consumer(own, logger=client_logger())) as consumer:
+                where = confluent_kafka.TopicPartition(*partition)
+                return consumer.get_watermark_offsets(where, timeout=_PROBE_SECONDS)[0]
+        except KafkaException as error:
+            raise unknown from error
+
+    # Retention may have deleted what was not read.
+    if read_to is not None and read_to < begin and (read_to := max(read_to, first_offset())) < begin:
         if not holds(read_to):
             raise EndUnknown(
                 f"{partition} still has records before that batch, from offset {read_to} on, which are not "

@@ -47,9 +47,11 @@ class Unreadable:
         try:
             with self._lock:
                 assignment = self._find(asked)
-                read_to = assignment.tracker.next_offset
+                known = assignment.tracker.next_offset
+                # Without a record yet, a partition that begins with its log is read to no offset.
+                read_to = 0 if known is None and assignment.start.offset == "earliest" else known
                 end = end_of_batch(self.settings, assignment.partition, asked.offset, read_to)
-                self._go_on(assignment, read_to, end)
+                self._go_on(assignment, known, end)
         except (EndUnknown, Refused) as refused:
             log.warning("unblock_refused", found=str(refused), by=asked.by, client=client)
             return UnblockAnswer(result="refused", message=str(refused))
