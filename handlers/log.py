@@ -21,8 +21,7 @@ class LogOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     each: Literal["change", "batch"] = Field(
-        "change",
-        description="One line per change with its values, or per batch with its counts.",
+        "change", description="One line per change with its values, or per batch with its counts."
     )
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The lines' level. If logging.level is above it, nothing is written."

@@ -116,10 +116,7 @@ class TopicIds:
             return {}
 
     def _answer(
-        self,
-        future: concurrent.futures.Future[Any],
-        end: float,
-        alive: Callable[[], object],
+        self, future: concurrent.futures.Future[Any], end: float, alive: Callable[[], object]
     ) -> str | None:
         while True:
             alive()

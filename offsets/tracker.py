@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from operator import attrgetter, itemgetter
 
 from sortedcontainers import SortedDict
 
 from offsets.finished import FinishedMap, Window
-from offsets.run import Run
+from offsets.run import Record, Run
 from offsets.types import Checkpoint, Mark, OffsetRange
 
 
@@ -114,6 +114,14 @@ class OffsetTracker:
                     run = self._open.peekitem(place)[1]
                     if run.holds(offset):
                         run.finish((offset,))
+
+    def has(self, run: Run) -> bool:
+        """Whether it made this run, of which a record is not finished. Any thread, without a lock."""
+        return self._open.get(run.start) is run
+
+    def finish_records(self, records: Iterable[Record], offset_of: Callable[[Record], int]) -> None:
+        """The same, for records with these offsets."""
+        self.finish(map(offset_of, records))
 
     def checkpoint(self) -> Checkpoint | None:
         """Return what may be committed: everything below the first unfinished offset, and ranges beyond.

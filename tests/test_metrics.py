@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from worker.observing.status import (
     LaneStatus,
     Look,
     PartitionStatus,
+    Pause,
     TableStatus,
     TargetStatus,
     WorkerStatus,
@@ -37,11 +39,13 @@ PROMISED = {
     "binlane_handler_passed_over_total": {"handler"},
     "binlane_retries_total": {"table"},
     "binlane_dead_letters_total": {"table"},
+    "binlane_transactions_cut_total": {"table"},
     "binlane_tables_blocked": set(),
     "binlane_unblocked_records_total": {"action"},
     "binlane_tables_halted": set(),
     "binlane_tables_target_down": set(),
     "binlane_blocked_records": set(),
+    "binlane_table_paused_seconds": {"pattern", "handler", "by"},
     "binlane_table_state": {"table", "state"},
     "binlane_table_delay_seconds": {"table"},
     "binlane_lane_running_seconds": {"lane"},
@@ -59,6 +63,8 @@ PROMISED = {
     "binlane_last_reload_successful": set(),
     "binlane_spark_up": {"handler"},
     "binlane_target_up": {"handler"},
+    "binlane_limit_waiting": {"handler"},
+    "binlane_limit_wait_seconds_total": {"handler"},
     "binlane_lane_queued_records": {"lane"},
     "binlane_lane_queued_bytes": {"lane"},
     "binlane_lane_busy_seconds_total": {"lane"},
@@ -69,8 +75,13 @@ PROMISED = {
     "binlane_partition_error_seconds": {"topic", "partition"},
     "binlane_first_commit_missing_seconds": {"topic", "partition"},
     "binlane_head_stuck_seconds": {"topic", "partition"},
+    "binlane_head_paused_seconds": {"topic", "partition"},
     "binlane_ahead_records": {"topic", "partition"},
     "binlane_max_ahead_reached": {"topic", "partition"},
+    "binlane_parked_full": {"topic", "partition"},
+    "binlane_parked_records": set(),
+    "binlane_parked_bytes": set(),
+    "binlane_parked_seconds": set(),
     "binlane_position": {"topic", "partition"},
     "binlane_committed": {"topic", "partition"},
     "binlane_unfinished_records": {"topic", "partition"},
@@ -134,10 +145,14 @@ def worker_status(
         partitions=[partition()] if partitions is None else partitions,
         lanes=[lane],
         tables=tables,
-        targets=[TargetStatus(handler="spark", up=True), TargetStatus(handler="sql", up=False, error="no")],
+        targets=[
+            TargetStatus(handler="spark", up=True),
+            TargetStatus(handler="sql", up=False, error="no", waiting=3, waited_seconds=1.5),
+        ],
         checkpoint=CheckpointStatus(last_success=None, last_error=None),
         kafka=KafkaStatus(up=True, quiet_seconds=4.5, unconfirmed_seconds=2.5),
         handlers=handlers or [],
+        pauses=[Pause(table="shop.*", by="ann@laptop", since=datetime.now(UTC) - timedelta(hours=25))],
         lane_max_records=70,
         max_bytes=2000,
     )
@@ -197,6 +212,7 @@ def metrics() -> Metrics:
     metrics.handler_failure("spark")
     metrics.retry("shop.orders")
     metrics.dead_letter("shop.orders")
+    metrics.transaction_cut("shop.orders")
     metrics.commit("kafka", "success")
     metrics.rebalance("assign")
     metrics.kafka_error("_TRANSPORT")
@@ -205,6 +221,15 @@ def metrics() -> Metrics:
     metrics.spans_dropped("queue_full", 2)
     metrics.handler_times(0).observe("spark", 0.02)
     return metrics
+
+
+def test_a_pause_counts_its_seconds_and_its_first_record_is_not_stuck(metrics: Metrics) -> None:
+    labels = {"pattern": "shop.*", "handler": "", "by": "ann@laptop"}
+    assert 25 * 3_600 <= (value(metrics, "binlane_table_paused_seconds", **labels) or 0) < 26 * 3_600
+    other = Metrics("1.2.3")
+    attach(other, lambda: worker_status([], [partition(head_paused_seconds=90)]))
+    assert value(other, "binlane_head_paused_seconds", topic="cdc", partition="0") == 90
+    assert value(other, "binlane_head_stuck_seconds", topic="cdc", partition="0") == 0
 
 
 def test_every_promised_metric_is_there_with_exactly_its_labels(metrics: Metrics) -> None:
@@ -231,6 +256,8 @@ def test_every_metric_has_its_promised_kind_and_a_help(metrics: Metrics) -> None
 
 def test_a_target_that_is_down_is_told_from_those_that_are_up(metrics: Metrics) -> None:
     assert values(metrics, "binlane_target_up", "handler") == {"spark": 1.0, "sql": 0.0}
+    assert values(metrics, "binlane_limit_waiting", "handler") == {"spark": 0.0, "sql": 3.0}
+    assert values(metrics, "binlane_limit_wait_seconds_total", "handler") == {"spark": 0.0, "sql": 1.5}
 
 
 def test_the_process_and_its_garbage_collector_are_measured_too(metrics: Metrics) -> None:
@@ -286,7 +313,7 @@ def test_a_partition_that_another_worker_would_not_read_on_either_is_told(
 ) -> None:
     metrics = Metrics()
     status = worker_status([], [partition(paused=paused_by is not None, paused_by=paused_by)])
-    metrics.attach(lambda: Look(status, [], blocked=0, held_up=held_up))
+    metrics.attach(lambda: Look(status, [], standing=0, held_up=held_up))
     assert value(metrics, "binlane_partition_blocked", topic="cdc", partition="0") == expected
 
 
@@ -308,11 +335,24 @@ def test_a_tables_state_and_delay_are_told_and_why_tables_stand_still() -> None:
     tables = [table("shop.a", 1, state="blocked", delay_seconds=40.0), table("shop.b", 1, state="blocked")]
     tables += [table("shop.c", 1), table("shop.told_of_by_a_statement")]
     finished = [(each.table, each.finished_records) for each in tables[:3]]
-    metrics.attach(lambda: Look(worker_status(tables), finished, blocked=2, halted=1, blocked_records=9))
+    metrics.attach(
+        lambda: Look(
+            worker_status(tables),
+            finished,
+            standing=2,
+            halted=1,
+            target_down=1,
+            blocked_records=9,
+            parked=(7, 6_000, 2.5),
+        )
+    )
     assert value(metrics, "binlane_tables_blocked") == 2
     assert value(metrics, "binlane_tables_halted") == 1
     assert value(metrics, "binlane_tables_target_down") == 1
     assert value(metrics, "binlane_blocked_records") == 9
+    assert value(metrics, "binlane_parked_records") == 7
+    assert value(metrics, "binlane_parked_bytes") == 6_000
+    assert value(metrics, "binlane_parked_seconds") == 2.5
     states = {(each.labels["table"], each.labels["state"]) for each in named(metrics, "binlane_table_state")}
     assert states == {("shop.a", "blocked"), ("shop.b", "blocked"), ("shop.c", "idle")}
     delays = values(metrics, "binlane_table_delay_seconds", "table")

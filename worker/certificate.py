@@ -73,7 +73,6 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not in PEM format"
         raise CertificateError(
-            "http.tls",
-            f"{certificate} and {key} are not a certificate and its unencrypted key ({reason})",
+            "http.tls", f"{certificate} and {key} are not a certificate and its unencrypted key ({reason})"
         ) from None
     return context

@@ -94,13 +94,9 @@ class SparkOptions(BaseModel):
     )
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
-    ] = Field(
-        "_",
-        description="Prefix of the columns that binlane adds (_op, _valid_from ...).",
-    )
+    ] = Field("_", description="Prefix of the columns that binlane adds (_op, _valid_from ...).")
     columns: dict[str, str] = Field(
-        {},
-        description="Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type.",
+        {}, description="Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."
     )
     without_key: Literal["match", "refuse"] = Field(
         "match",
@@ -129,8 +125,7 @@ class SparkOptions(BaseModel):
         "ids that it follows.",
     )
     function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = Field(
-        None,
-        description="With mode: function, package.module:function. It is called as f(frame, batch).",
+        None, description="With mode: function, package.module:function. It is called as f(frame, batch)."
     )
 
     @field_validator("columns")

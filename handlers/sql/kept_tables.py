@@ -253,9 +253,7 @@ class Kept:
     def _mine(self, name: TableName) -> sa.ColumnElement[bool]:
         columns = self.marks.c
         return sa.and_(
-            columns.worker == self.worker,
-            columns.handler == self.handler,
-            columns.source_table == str(name),
+            columns.worker == self.worker, columns.handler == self.handler, columns.source_table == str(name)
         )
 
     @property

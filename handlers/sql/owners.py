@@ -57,7 +57,7 @@ class Owners:
             known, _ = self._owner(target)  # another session may have claimed it first
         if known is None or _agree(known, own):
             return ""
-        shown, key = _shown(known), self._key(target).replace("'", "''")
+        shown, key = ".".join(part or "*" for part in known), self._key(target).replace("'", "''")
         return (
             f"{'.'.join(filter(None, target))} of the target holds the rows of {shown}: both names are the "
             "same there. Set table or schema to make them differ, or route one of them to another handler. "
@@ -124,7 +124,3 @@ class Owners:
 
 def _agree(one: Told, other: Told) -> bool:
     return all(None in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
-
-
-def _shown(told: Told) -> str:
-    return ".".join(part or "*" for part in told)

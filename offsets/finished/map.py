@@ -129,12 +129,7 @@ class FinishedMap:
     """The map of one worker: `directory/finished-*.map`. Safe to use from several threads."""
 
     def __init__(
-        self,
-        directory: Path,
-        group: str,
-        *,
-        segment_bytes: int = SEGMENT_BYTES,
-        most_bytes: int = MOST_BYTES,
+        self, directory: Path, group: str, *, segment_bytes: int = SEGMENT_BYTES, most_bytes: int = MOST_BYTES
     ) -> None:
         """Touches no file: the first window makes it.
 

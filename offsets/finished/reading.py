@@ -135,7 +135,7 @@ def _windows(writer: int, files: dict[int, Path]) -> dict[int, Found]:
             else:
                 ranges.setdefault(record.window, []).extend(_finished(record))
     return {
-        window: Found(tuple(_joined(ranges.get(window, ()))), frozenset(its))
+        window: Found(tuple(covered(-1, (), ranges.get(window, ()))[1:]), frozenset(its))
         for window, its in marks.items()
         if window not in ended
     }
@@ -162,10 +162,6 @@ def _finished(run: RunRecord) -> list[OffsetRange]:
     if run.end > begin:
         found.append(OffsetRange(begin, run.end))
     return found
-
-
-def _joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    return covered(-1, (), ranges)[1:]
 
 
 def _remove(files: Iterable[Path]) -> None:

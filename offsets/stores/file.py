@@ -193,7 +193,7 @@ class FileStore:
         data = file_format.encode(document, self._group)
         temporary = self.path.with_name("checkpoint.json.temporary")
         try:
-            _write_durably(temporary, data)
+            write_durably(temporary, data)
             if self.path.exists():
                 self._keep(self.previous if sound else self.path.with_name("checkpoint.json.damaged"))
             temporary.replace(self.path)
@@ -214,7 +214,7 @@ class FileStore:
             if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
                 raise
             # A file system without hard links.
-            _write_durably(spare, self.path.read_bytes())
+            write_durably(spare, self.path.read_bytes())
         spare.replace(copy)
 
     def _failure(self, verb: str, error: OSError) -> CheckpointError:
@@ -226,7 +226,7 @@ def reason_of(error: OSError) -> str:
     return f"{error.strerror or error}; {_ADVICE.get(error.errno or 0, 'check the folder and its disk')}"
 
 
-def _write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()

@@ -175,8 +175,6 @@ class PolledKafkaStore:
         return self._consumer
 
 
-def _places(
-    partitions: Iterable[confluent_kafka.TopicPartition],
-) -> set[tuple[str, int, int, str | None]]:
+def _places(partitions: Iterable[confluent_kafka.TopicPartition]) -> set[tuple[str, int, int, str | None]]:
     # The metadata is unique to this commit: an earlier one with the same offsets may be answered late.
     return {(each.topic, each.partition, each.offset, each.metadata) for each in partitions}

@@ -32,6 +32,7 @@ def test_the_same_configuration_read_twice_has_no_changes() -> None:
     ("old", "new", "path"),
     [
         ({"lanes": {"count": 3}}, {"lanes": {"count": 5}}, "lanes.count"),
+        ({"lanes": {"parked": 1_000_000}}, {"lanes": {"parked": 2_000_000}}, "lanes.parked"),
         (
             {"batch": {"max_records": 5}, "tables": [table(batch={"max_records": 4})]},
             {"batch": {"max_records": 6}, "tables": [table(batch={"max_records": 4})]},
@@ -138,3 +139,11 @@ def test_a_longer_wait_in_rebalances_is_refused_where_what_would_allow_it_needs_
     ((path, problem),) = disagreements(merge(old, new))
     assert path == ("revoke_timeout",)
     assert "max.poll.interval.ms (300 s)" in problem
+
+
+def test_whole_transactions_are_refused_where_the_order_of_tables_needs_a_restart() -> None:
+    old, new = configuration(lanes={"order_by": "row"}), configuration(batch={"transactions": "whole"})
+    assert not list(disagreements(new))
+    ((path, problem),) = disagreements(merge(old, new))
+    assert path == ("lanes", "order_by")
+    assert problem.startswith("tables[0].batch.transactions: whole needs lanes.order_by: table")

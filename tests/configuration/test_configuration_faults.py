@@ -43,7 +43,7 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         (
             "lanes: 5",
             "lanes: found 5; allowed: a mapping with the keys count, order_by, max_records, max_bytes, "
-            "work_stealing",
+            "work_stealing, parked",
         ),
         (
             "http: false",
@@ -210,6 +210,11 @@ def test_a_fault_of_a_table_is_told_in_one_line(faults: Faults, key: str, line: 
         ("{type: 'neighbour:Typed', password: x, size: big}", 'size: found "big"; allowed: a whole number'),
         ("{type: 'neighbour:Typed', password: [hunter2]}", "password: found ***; allowed: text"),
         ("{type: 'neighbour:Copy', url: x, name: ''}", 'name: found ""; allowed: text that is not empty'),
+        ("{type: log, limit: {calls: 0}}", "limit.calls: found 0; allowed: at least 1"),
+        (
+            "{type: log, limit: {rows_per_sec: 9}}",
+            "limit.rows_per_sec: unknown key; allowed: calls, rows_per_second; nearest: rows_per_second",
+        ),
     ],
 )
 def test_a_fault_of_a_handler_is_told_in_one_line(faults: Faults, entry: str, line: str) -> None:

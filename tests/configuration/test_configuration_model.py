@@ -9,7 +9,7 @@ import pytest
 from configuration.shorthand import ANY_TABLE, KAFKA, Load
 from pydantic import ValidationError
 
-from worker.configuration import Configuration, load
+from worker.configuration import Configuration, LimitRule, TableRule, load
 
 
 def test_defaults_are_those_of_the_documentation(read: Load, folder: Path) -> None:
@@ -51,6 +51,18 @@ def test_all_other_keys_of_a_handler_are_its_options(read: Load) -> None:
     entry = configuration.tables[0].handlers[0]
     assert (entry.type, entry.name) == ("neighbour:Copy", "copy")
     assert entry.options == {"url": "x", "retries": {"options": [1]}}
+
+
+def test_a_handler_with_another_limit_is_the_same_handler_and_another_rule(read: Load) -> None:
+    def rule(more: str) -> TableRule:
+        entry = f"{{type: 'neighbour:Copy', url: x{more}}}"
+        return read(f"tables: [{{match: '*', handlers: [{entry}]}}]").tables[0]
+
+    free, limited, named = rule(""), rule(", limit: {calls: 2}"), rule(", name: copy")
+    assert limited.handlers[0].limit == LimitRule(calls=2, rows_per_second=None)
+    assert limited.handlers[0].is_like(free.handlers[0])
+    assert not named.handlers[0].is_like(free.handlers[0])
+    assert not limited.is_as(free)
 
 
 def test_a_table_takes_the_keys_that_it_does_not_name_from_the_default_batch(read: Load) -> None:

@@ -72,6 +72,12 @@ def test_the_file_with_every_key_has_every_key(schema: dict[str, Any]) -> None:
         {"tables": [{"match": "*", "handlers": [{"name": "x"}]}]},
         {"tables": [{"match": "*", "handlers": [{"type": "sprak"}]}]},
         {"tables": [{"match": "*", "handlers": [{"type": "spark", "mode": "changelog", "pth": "x"}]}]},
+        {"tables": [{"match": "*", "handlers": [{"type": "log", "limit": {"calls": 0}}]}]},
+        {
+            "tables": [
+                {"match": "*", "handlers": [{"type": "spark", "mode": "replica", "limit": {"rows": 1}}]}
+            ]
+        },
         {"spark": {"mastr": "local"}},
     ],
 )
@@ -93,6 +99,11 @@ def test_an_editor_is_told_of_a_fault(schema: dict[str, Any], keys: dict[str, An
         {"lanes": {"work_stealing": "${STEAL}", "order_by": "${ORDER}"}},
         {"tables": [{"match": "*", "handlers": [{"type": "a.b:C", "name": "x", "any": {"thing": 1}}]}]},
         {"tables": [{"match": "*", "handlers": [{"type": "spark", "name": "x", "mode": "changelog"}]}]},
+        {
+            "tables": [
+                {"match": "*", "handlers": [{"type": "sql", "url": "x", "limit": {"calls": "${CALLS}"}}]}
+            ]
+        },
         {"tables": [{"match": "*", "handlers": [{"type": "log"}], "retry": {"max_attempts": None}}]},
     ],
 )

@@ -167,7 +167,4 @@ def work(of: Unit, *chunks: Chunk) -> Work:
 def runs_of(batch: Work) -> list[HandlerRun]:
     """A run for each handler of the batch's table, at its beginning; the batch is decoded."""
     assert batch.decode(lambda _record, _fault: False) is None
-    return [
-        HandlerRun(handler.name, handler.of(0), batch.total, handler.circuit)
-        for handler in batch.unit.table.handlers
-    ]
+    return [HandlerRun(handler, 0, batch.total) for handler in batch.unit.table.handlers]

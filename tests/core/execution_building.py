@@ -57,6 +57,9 @@ class Notes:
         self.letters.append((change.offset, change.index))
         self.attempts.append(attempts)
 
+    def paused(self, work: Work, handler: str) -> None:
+        return None
+
     def called_off(self, work: Work) -> bool:
         return self.stop
 

@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 
 from handlers import Batch
 from offsets.types import Checkpoint
+from worker.attempts.table_pauses import TablePauses
 from worker.configuration import LanesRule
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
@@ -37,7 +38,12 @@ class Stage:
     made: ClassVar[WeakSet[Stage]] = WeakSet()
 
     def __init__(
-        self, lanes: int = 1, *, on_undecodable: OnFailure = "halt", letters: DeadLetters | None = None
+        self,
+        lanes: int = 1,
+        *,
+        on_undecodable: OnFailure = "halt",
+        letters: DeadLetters | None = None,
+        pauses: TablePauses | None = None,
     ) -> None:
         self.lanes = Lanes(
             LanesRule(count=lanes, max_records=10**6, max_bytes=10**9, work_stealing=True), time.monotonic
@@ -46,7 +52,9 @@ class Stage:
         self.partition = assignment()
         self.errors: list[BaseException] = []
         self.calls = RunningCalls()
-        rules = FailureRules(on_undecodable=on_undecodable, dead_letters=letters, calls=self.calls)
+        rules = FailureRules(
+            on_undecodable=on_undecodable, dead_letters=letters, calls=self.calls, pauses=pauses
+        )
         self.processors = [
             type(self).processor(
                 number,
@@ -63,11 +71,11 @@ class Stage:
 
     def run(self, *units: Unit, until: Callable[[], object] | None = None) -> None:
         """Start, and stop when nothing moves any more (or `until` says so)."""
-        moving = (UnitState.READY, UnitState.RUNNING, UnitState.BACKOFF, UnitState.GATHERING)
+        still = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
         for processor in self.processors:
             processor.start()
         end = time.monotonic() + 10
-        while not self.errors and (not until() if until else any(each.state in moving for each in units)):
+        while not self.errors and (not until() if until else any(each.state not in still for each in units)):
             assert time.monotonic() < end, [each.state for each in units]
             time.sleep(0.001)
         self.stop()

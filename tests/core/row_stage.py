@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from building import Clock
@@ -14,10 +17,13 @@ from row_model import RULES, TABLES, Model
 from stepping import Doing, SteppedProcessor, SteppedWithdrawal, nobody_sleeps_while_there_is_work
 
 from worker.configuration import LanesRule
+from worker.fetching.parking import written
 from worker.lanes.lanes import Lanes
+from worker.lanes.parking import Parkable, Parked, in_memory
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import RECORD_OVERHEAD, Chunk
 from worker.units.delivery import Delivery
+from worker.units.parking_files import ParkingLot
 from worker.units.sharding import spread
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
@@ -48,6 +54,10 @@ class RowStage(RuleBasedStateMachine):
         self.next = [0, 0]
         self.model = Model(TABLES, by_row=self.order_by == "row")
         self.held: deque[Delivery] = deque()
+        self.folder = TemporaryDirectory()
+        self.lot = ParkingLot(Path(self.folder.name))
+        self.written: list[Parked] = []
+        self.called_off = False
         self.withdrawal: SteppedWithdrawal | None = None
         self.gone: list[Assignment] = []
         """Partitions that left while batches of theirs ran on, until those end."""
@@ -90,6 +100,14 @@ class RowStage(RuleBasedStateMachine):
         work = processor.work
         if work is None:
             return
+        if self.called_off:
+            self.called_off = False
+            self.model.give_up(work)
+            self.lanes.give_back(number, work, delay=0.0, error=work.unit.error)
+            processor.put_down()
+            return
+        if work.parked:
+            work.load()
         assert [each for each in self.running() if each.unit is work.unit] == [work]
         assert self.stealing or work.unit.lane == number
         assert work.unit.state is UnitState.RUNNING
@@ -102,6 +120,11 @@ class RowStage(RuleBasedStateMachine):
         if work.spreads:
             return
         self.model.begins(work, self.running())
+
+    @rule()
+    def the_next_batch_is_called_off(self) -> None:
+        """It is given back before its records are read."""
+        self.called_off = True
 
     @rule()
     def everybody_looks_for_work(self) -> None:
@@ -122,6 +145,19 @@ class RowStage(RuleBasedStateMachine):
             self.model.give_up(work)
         processor.put_down()
 
+    def park(self, members: Sequence[Unit]) -> None:
+        """All that these have queued or keep; it may run before that is told to the lanes."""
+        for each in members:
+            chunks = [piece for piece in each.chunks if not piece.parked and piece.messages]
+            kept = self.lanes.schedule.kept.get(each)
+            self.written.append(written(self.lot, Parkable(each, kept, chunks)))
+
+    def what_was_written_counts(self) -> None:
+        for parked in self.written:
+            self.lanes.parked.park(parked)
+        self.written.clear()
+        self.lot.tidy()
+
     # -- what must hold
 
     @invariant()
@@ -133,7 +169,7 @@ class RowStage(RuleBasedStateMachine):
                 if each.lane == lane.number:
                     for member in each.members():
                         for piece in self.pieces(member):
-                            for message in piece.messages:
+                            for message in () if piece.parked else piece.messages:
                                 held[piece.assignment, message.offset()] = len(message) + RECORD_OVERHEAD
             assert (lane.records, lane.bytes) == (len(held), sum(held.values()))
             assert all(each.state is UnitState.READY for each in lane.ready)
@@ -142,11 +178,13 @@ class RowStage(RuleBasedStateMachine):
             for member in each.members():
                 assert member.records == sum(len(piece.messages) for piece in member.chunks)
                 assert member.bytes == sum(piece.bytes for piece in member.chunks)
+                assert member.parked == sum(len(c.messages) for c in member.chunks if c.parked)
+                assert in_memory(member) == [c for c in member.chunks if c.messages and not c.parked]
             if each.shards is None:
                 continue
             pieces = [piece for shard in each.shards.units.values() for piece in self.pieces(shard)]
             assert each.shards.records == sum(len(piece.messages) for piece in pieces)
-            assert each.shards.bytes == sum(piece.bytes for piece in pieces)
+            assert each.shards.bytes == sum(piece.bytes for piece in pieces if not piece.parked)
             assert all(pieces and s.state is not UnitState.IDLE for s in each.shards.units.values())
             spread_bytes += each.shards.bytes
         assert self.lanes.room.spread == spread_bytes
@@ -177,10 +215,12 @@ class RowStage(RuleBasedStateMachine):
                 self.finish(processor.number)
                 self.counters_hold_what_is_queued_kept_and_running()
                 self.nobody_sleeps_while_there_is_work_for_it()
+            for parkable in self.lanes.parked.to_park(self.units) if self.held else ():
+                self.lanes.parked.park(written(self.lot, parkable))
             self.step_the_fetcher()
             quiescent = (UnitState.IDLE, UnitState.HALTED, UnitState.WAITING_FOR_OTHERS)
             busy = self.withdrawal is not None or any(each.state not in quiescent for each in self.members())
-            if not busy and (not self.held or self.lanes.seen.dead_end()):
+            if not busy and not self.held:
                 break
             self.clock.now += 1.0
         else:

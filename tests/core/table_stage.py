@@ -92,7 +92,7 @@ class TableStage:
             tables=[],
             checkpoint=CheckpointStatus(last_success=None, last_error=None),
         )
-        return Look(status, [*gone.items(), *seen.finished], seen.blocked)
+        return Look(status, [*gone.items(), *seen.finished], seen.standing.tables)
 
     def finished(self) -> dict[str, float]:
         """What Prometheus gets: label -> records finished."""

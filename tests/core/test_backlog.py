@@ -65,3 +65,12 @@ def test_pieces_hold_every_record_once_in_order_within_the_bounds(polls: list[li
         assert piece.bytes == sum(
             len(message) + RECORD_OVERHEAD for _, each in piece.parts for message in each.messages
         )
+
+
+def test_only_the_last_piece_of_a_poll_has_its_last_records() -> None:
+    own, of = unit("orders"), assignment()
+    poll = delivery((own, chunk(of, [record(offset) for offset in range(7)])))
+    assert [piece.is_last for piece in poll.pieces(3, 10**9)] == [False, False, True]
+    again = poll.pieces(3, 10**9)[0].pieces(2, 10**9)
+    assert [piece.is_last for piece in again] == [False, False], "smaller bounds"
+    assert not again[-1].without({assignment()}).is_last

@@ -11,8 +11,9 @@ from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from handlers import Batch, Handler
 from worker.attempts.circuit import BoundHandler
-from worker.attempts.retry_and_split import HandlerRun, rebound
+from worker.attempts.retry_and_split import HandlerRun
 from worker.configuration import LanesRule, TableRule
+from worker.lanes.batch_cutting import rebound
 from worker.lanes.lanes import Lanes
 from worker.units.table import Table
 from worker.units.unit import Unit, UnitState
@@ -228,7 +229,7 @@ def test_what_waits_or_halted_is_tried_at_once_by_the_new_rule(clock: Clock, sta
 
 
 def a_run(handler: BoundHandler, total: int, done: int) -> HandlerRun:
-    run = HandlerRun(handler.name, handler.of(0), total)
+    run = HandlerRun(handler, 0, total)
     run.done, run.attempt, run.splitting, run.error = done, 5, True, RuntimeError()
     if done == total:
         run.ends = []

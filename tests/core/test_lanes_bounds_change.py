@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 def resize(lanes: Lanes, *units: Unit, max_records: int = BIG, max_bytes: int = BIG) -> None:
     rule = LanesRule.model_validate(
-        {"count": lanes.count, "max_records": max_records, "max_bytes": max_bytes}
+        {"count": lanes.schedule.ready.count, "max_records": max_records, "max_bytes": max_bytes}
     )
     lanes.resize(rule, lambda each: each.lane, units)
 

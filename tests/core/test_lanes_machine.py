@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -13,9 +15,12 @@ from lane_building import has_room
 from stepping import Doing, SteppedProcessor, nobody_sleeps_while_there_is_work
 
 from worker.configuration import LanesRule
+from worker.fetching.parking import written
 from worker.lanes.lanes import Lanes
+from worker.lanes.parking import Parkable, Parked, in_memory
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
+from worker.units.parking_files import ParkingLot
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
@@ -56,6 +61,10 @@ class LanesMachine(RuleBasedStateMachine):
         self.waiting: dict[Unit, list[Place]] = {each: [] for each in self.units}  # to be done, in order
         self.not_before = dict.fromkeys(self.units, 0.0)
         self.held: Delivery | None = None
+        self.folder = TemporaryDirectory()
+        self.lot = ParkingLot(Path(self.folder.name))
+        self.written: list[Parked] = []
+        self.called_off = False
         self.max_records, self.max_bytes = MAX_RECORDS, MAX_BYTES
 
     @rule(polls=st.lists(POLLS, min_size=1, max_size=3))
@@ -100,6 +109,13 @@ class LanesMachine(RuleBasedStateMachine):
         work = processor.work
         if work is None:
             return
+        if self.called_off or work.withdrawn:
+            self.called_off = False
+            self.lanes.give_back(number, work, delay=0.0, error=work.unit.error)
+            processor.put_down()
+            return
+        if work.parked:
+            work.load()
         assert [p.work for p in self.processors if p.work and p.work.unit is work.unit] == [work]
         assert self.stealing or work.unit.lane == number
         assert work.unit.state is UnitState.RUNNING
@@ -111,9 +127,6 @@ class LanesMachine(RuleBasedStateMachine):
         bounds = work.unit.table
         assert work.records <= bounds.max_records
         assert work.bytes <= bounds.max_bytes or work.records == 1
-        if work.withdrawn:
-            self.lanes.give_back(number, work, delay=0.0)
-            processor.put_down()
 
     def left(self, work: Work) -> list[Place]:
         """What is to be done of the batch: without what is finished or belongs to a partition that left."""
@@ -173,6 +186,32 @@ class LanesMachine(RuleBasedStateMachine):
             processor.work = self.lanes.shorten(number, processor.work, part)
             assert processor.work.records == part
 
+    @rule(table=st.sampled_from(range(len(RULES))), at_once=st.booleans())
+    def park(self, table: int, at_once: bool) -> None:
+        """All that any table has queued or keeps; it may run before that is told to the lanes."""
+        each = self.units[table]
+        chunks = [piece for piece in each.chunks if not piece.parked and piece.messages]
+        self.written.append(written(self.lot, Parkable(each, self.lanes.schedule.kept.get(each), chunks)))
+        if at_once:
+            self.what_was_written_counts()
+
+    @rule()
+    def what_was_written_counts(self) -> None:
+        for parked in self.written:
+            self.lanes.parked.park(parked)
+        self.written.clear()
+        self.lot.tidy()
+
+    @rule()
+    def the_next_batch_is_called_off(self) -> None:
+        """It is given back before its records are read."""
+        self.called_off = True
+
+    @rule()
+    def park_standing(self) -> None:
+        for each in self.lanes.parked.to_park(self.units):
+            self.lanes.parked.park(written(self.lot, each))
+
     @rule(seconds=st.sampled_from([1.0, 4.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -218,10 +257,13 @@ class LanesMachine(RuleBasedStateMachine):
                 if each.lane == lane.number:
                     again = self.lanes.schedule.kept.get(each)
                     kept = [w for w in (again, running.get(each)) if w is not None]
-                    records += each.records + sum(w.records for w in kept)
-                    size += each.bytes + sum(w.bytes for w in kept)
+                    pieces = [*each.chunks, *(piece for work in kept for piece in work.chunks)]
+                    records += sum(len(piece.messages) for piece in pieces if not piece.parked)
+                    size += sum(piece.bytes for piece in pieces if not piece.parked)
+                    assert each.parked == sum(len(c.messages) for c in each.chunks if c.parked)
                     assert each.records == sum(len(piece.messages) for piece in each.chunks)
                     assert each.bytes == sum(piece.bytes for piece in each.chunks)
+                    assert in_memory(each) == [c for c in each.chunks if c.messages and not c.parked]
             assert (lane.records, lane.bytes) == (records, size)
             assert len(set(lane.ready)) == len(lane.ready)
             assert all(each.state is UnitState.READY for each in lane.ready)
@@ -254,6 +296,8 @@ class LanesMachine(RuleBasedStateMachine):
             self.lanes.stop()
             for processor in self.processors:
                 processor.close()
+            self.lot.close()
+            self.folder.cleanup()
 
     def drain(self) -> None:
         """Everything is done but what halted tables hold; and only those who were woken do it."""
@@ -264,9 +308,10 @@ class LanesMachine(RuleBasedStateMachine):
                 self.counters_hold_what_is_queued_kept_and_running()
                 self.nobody_sleeps_while_there_is_work_for_it()
             if self.held is not None:
+                self.park_standing()
                 self.offer(self.held)
             busy = [e for e in self.units if e.state not in (UnitState.IDLE, UnitState.HALTED)]
-            if not busy and (self.held is None or self.lanes.seen.dead_end()):
+            if not busy and self.held is None:
                 break
             self.clock.now += 1.0
         else:

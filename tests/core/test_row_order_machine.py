@@ -106,6 +106,16 @@ class RowOrderMachine(RowStage):
             assert first.decode(lambda _record, _fault: False) is None
             self.model.give_up(work, but=first)
 
+    @rule(table=st.integers(0, 3), at_once=st.booleans())
+    def a_table_is_parked(self, table: int, at_once: bool) -> None:
+        self.park(self.units[table].members())
+        if at_once:
+            self.what_was_written_counts()
+
+    @rule()
+    def what_was_written_is_told(self) -> None:
+        self.what_was_written_counts()
+
     @rule(seconds=st.sampled_from([1.0, 4.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -149,6 +159,8 @@ class RowOrderMachine(RowStage):
             self.lanes.stop()
             for processor in self.processors:
                 processor.close()
+            self.lot.close()
+            self.folder.cleanup()
 
 
 class ByRow(RowOrderMachine):

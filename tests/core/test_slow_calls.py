@@ -42,7 +42,7 @@ def told(slow: SlowCalls) -> list[Any]:
 def test_a_call_is_reported_once_when_it_is_slow_and_again_at_every_doubling(clock: Clock) -> None:
     calls = RunningCalls()
     slow = SlowCalls(calls, clock)
-    calls.begin("mirror", work_of(table_of(60.0)), 1, clock())
+    calls.begin("mirror", work_of(table_of(60.0)), 1, clock(), 1)
     seconds = []
     for _ in range(500):
         clock.now += 1
@@ -56,7 +56,7 @@ def test_a_report_says_where_the_call_is_and_holds_the_stack_of_its_thread_alone
     batch = work_of(table_of(60.0))
 
     def waits_for_the_target() -> None:
-        calls.begin("mirror", batch, 1, clock())
+        calls.begin("mirror", batch, 1, clock(), 1)
         inside.set()
         go_on.wait(10)
         calls.end()
@@ -78,7 +78,7 @@ def test_a_report_says_where_the_call_is_and_holds_the_stack_of_its_thread_alone
 def test_after_a_long_gap_one_report_is_enough(clock: Clock) -> None:
     calls = RunningCalls()
     slow = SlowCalls(calls, clock)
-    calls.begin("mirror", work_of(table_of(1.0)), 0, clock())
+    calls.begin("mirror", work_of(table_of(1.0)), 0, clock(), 1)
     clock.now += 100
     assert len(told(slow)) == 1
     assert told(slow) == []
@@ -90,7 +90,7 @@ def test_each_call_counts_for_itself(clock: Clock) -> None:
     calls = RunningCalls()
     slow = SlowCalls(calls, clock)
     for _ in range(3):
-        calls.begin("mirror", work_of(table_of(60.0)), 0, clock())
+        calls.begin("mirror", work_of(table_of(60.0)), 0, clock(), 1)
         clock.now += 59
         assert told(slow) == []
         calls.end()

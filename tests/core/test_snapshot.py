@@ -41,7 +41,7 @@ def test_the_status_shows_tables_in_trouble_first_then_the_busy_then_those_used_
     other = {"running", "queued"} - {running.unit.table.name}
     assert found[1:3] == [(running.unit.table.name, "running"), (other.pop(), "queued")]
     assert found[3:] == [("idle99", "idle"), ("idle98", "idle")]
-    assert (view.blocked, view.halted) == (1, 1)
+    assert (view.standing.tables, view.halted, view.target_down) == (1, 1, 0)
     assert sum(records for _, records in view.finished) == 100
     view = snapshot(stage.lanes.seen, stage.book.all(), 1)
     assert [each.unit.table.name for each in view.tables] == ["halted"]
@@ -63,8 +63,8 @@ def test_tables_that_wait_for_a_target_are_told_from_those_that_failed_for_good(
     stage.one_each("t0", "t0", "t2", "works")
     for shown in (1_000, 1):
         view = snapshot(stage.lanes.seen, stage.book.all(), shown)
-        assert (view.blocked, view.halted) == (3, 1)
-        assert view.blocked_records == 6, "the three that failed, and what came behind two of them"
+        assert (view.standing.tables, view.halted, view.target_down) == (3, 1, 2)
+        assert view.standing.records == 6, "the three that failed, and what came behind two of them"
 
 
 @pytest.mark.parametrize("order_by", ["table", "row"])

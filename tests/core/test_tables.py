@@ -11,7 +11,7 @@ from building import Scripted, configuration
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import TableRule
 from worker.formats.registry import FormatChoice, NoFormatError
-from worker.units.home_lane import home_lane
+from worker.units.table import home_lane
 from worker.units.table_book import TableBook
 
 

@@ -50,7 +50,10 @@ WELL = {
     f'kube_statefulset_replicas{{{OWNER},statefulset="shop-binlane"}}': "2x120",
     f'kube_statefulset_status_replicas_ready{{{OWNER},statefulset="shop-binlane"}}': "2x120",
     f"binlane_head_stuck_seconds{{{PLACE}}}": "0x120",
+    f"binlane_head_paused_seconds{{{PLACE}}}": "0x120",
+    f'binlane_table_paused_seconds{{{POD},pattern="shop.*",handler="",by="ann"}}': "0+60x60 _x60",
     f"binlane_max_ahead_reached{{{PLACE}}}": "0x120",
+    f"binlane_parked_full{{{PLACE}}}": "0x120",
     f'binlane_lane_running_seconds{{{POD},lane="0"}}': "2x120",
     f'binlane_handler_failures_total{{{POD},handler="spark"}}': "3x120",
     f"binlane_committed{{{PLACE}}}": "0+100x120",
@@ -97,7 +100,11 @@ WRONG: dict[str, dict[str, str]] = {
     },
     "BinlaneStandstill": {f"binlane_standstill_seconds{{{PLACE}}}": "0x98 61x30"},
     "BinlaneHeadStuck": {f"binlane_head_stuck_seconds{{{PLACE}}}": "0x97 300+60x30"},
+    "BinlaneTablePaused": {
+        f'binlane_table_paused_seconds{{{POD},pattern="shop.*",handler="",by="ann"}}': "82000+60x120"
+    },
     "BinlaneTooFarAhead": {f"binlane_max_ahead_reached{{{PLACE}}}": "0x90 1x30"},
+    "BinlaneParkingFull": {f"binlane_parked_full{{{PLACE}}}": "0x90 1x30"},
     "BinlaneCallHangs": {f'binlane_lane_running_seconds{{{POD},lane="0"}}': "2x80 0+60x30"},
     "BinlaneHandlerFails": {f'binlane_handler_failures_total{{{POD},handler="spark"}}': "3x70 4+1x50"},
     "BinlaneNotCommitting": {f"binlane_committed{{{PLACE}}}": "0+100x80 8000x40"},
@@ -158,6 +165,12 @@ STILL_WELL: list[dict[str, str]] = [
         f"up{{{POD}}}": "1x60 0x30 1x30",
         f"process_start_time_seconds{{{POD}}}": "1000x60 _x30 7000x30",
         f'binlane_info{{{POD},version="1"}}': "1x60 _x30 1x30",
+    },
+    {  # a table is paused
+        f"binlane_head_paused_seconds{{{PLACE}}}": "0x40 300+60x80",
+        f"binlane_committed{{{PLACE}}}": "0+100x35 3500x85",
+        f"binlane_lag_records{{{PLACE}}}": "50x50 200000x70",
+        f"binlane_delay_seconds{{{PLACE}}}": "3x40 60+60x80",
     },
 ]
 

@@ -11,6 +11,8 @@ import pytest
 import yaml
 from check_manifests import check_folder, folders, render
 
+from worker.configuration import LanesRule
+
 ROOT = Path(__file__).parents[2]
 COMPONENTS = sorted(path.name for path in (ROOT / "k8s" / "components").iterdir())
 
@@ -41,6 +43,16 @@ def test_the_base_has_what_every_deployment_needs() -> None:
     assert BASE["ConfigMap/binlane"]["data"] == {"binlane.yaml": shipped}
     keys = [each["topologyKey"] for each in pod(BASE["Deployment/binlane"])["topologySpreadConstraints"]]
     assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_the_volume_of_the_checkpoint_has_room_for_parked_records() -> None:
+    """Kubernetes evicts a pod whose emptyDir is larger than its limit. Its successor would fill it again."""
+    gib = 1 << 30
+    [volume] = [each for each in pod(BASE["Deployment/binlane"])["volumes"] if each["name"] == "state"]
+    [claim] = of("statefulset")["StatefulSet/binlane"]["spec"]["volumeClaimTemplates"]
+    for size in (volume["emptyDir"]["sizeLimit"], claim["spec"]["resources"]["requests"]["storage"]):
+        assert size.endswith("Gi")
+        assert int(size.removesuffix("Gi")) * gib >= LanesRule().parked + gib
 
 
 def test_there_is_an_overlay_for_each_component() -> None:

@@ -44,6 +44,7 @@ def _section(page: Path, heading: str, first: str) -> str:
     special = {
         "key of `spark:`": "spark",
         "key of `journal`": "checkpoint.journal",
+        "key of `limit`": "tables[].handlers[].limit",
         "Keys of the handler": "handler spark",
         "tables": "tables[]",
         "A handler": "tables[].handlers[]",

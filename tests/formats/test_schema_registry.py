@@ -194,6 +194,13 @@ def test_records_are_ready_up_to_the_first_whose_schema_is_not_known(
     assert told.wait(10)
 
 
+def test_a_row_names_its_transaction(registry: SchemaRegistry, reader: DebeziumWithRegistry) -> None:
+    schema, writer = envelope(), AvroWriter(registry)
+    schema["fields"][2]["fields"].append({"type": "int64", "field": "txId"})
+    values = [writer.written(json.dumps(schema).encode(), row({"id": 1}, txId=number)) for number in (7, 8)]
+    assert [reader.transactions(record(value)) for value in values] == [("7", "7"), ("8", "8")]
+
+
 def test_a_registry_that_is_down_is_told_once_and_asked_again_until_it_answers(
     registry: SchemaRegistry,
 ) -> None:

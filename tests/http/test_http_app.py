@@ -38,7 +38,7 @@ class Worker:
 
     def look(self) -> Look:
         now = self.status()
-        return Look(now, [(each.table, each.finished_records) for each in now.tables], blocked=1)
+        return Look(now, [(each.table, each.finished_records) for each in now.tables], standing=1)
 
 
 @pytest.fixture

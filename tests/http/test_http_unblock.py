@@ -17,9 +17,9 @@ from worker.http.access import Access
 from worker.http.app import build_app
 from worker.observing.metrics import Metrics
 from worker.observing.unblock_messages import (
+    Result,
     UnblockAnswer,
     UnblockRequest,
-    UnblockResult,
     order_token_file,
     write_order_token,
 )
@@ -33,7 +33,7 @@ ASKED = {"table": "shop.orders", "offset": 17, "action": "skip", "by": "ann@lapt
 class Worker:
     """Notes what it is asked for, and says that it is done."""
 
-    def __init__(self, result: UnblockResult = "set_aside", **access: Any) -> None:
+    def __init__(self, result: Result = "set_aside", **access: Any) -> None:
         self.asked: list[tuple[UnblockRequest, str]] = []
         self.result = result
         self.app = build_app(
@@ -225,5 +225,5 @@ def test_what_is_not_such_a_request_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("result", "code"), [("set_aside", 200), ("handled", 200), ("ordered", 202), ("refused", 409)]
 )
-def test_the_code_says_what_became_of_it(result: UnblockResult, code: int) -> None:
+def test_the_code_says_what_became_of_it(result: Result, code: int) -> None:
     assert Worker(result, order_token=TOKEN).post(JSON | BEARER).status_code == code

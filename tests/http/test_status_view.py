@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 
 from worker.http.watch import Sources, Watch
 from worker.observing.overview.figures import Rates, lanes_by_trouble, partitions_by_trouble, ranked
-from worker.observing.status import CheckpointStatus, KafkaStatus, StuckStatus, WorkerStatus
+from worker.observing.status import CheckpointStatus, KafkaStatus, Pause, StuckStatus, WorkerStatus
 from worker.observing.visible_text import age, duration, printable, size
 from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 
@@ -230,6 +230,24 @@ def test_ages_sizes_and_foreign_text_read_well() -> None:
         "3.0 GiB",
     ]
     assert printable("one\n  two\tthree") == "one two three"
+
+
+def test_every_pause_is_shown_and_its_tables_are_no_alarm() -> None:
+    status = status_at(100, shards=1, lanes=2, partitions=2)
+    pauses = [Pause(table=f"shop.t{n}", by="ann@laptop", since=NOW, reason="a \x1b move") for n in range(2)]
+    tables = [
+        msgspec.structs.replace(each, state="paused", error="paused by ann") for each in status.tables[:2]
+    ]
+    text = "\n".join(
+        drawn(
+            full_view(Snapshot(msgspec.structs.replace(status, tables=tables, pauses=pauses), NOW)), width=250
+        )
+    )
+    for number in range(2):
+        told = f"shop.t{number} is paused by ann@laptop since {NOW:%Y-%m-%d %H:%M:%S} UTC: a \ufffd move"
+        assert told in text
+        assert f"binlane resume CONFIG --table shop.t{number}" in text
+    assert f"{tables[0].table}: paused by ann" not in text
 
 
 def test_a_stuck_record_is_told_with_what_keeps_it() -> None:

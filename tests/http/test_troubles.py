@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import (
     CheckpointStatus,
     KafkaStatus,
+    Pause,
     StuckStatus,
     TableStatus,
     TargetStatus,
@@ -204,38 +206,33 @@ def test_a_long_batch_a_standstill_and_a_late_table_are_told() -> None:
     ]
 
 
-def test_what_keeps_all_partitions_from_being_read_comes_first_and_those_it_holds_up_are_not_told() -> None:
-    cause = halted(
-        table="shop.retry_me", lane=1, state="retrying", halted=False, error="refused", queued_records=1964
-    )
-    status = with_table(halted(queued_records=22), lane_max_records=2_000)
-    waits = StuckStatus(offset=1, seconds=900, behind=9, table="shop.x", lane=2, state="waiting for room")
-    status = msgspec.structs.replace(
-        status,
-        tables=[*status.tables, cause],
-        partitions=[
-            msgspec.structs.replace(each, paused=True, paused_by="lanes", lag=9, stuck=waits)
-            for each in status.partitions
-        ],
-        lanes=[
-            status.lanes[0],
-            msgspec.structs.replace(status.lanes[1], queued_records=1_990, records_fill=0.995),
-            *status.lanes[2:],
-        ],
-    )
-    first, other = troubles(status, "shop.yaml")
-    assert (first.level, first.table, first.error) == ("bad", "shop.retry_me", "refused")
-    assert first.what == (
-        "Nothing is read: lane 1 is full of shop.retry_me (1,964 of 1,990 records), which is being retried"
-    )
-    assert "--table shop.retry_me --topic cdc.shop --partition 2 --offset 4711" in first.commands[0]
-    assert other.table == "shop_00.orders"
+def test_full_lanes_are_told() -> None:
+    status = with_table(halted(state="running", halted=False, error=None))
+    full = [msgspec.structs.replace(each, paused=True, paused_by="lanes") for each in status.partitions]
+    told = [(each.level, each.what) for each in troubles(msgspec.structs.replace(status, partitions=full))]
+    assert ("busy", "The lanes are full: 3 partitions paused until there is room") in told
 
-    one = msgspec.structs.replace(status.partitions[0], paused=False, paused_by=None)
-    reads_on = msgspec.structs.replace(status, partitions=[one, *status.partitions[1:]])
-    assert "shop.retry_me is being retried" in [each.what for each in troubles(reads_on)]
-    slow = msgspec.structs.replace(cause, state="running")
-    busy = msgspec.structs.replace(status, tables=[*status.tables[:-1], slow])
-    assert ("busy", "The lanes are full: 3 partitions paused until there is room") in [
-        (each.level, each.what) for each in troubles(busy)
-    ], "it is slow, and goes on"
+
+def test_a_pause_is_no_failure_and_says_who_why_and_how_it_ends() -> None:
+    since = datetime.now(UTC) - timedelta(hours=3)
+    mirror = Pause(table="shop.*", handler="the mirror", by="ann@laptop", since=since, reason="a move")
+    paused = TableStatus(
+        table="shop.orders",
+        lane=0,
+        finished_records=0,
+        failed_batches=0,
+        state="paused",
+        error=mirror.told,
+        delay_seconds=3_600,
+    )
+    status = with_table(paused, pauses=[mirror, Pause(table="a\x1b.b", by="ann", since=since)])
+    found = troubles(status, worker="w:1")
+    assert [each.level for each in found] == ["busy"] * 2
+    assert found[0].what == (
+        f"shop.* (handler the mirror) has been paused by ann@laptop since {since:%Y-%m-%d %H:%M:%S} UTC: "
+        "a move (3 h)"
+    )
+    [command] = found[0].commands
+    assert shlex.split(command)[1:] == ["resume", "w:1", "--table", "shop.*", "--handler", "the mirror"]
+    assert found[1].commands == [], "it would command the terminal"
+    assert headline(status, found)[0] == "busy"

@@ -37,7 +37,8 @@ def binlane(worker: WorkerProcess, *arguments: str) -> subprocess.CompletedProce
     config = worker.folder / "binlane.yaml"
     here = Path(__file__).parent
     environment = {"PYTHONPATH": str(here)}
-    if arguments[0] == "unblock":  # by its URL: the port is any, so the configuration does not lead there
+    # By its URL: the port is any, so the configuration does not lead there.
+    if arguments[0] in {"unblock", "pause", "resume"}:
         environment["BINLANE_TOKEN"] = worker.order_token
     return forked_binlane(
         [config if each == "CONFIG" else each for each in arguments], here.parents[1], environment

@@ -59,6 +59,7 @@ AT_THE_END = {"BinlaneWorkerDown"}
 CAUSED_ELSEWHERE = {
     "BinlaneFirstCommitMissing",
     "BinlaneMembershipUnconfirmed",
+    "BinlaneParkingFull",
     "BinlanePartitionError",
     "BinlanePodsMissing",
     "BinlaneRestarts",

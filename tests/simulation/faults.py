@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Literal
+
+from worker.observing.unblock_messages import PauseRequest
 
 from .brokers.logs import Topic
 from .machine.scheduler import Process, current
-from .plan import TOPIC, Event, Plan
+from .plan import STANDING, TOPIC, Event, Plan
 from .world import Running, World
 
 __all__ = ["Faults"]
@@ -45,6 +48,11 @@ class Faults:
             self._beside(event)
         self._done = True
 
+    def resume(self) -> None:
+        """No table is paused any more."""
+        if self._plan.paused:
+            self._beside(Event(0.0, "resume"))
+
     def heal(self) -> None:
         """Nothing is wrong any more."""
         world, cluster = self._world, self._world.cluster
@@ -59,9 +67,14 @@ class Faults:
             if process.frozen:
                 world.thaw(process)
         if self._plan.halts:
-            self._beside(Event(0.0, "all_anew"))
+            self.mend()
         else:
             self._start_missing()
+
+    def mend(self) -> None:
+        """What was wrong with records is mended; halted tables need a start for that."""
+        if self._plan.halts:
+            self._beside(Event(0.0, "all_anew"))
 
     def _start_missing(self) -> None:
         for number in range(self._plan.workers):
@@ -69,7 +82,6 @@ class Faults:
                 self._start(number)
 
     def _all_anew(self, event: Event) -> None:
-        """Tables have halted; what was wrong with their records is mended."""
         former = self.alive()
         while any(not each.dead for each in former):
             for process in former:
@@ -137,6 +149,30 @@ class Faults:
         # A lane may have what others held that were given up.
         process.most_records = configuration.lanes.max_records * max(_LANES)
         process.worker._reloader.want()
+
+    def _pause(self, event: Event) -> None:
+        """Somebody pauses a table at the workers that run now."""
+        for process in self.alive():
+            self._order(process, "pause")
+
+    def _resume(self, event: Event) -> None:
+        """Until all workers run, and none has a pause."""
+        while self._pending > 1 or any(map(self._may_pause, self.alive())):
+            for process in self.alive():
+                self._order(process, "resume")
+            self._wait(0.5)
+
+    def _may_pause(self, process: Running) -> bool:
+        worker = process.worker
+        return worker is None or worker.started() is not None or bool(worker.components.table_pauses.given)
+
+    def _order(self, process: Running, action: Literal["pause", "resume"]) -> None:
+        worker = process.worker
+        if worker is not None:
+            asked = PauseRequest(table=STANDING, action=action, by="somebody")
+            order = current().spawn(action, process, lambda: worker._change(asked, "somewhere"))
+            while not (order.ended or process.dead):
+                self._wait(0.01)
 
     # -- disks
 

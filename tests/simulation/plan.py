@@ -8,9 +8,11 @@ from typing import Any
 
 from worker.configuration import Configuration
 
-__all__ = ["Event", "Plan"]
+__all__ = ["STANDING", "TOPIC", "Event", "Plan"]
 
 TOPIC = "cdc"
+STANDING = "shop.t0"
+"""The table that stands still, if one does."""
 
 _FAULTS = {
     "kill": (0.0, 3.0),
@@ -36,6 +38,9 @@ _FAULTS = {
 """Each is a method of `faults.Faults`, with the least and the most seconds that it takes."""
 _USURPED = (8.0, 12.0)
 """The same of `usurped`, which is drawn by itself: the other faults of a seed stay as they are."""
+
+_PAUSED = 0.2
+"""How often a table is paused. This is drawn by itself, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,10 @@ class Plan:
     """Of the map of finished offsets."""
     switch: float
     delay: float
+    stands: str = ""
+    """How one table stands still when all else is well: retried, blocked or halted. Empty: none does."""
+    paused: bool = False
+    """Somebody pauses that table, and resumes it when all others are at their end."""
     events: list[Event] = field(default_factory=list)
 
     @classmethod
@@ -134,19 +143,49 @@ class Plan:
             switch=random.choice((0.02, 0.15, 0.5)),
             delay=random.choice((0.0, 0.002, 0.01)),
         )
+        if seed % 4 == 0 and plan.settings["lanes"]["order_by"] == "table":
+            plan.settings["batch"]["transactions"] = "whole"
         if plan.poison:
             plan.failing = 0  # else what is good would be passed over, too
         events = plan._faults(random)
+        plan._stand(Random(f"standing {seed}"))
         if other.random() < 0.1:
             at, who = other.uniform(0, plan.seconds), other.randrange(plan.workers)
             events.append(Event(at, "usurped", who, other.uniform(*_USURPED)))
+        pauses = Random(f"pauses {seed}")
+        if pauses.random() < _PAUSED:
+            plan.paused = True
+            plan.settings["lanes"].setdefault("parked", 1 << 30)
+            events.append(Event(pauses.uniform(0, plan.seconds), "pause"))
         plan.events = sorted(events, key=lambda event: event.at)
         return plan
+
+    def _stand(self, random: Random) -> None:
+        """One of six runs has a table that stands still. Of them, one of three has full parking files."""
+        if self.tables == 1 or random.random() > 1 / 6:
+            return
+        if self.halts:
+            self.stands = "halted"
+        else:  # what is refused is passed over, so nothing else may fail
+            self.stands = "blocked" if self.poison else random.choice(("retried", "blocked"))
+        self.settings["lanes"]["parked"] = random.choice((2_000, 1 << 30, 1 << 30))
+
+    @property
+    def others_end(self) -> bool:
+        """Whether no other table may wait for the one that stands still: its partition is near no bound."""
+        lanes = self.settings["lanes"]
+        return min(self.settings["max_ahead"], lanes["parked"], lanes["max_bytes"]) > 100_000
 
     @property
     def halts(self) -> bool:
         """Tables may halt, until their cause is mended and their workers are started anew."""
         return bool(self.poison) and self.on_failure == "halt"
+
+    @property
+    def limit(self) -> dict[str, int] | None:
+        """Of the handler. Drawn by itself: all else of a seed stays as it is."""
+        both = {"calls": 2, "rows_per_second": 200}
+        return Random(f"limit {self.seed}").choice((None, None, {"calls": 1}, {"rows_per_second": 100}, both))
 
     def folder(self, number: int) -> str:
         """Of a worker's checkpoint file."""
@@ -165,11 +204,15 @@ class Plan:
         retry = {"max_attempts": most, "initial_delay": "50ms", "max_delay": "2s"}
         table = {
             "match": "*",
-            "handlers": [{"type": "log"}],
+            "handlers": [{"type": "log"} if self.limit is None else {"type": "log", "limit": self.limit}],
             "retry": retry,
             "on_failure": self.on_failure,
         }
-        return Configuration.model_validate({**settings, "http": None, "tables": [table]})
+        tables = [table]
+        if self.stands == "retried":
+            slow = {**retry, "initial_delay": "70s", "max_delay": "70s"}
+            tables.insert(0, {**table, "match": STANDING, "retry": slow})
+        return Configuration.model_validate({**settings, "http": None, "tables": tables})
 
     def _faults(self, random: Random) -> list[Event]:
         kinds = random.sample(sorted(_FAULTS), random.choice((0, 1, 1, 2, 3)))

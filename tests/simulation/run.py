@@ -14,7 +14,7 @@ from .brokers.logs import Entry
 from .ledger import Written
 from .machine.patching import patched
 from .machine.scheduler import Process, Scheduler, current, use
-from .plan import TOPIC, Plan
+from .plan import STANDING, TOPIC, Plan
 from .world import SURROUNDINGS, Running, World
 
 __all__ = ["Result", "run", "run_all", "simulating"]
@@ -85,9 +85,11 @@ class _Scenario:
         self.faults = faults.Faults(world, plan, self._random, self.start)
         world.answer = self._answer
         world.segment_bytes = plan.segment_bytes
+        world.parks = bool(plan.stands or plan.failing or plan.unavailable or plan.poison)
         self._written = False
         self._settled = 0.0
         self._peace = False
+        self._stands = bool(plan.stands)
 
     def play(self) -> None:
         world, plan, scheduler = self._world, self._plan, self._world.scheduler
@@ -103,6 +105,14 @@ class _Scenario:
             15 if {"commits", "away", "freeze", "unheard", "cut_off"} & self.faults.happened.keys() else 0
         )
         self.faults.heal()
+        if plan.stands or plan.paused:
+            if plan.others_end:
+                self._until(lambda: self.faults.over and not self._others_open(), _PEACE_SECONDS)
+                if not self._broken:
+                    world.oracles.all_handled(self._others_open())
+            self._stands = False
+            self.faults.mend()
+            self.faults.resume()
         self._until(lambda: self.faults.over and self._is_done(), _PEACE_SECONDS)
         if not self._broken:
             world.oracles.finally_(world.processes)
@@ -136,6 +146,10 @@ class _Scenario:
         for fault in scheduler.faults:
             self._world.oracles.broken("no error", fault)
         scheduler.faults.clear()
+
+    def _others_open(self) -> list[Written]:
+        """What is not handled of the tables that do not stand still."""
+        return [each for each in self._world.oracles.ledger.open() if each.unit.name.split()[0] != STANDING]
 
     def _is_done(self) -> bool:
         oracles, cluster = self._world.oracles, self._world.cluster
@@ -179,7 +193,10 @@ class _Scenario:
             record.unit.settle()
             log.append(Entry(random.choice(_BROKEN) % record.source_ms))
         else:
-            log.append(Entry(_canal(record, table, key)))
+            value = _canal(record, table, key)
+            if "transactions" in plan.settings["batch"]:
+                value = value[:-1] + b',"gtid":"g%d"}' % (log.high // 3)
+            log.append(Entry(value))
 
     def _answer(self, process: Running, batch: Batch) -> None:
         plan, scheduler = self._plan, current()
@@ -188,6 +205,8 @@ class _Scenario:
             scheduler.park(random() * plan.handle_seconds)
         else:
             scheduler.preempt()
+        if self._stands and batch.table == STANDING:
+            raise TargetUnavailable("it stands") if plan.stands == "blocked" else ValueError("it stands")
         if not (self._peace and plan.halts):
             self._refuse_poison(batch)
         if self._peace:

@@ -75,6 +75,8 @@ class World:
         """What a handler does with a batch."""
         self.segment_bytes = 4096
         """Of the map of finished offsets."""
+        self.parks = False
+        """A table may stand still, so that its records are parked."""
 
     def note(self, who: str, what: str) -> None:
         """A line of the trace."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from handlers import Handler
+from worker.attempts.limit import Limit
 
 _ASK_AGAIN = 1.0
 """Seconds until a batch that met a running probe asks again. The probe's success wakes it earlier."""
@@ -84,12 +85,13 @@ class Circuit:
             self._turn += 1
             return Admission(self._turn, 0.0)
 
-    def waiting(self) -> float:
-        """Return the seconds until a request is useful; 0.0: now. Requests nothing."""
+    def waiting(self, delay: Callable[[int], float] | None = None, who: object = None) -> float:
+        """Return the seconds until a request is useful; 0.0: now. Requests nothing. `delay`, `who`: as for
+        `admit`."""
         if self._passing is not None:
             return 0.0
         with self._lock:
-            return self._wait() if self._passing is None else 0.0
+            return self._wait(delay, who) if self._passing is None else 0.0
 
     def failed(
         self, turn: int, reason: str, delay: Callable[[int], float], asked: float = 0.0, who: object = None
@@ -129,6 +131,11 @@ class Circuit:
             self._passing = Admission(self._turn, 0.0)
             return self._clock() - self._since
 
+    def not_called(self, turn: int) -> None:
+        """The admitted call was not made."""
+        with self._lock:
+            self._probing = self._probing and turn != self._turn
+
     def told(self, reason: str | None) -> None:
         """Report a result of independent checks of the target. None: it answers."""
         turn, _ = self.admit(lambda _failures: 0.0)
@@ -167,6 +174,7 @@ class BoundHandler:
     objects: tuple[Handler, ...]
     circuit: Circuit = field(default_factory=Circuit)
     """The target's circuit, shared by all tables of the handler."""
+    limit: Limit = field(default_factory=Limit)
 
     def of(self, lane: int) -> Handler:
         return self.objects[lane if len(self.objects) > 1 else 0]

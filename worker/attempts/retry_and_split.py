@@ -3,15 +3,17 @@ change is isolated."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from handlers import Handler, PartialFailure, Rejected, StopWorker, TargetUnavailable
+from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
 from worker.attempts.backoff import backoff, seconds_to_wait, text_of
-from worker.attempts.circuit import BoundHandler, Circuit
+from worker.attempts.circuit import BoundHandler
+from worker.attempts.limit import Limited
 from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
 Work = TypeVar("Work", bound=Tried)
@@ -42,22 +44,23 @@ class HandlerRun:
         "ends",
         "error",
         "handler",
+        "limit",
         "name",
         "seconds",
         "splitting",
         "turn",
     )
 
-    def __init__(self, name: str, handler: Handler, total: int, circuit: Circuit | None = None) -> None:
-        self.name = name
-        self.handler = handler
-        self.circuit = Circuit() if circuit is None else circuit
+    def __init__(self, bound: BoundHandler, lane: int, total: int) -> None:
+        self.name = bound.name
+        self.bind(bound, lane)
         self.done = 0
         self.ends = [total] if total else []
         self.attempt = 1
         self.splitting = False
         """Whether the attempts of this batch are exhausted."""
         self.delay = 0.0
+        """Seconds until it may continue. Infinity: until the handler's limit allows its next call."""
         self.error: BaseException | None = None
         self.turn = 0
         """The circuit's turn in which it admitted the current call."""
@@ -72,7 +75,24 @@ class HandlerRun:
 
     def bind(self, bound: BoundHandler, lane: int) -> None:
         """Continue with the handler's object for this lane."""
-        self.handler, self.circuit = bound.of(lane), bound.circuit
+        self.handler, self.circuit, self.limit = bound.of(lane), bound.circuit, bound.limit
+
+    def waits(self, work: Tried, random: Callable[[], float]) -> float:
+        """Return the seconds until its target may be asked; 0.0: now, or something else comes first."""
+        if self.done in self._condemned:
+            return 0.0
+        return self.circuit.waiting(_delays(work, random), work.table)
+
+    def let_go(self) -> None:
+        """Forget the frames of its errors. Their variables contain the rows that were being handled."""
+        left = [self.error, *(fate.error for fate in self._condemned.values())]
+        known: set[int] = set()
+        while left:
+            error = left.pop()
+            if error is not None and id(error) not in known:
+                known.add(id(error))
+                error.__traceback__ = None
+                left += [error.__cause__, error.__context__]
 
     def begin_anew(self) -> None:
         """Reset the attempts of all unfinished changes, because the rule or the handler has changed."""
@@ -91,6 +111,12 @@ class HandlerRun:
             if raised is None:
                 if watch.called_off(work):
                     return Step.STOPPED
+                # What a handler has accepted is not paused: its result is still asked for.
+                is_asked = self.error is None and 0 < self.delay < math.inf
+                paused = None if is_asked else watch.paused(work, self.name)
+                if paused is not None:
+                    self.error, self.delay = paused, paused.wait
+                    return Step.BLOCKED
                 if self.done in self._condemned:
                     step = self._settle(work, watch)
                     if step is not None:
@@ -108,7 +134,7 @@ class HandlerRun:
             step = self._judge(work, end, raised, watch, random)
             raised = None
             if step is not None:
-                if ordered is None or self.error is None:
+                if ordered is None or self.error is None or step is Step.ASK_AGAIN:
                     return step
                 # That was the record's last attempt: condemn its changes that are not done.
                 for place in work.borders(self.done, end)[:-1]:
@@ -139,7 +165,13 @@ class HandlerRun:
     ) -> Step | None:
         """Decide what follows a call up to `end`. Return None to continue."""
         if isinstance(raised, AskAgain):
-            return self._ask_again(raised, watch)
+            if isinstance(raised, Limited):
+                self.circuit.not_called(self.turn)
+            else:
+                self._answered(watch)
+                self.error = None
+            self.delay = raised.seconds
+            return Step.ASK_AGAIN
         error, known, began = raised, False, self.done
         if isinstance(raised, PartialFailure):
             known = self._advance(work.borders(self.done, end), raised)
@@ -154,9 +186,7 @@ class HandlerRun:
             # The target has answered other tables since, so it is unavailable to this table only.
             wait = max(_ALONE, seconds_to_wait(error.retry_after))
             self.error = error = TargetUnavailable(text_of(error), retry_after=wait, others_go_on=True)
-        down = self.circuit.answered(self.turn)
-        if down is not None:
-            watch.target_up(self.name, down)
+        self._answered(watch)
         if isinstance(error, TargetUnavailable):
             if not isinstance(before, TargetUnavailable) or not before.others_go_on:
                 watch.held_up(work, self.name, error)
@@ -173,12 +203,10 @@ class HandlerRun:
             self.attempt = 0
         return self._after_failure(work, end, error, random)
 
-    def _ask_again(self, raised: AskAgain, watch: Watch[Work]) -> Step:
+    def _answered(self, watch: Watch[Work]) -> None:
         down = self.circuit.answered(self.turn)
         if down is not None:
             watch.target_up(self.name, down)
-        self.error, self.delay = None, raised.seconds
-        return Step.ASK_AGAIN
 
     def _advance(self, borders: list[int], raised: PartialFailure) -> bool:
         """Advance `done` as a partial failure says, down to a border. Return False if it is impossible."""
@@ -218,12 +246,11 @@ class HandlerRun:
     def _after_failure(
         self, work: Tried, end: int, error: BaseException, random: Callable[[], float]
     ) -> Step | None:
-        rule = work.rule
+        retry = work.rule.retry
         attempt, self.attempt = self.attempt, self.attempt + 1
         if not self.splitting and work.ordered(self.done) is None:
-            most = rule.retry.max_attempts
-            if most is None or attempt < most:
-                self.delay = backoff(rule.retry, max(attempt, 1), random)
+            if retry.max_attempts is None or attempt < retry.max_attempts:
+                self.delay = backoff(retry, max(attempt, 1), random)
                 return Step.RETRY
             self.splitting = True
         self._single_out(work.borders(self.done, end), None, _Fate(error, attempt))
@@ -233,11 +260,10 @@ class HandlerRun:
         """Apply the table's rule to the permanently failed change at `done`. Return None if it is settled."""
         place = self.done
         error, attempts = self._condemned[place]
-        rule = work.rule
         # Halving to find the change does not count as an attempt.
-        attempts = min(attempts, rule.retry.max_attempts or attempts)
+        attempts = min(attempts, work.rule.retry.max_attempts or attempts)
         ordered = work.ordered(place)
-        action = rule.on_failure if ordered is None else ordered[1].action
+        action = work.rule.on_failure if ordered is None else ordered[1].action
         halt = error if action == "halt" else None
         try:
             if action == "skip":
@@ -260,7 +286,7 @@ class HandlerRun:
         return None
 
     def _pass(self, end: int) -> None:
-        self.done = end
+        self.done, self.delay = end, 0.0
         while self.ends and self.ends[-1] <= end:
             self.ends.pop()
 
@@ -268,23 +294,6 @@ class HandlerRun:
 def _index(found: object) -> int | None:
     """Return `found` if it can be a number of changes, else None."""
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
-
-
-def rebound(
-    handlers: Sequence[BoundHandler], total: int, known: list[tuple[BoundHandler, HandlerRun]]
-) -> list[HandlerRun]:
-    """Return a run for each handler. Reuse the known run of the same handler, or of one with its name."""
-    runs = []
-    for bound in handlers:
-        same = [pair for pair in known if pair[0].name == bound.name]
-        if same:
-            own = min(same, key=lambda pair: pair[0] is not bound)
-            known.remove(own)
-            own[1].begin_anew()
-            runs.append(own[1])
-        else:
-            runs.append(HandlerRun(bound.name, bound.of(0), total, bound.circuit))
-    return runs
 
 
 def _delays(work: Tried, random: Callable[[], float]) -> Callable[[int], float]:

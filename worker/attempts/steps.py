@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Literal, Protocol, TypeVar
 
 from handlers import Batch, Handler
+from worker.attempts.limit import Limit
 from worker.configuration import TableRule
 
 
@@ -19,7 +20,8 @@ class Step(Enum):
     HALT = "halt"
     """The change at `done` failed permanently, and the table's rule says halt."""
     ASK_AGAIN = "ask again"
-    """Accepted. The result is known after `delay` seconds, and nothing has failed."""
+    """Accepted, and the result is known after `delay` seconds. Or the handler's limit allows no call now
+    (infinity). Nothing has failed."""
     STOPPED = "stopped"
     """Not finished, because the work was called off."""
 
@@ -73,6 +75,7 @@ class Caller(Protocol):
     """The number of changes of the batch that are finished."""
     seconds: list[float]
     """The duration of each call."""
+    limit: Limit
 
 
 Batches_contra = TypeVar("Batches_contra", contravariant=True)
@@ -82,7 +85,7 @@ class Watch(Protocol[Batches_contra]):
     """Makes the calls, and is notified of events."""
 
     def call(self, work: Batches_contra, run: Caller, batch: Batch) -> None:
-        """Call `run.handler.handle(batch)`, watched and measured."""
+        """Call `run.handler.handle(batch)`, watched and measured, or raise Limited."""
 
     def failed(self, handler: str, error: BaseException) -> None:
         """One call of the handler failed."""
@@ -106,6 +109,10 @@ class Watch(Protocol[Batches_contra]):
 
         Returns when it is written. Raises MustHalt and MustWait."""
 
+    def paused(self, work: Batches_contra, handler: str) -> MustWait | None:
+        """Return why this handler may not get the batch now, because a person has paused it; None: it may."""
+        ...
+
     def called_off(self, work: Batches_contra) -> bool:
         """Whether nothing more of this batch may start."""
         ...
@@ -120,7 +127,8 @@ class SetAside:
         self.action: Literal["skip", "dead_letter"] = action
         self.by = by
         self._lock = threading.Lock()  # guards the attributes below
-        self._changes = 0
+        self.changes = 0
+        """The number of changes set aside so far, counted for each handler that failed."""
         self._letters: list[str] = []
 
     def done(self, letter: str | None = None) -> bool:
@@ -128,15 +136,10 @@ class SetAside:
 
         Returns True for the first one."""
         with self._lock:
-            self._changes += 1
+            self.changes += 1
             if letter is not None:
                 self._letters.append(letter)
-            return self._changes == 1
-
-    @property
-    def changes(self) -> int:
-        """The number of changes set aside so far, counted for each handler that failed."""
-        return self._changes
+            return self.changes == 1
 
     @property
     def letters(self) -> list[str]:

@@ -71,11 +71,7 @@ def dead_letters_list(
     table: Annotated[str | None, typer.Option("--table", help="Only letters of this database.table.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="ISO8601",
-            help="Only letters from this time on. Default zone: UTC.",
-        ),
+        typer.Option("--since", metavar="ISO8601", help="Only letters from this time on. Default zone: UTC."),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of newest letters.")] = None,
     as_json: AsJson = False,

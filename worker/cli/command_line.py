@@ -18,6 +18,13 @@ Token = Annotated[
 Authorities = Annotated[
     Path | None, typer.Option("--ca", metavar="FILE", help="Trust the authorities in this PEM file.")
 ]
+Target = Annotated[
+    str, typer.Argument(metavar="CONFIG|URL", help="The worker's configuration on this machine, or a URL.")
+]
+Paused = Annotated[str, typer.Option("--table", metavar="PATTERN", help="Such as shop.orders or shop.*")]
+PausedHandler = Annotated[
+    str | None, typer.Option("--handler", metavar="NAME", help="Only this handler of the tables.")
+]
 _STATUS_URL = "http://127.0.0.1:8080"
 
 app = typer.Typer(
@@ -77,8 +84,7 @@ def schema() -> int | None:
 @app.command()
 def demo(
     directory: Annotated[
-        Path | None,
-        typer.Option(help="A new or empty folder for all output. Default: a temporary folder."),
+        Path | None, typer.Option(help="A new or empty folder for all output. Default: a temporary folder.")
     ] = None,
     changes: Annotated[int, typer.Option(min=1000, help="Number of row changes.")] = 50_000,
     seed: Annotated[int, typer.Option(help="Seed of the random changes.")] = 7,
@@ -106,10 +112,7 @@ def status(
 
 @app.command()
 def unblock(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="CONFIG|URL", help="The worker's configuration on this machine, or a URL."),
-    ],
+    target: Target,
     *,
     offset: Annotated[int, typer.Option("--offset", min=0, help="The record's offset.")],
     table: Annotated[
@@ -132,6 +135,35 @@ def unblock(
     action = "skip" if skip else "dead_letter"
     where = {"topic": topic, "partition": partition, "token": token, "ca": ca}
     return call("asking.unblock:unblock", target, table, offset, action, **where)
+
+
+@app.command()
+def pause(
+    target: Target,
+    *,
+    table: Paused,
+    handler: PausedHandler = None,
+    duration: Annotated[str | None, typer.Option("--for", help="Resume after this time, such as 1h.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Shown in the status and the log.")] = None,
+    token: Token = None,
+    ca: Authorities = None,
+) -> int | None:
+    """Pause tables of one running worker. Their records wait, also after a restart."""
+    what = {"table": table, "handler": handler, "duration": duration, "reason": reason}
+    return call("asking.unblock:pause", target, "pause", **what, token=token, ca=ca)
+
+
+@app.command()
+def resume(
+    target: Target,
+    *,
+    table: Paused,
+    handler: PausedHandler = None,
+    token: Token = None,
+    ca: Authorities = None,
+) -> int | None:
+    """End a pause of one running worker."""
+    return call("asking.unblock:pause", target, "resume", table=table, handler=handler, token=token, ca=ca)
 
 
 @app.command()

@@ -33,9 +33,7 @@ class StatementRules:
     """Applies the rules of all tables to statements, which may name several tables. Any thread."""
 
     def __init__(
-        self,
-        rules_of: Callable[[str], RowRules | Literal["skipped"] | None],
-        databases: Iterable[str] = (),
+        self, rules_of: Callable[[str], RowRules | Literal["skipped"] | None], databases: Iterable[str] = ()
     ) -> None:
         """`rules_of`: returns the rules of a table ("database.table"), None if it has none, "skipped" if no
         rule matches it. `databases`: the databases that the rules name."""

@@ -58,11 +58,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
 
 
 def move(
-    config: Path,
-    topic: str,
-    partition: int,
-    offset: int | None = None,
-    time: datetime | None = None,
+    config: Path, topic: str, partition: int, offset: int | None = None, time: datetime | None = None
 ) -> int:
     """Move a stopped worker's position in Kafka and in its own store.
 

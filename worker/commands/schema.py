@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from handlers.loading.registry import BUILT_IN, resolve, section_model
 from worker.configuration import Configuration
+from worker.configuration.table_rules import HANDLER_KEYS
 
 _VARIABLE = {"$ref": "#/$defs/Variable"}
 _KEPT_OUTSIDE = ("default", "description", "title")
@@ -59,7 +60,7 @@ def _add_handlers(definitions: dict[str, Any]) -> None:
             continue
         reference = _definition(model, definitions)
         options = definitions[model.__name__]
-        options["properties"] = {"type": True, "name": True, **options["properties"]}
+        options["properties"] = {**dict.fromkeys(HANDLER_KEYS, True), **options["properties"]}
         entry["allOf"].append(
             {"if": {"properties": {"type": {"const": name}}, "required": ["type"]}, "then": reference}
         )

@@ -14,7 +14,7 @@ from worker.configuration.sections import (
     TlsRule,
     TracingRule,
 )
-from worker.configuration.table_rules import BatchRule, HandlerEntry, RetryRule, TableRule
+from worker.configuration.table_rules import BatchRule, HandlerEntry, LimitRule, RetryRule, TableRule
 
 __all__ = [
     "BatchRule",
@@ -27,6 +27,7 @@ __all__ = [
     "HttpRule",
     "KafkaRule",
     "LanesRule",
+    "LimitRule",
     "LoggingRule",
     "RetryRule",
     "Secrets",

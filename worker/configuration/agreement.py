@@ -29,6 +29,13 @@ def disagreements(configuration: Configuration) -> Iterator[tuple[KeyPath, str]]
     yield from _without_format(configuration)
     yield from _unread(configuration)
     yield from _with_shared_marks(configuration)
+    for number, table in enumerate(configuration.tables):
+        if table.batch.transactions == "whole" and configuration.lanes.order_by == "row":
+            yield (
+                ("lanes", "order_by"),
+                f"tables[{number}].batch.transactions: whole needs lanes.order_by: table: with row, the rows "
+                "of one transaction are in several batches",
+            )
     rule = configuration.dead_letter
     if rule is None:
         for number, table in enumerate(configuration.tables):

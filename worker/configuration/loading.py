@@ -23,6 +23,7 @@ from worker.configuration.model import Configuration
 from worker.configuration.secret_values import hidden_paths, secret_texts
 from worker.configuration.secrets import MASK, Secrets, is_secret_place
 from worker.configuration.sections import KafkaRule
+from worker.configuration.table_rules import HANDLER_KEYS
 
 # Pydantic's errors for a wrong type, and the types that fix them.
 _WANTED = {"string_type": (str,), "int_type": (int,), "float_type": (int, float), "bool_type": (bool,)}
@@ -127,7 +128,7 @@ class _Checker:
     def _options(self, handler: type[Handler], place: KeyPath, entry: dict[Any, Any], folder: Path) -> None:
         if handler.options_model is not None:
             self._mend(handler.options_model, entry, place)
-        options = _texts(entry, without=("type", "name"))
+        options = _texts(entry, without=HANDLER_KEYS)
         self._explained(check_options(handler, options, of_file=True), place)
         for name, arguments in handler.function_options.items():
             path, named = (*place, name), entry.get(name)
@@ -140,7 +141,7 @@ class _Checker:
 
     def _mend(self, model: type[BaseModel], holder: dict[Any, Any], place: KeyPath) -> None:
         try:
-            model.model_validate(_texts(holder, without=("type", "name")))
+            model.model_validate(_texts(holder, without=HANDLER_KEYS))
         except ValidationError as error:
             self._retyped(error, place)
 

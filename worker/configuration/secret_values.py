@@ -17,6 +17,7 @@ from worker.configuration.secrets import (
     passwords_in,
     secrets_beyond_origin,
 )
+from worker.configuration.table_rules import HANDLER_KEYS
 
 _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
 """Headers whose values are common words. They are never shown as values, but stay in other texts."""
@@ -77,7 +78,7 @@ def _is_free(path: KeyPath) -> bool:
     return (
         path[:2] == ("kafka", "properties")
         or path[0] == "spark"
-        or (len(path) > 4 and path[2] == "handlers" and path[4] not in ("type", "name"))
+        or (len(path) > 4 and path[2] == "handlers" and path[4] not in HANDLER_KEYS)
     )
 
 

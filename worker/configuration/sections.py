@@ -58,6 +58,8 @@ class LanesRule(Section):
     """The most bytes queued and running in the whole worker."""
     work_stealing: bool = True
     """Let idle lanes take over tables from full lanes."""
+    parked: PositiveSize = size("4GiB")
+    """The most bytes on disk, in `checkpoint.directory`, of records behind tables that stand still."""
 
 
 class JournalRule(Section):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from worker.column_rules.statements import StatementRules
 
 OnFailure = Literal["halt", "skip", "dead_letter"]
+HANDLER_KEYS = ("type", "name", "limit")
+"""The keys of a handler's entry that are no options of the handler."""
 
 
 class BatchRule(Section):
@@ -37,6 +39,10 @@ class BatchRule(Section):
     """The most bytes of a batch's records. A larger record becomes a batch by itself."""
     max_wait: Duration = duration("0s")
     """How long the first record may wait for more; 0s: take the records that are available."""
+
+    transactions: Literal["split", "whole"] = "split"
+    """whole: no batch ends within a source transaction that fits into one. If its end is not known, it waits
+    for the rest, at most max_wait (1s if that is 0s)."""
 
     def over(self, default: BatchRule) -> BatchRule:
         """Return this rule, with missing keys taken from `default`."""
@@ -64,6 +70,16 @@ def _open_schema(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = True
 
 
+class LimitRule(Section):
+    """How much a handler may ask of its target, for all its tables and lanes of this worker together."""
+
+    calls: Annotated[int, Field(ge=1)] | None = None
+    """The most calls that run at once; null: as many as there are lanes."""
+    rows_per_second: Annotated[int, Field(ge=1)] | None = None
+    """The most rows in a second. A larger batch is passed whole, and others then wait longer; null: no
+    limit."""
+
+
 class HandlerEntry(Section):
     """One handler of a table."""
 
@@ -73,8 +89,14 @@ class HandlerEntry(Section):
     """The name of a built-in handler, or an import path such as my_package.module:MyHandler."""
     name: str = Field(default_factory=lambda data: str(data.get("type", "")), min_length=1)
     """The handler's name in metrics; default: the type."""
+    limit: LimitRule | None = None
+    """How many calls may run at once, and how many rows may go to the target in a second; null: no limit."""
     options: dict[str, Any] = Field(default={})
     """All other keys."""
+
+    def is_like(self, other: HandlerEntry) -> bool:
+        """Whether the same open handler can serve both. Their limits may differ."""
+        return (self.type, self.name, self.options) == (other.type, other.name, other.options)
 
 
 def _with_options(entry: object) -> object:
@@ -82,7 +104,7 @@ def _with_options(entry: object) -> object:
         return entry
     if not isinstance(entry, Mapping):
         raise not_allowed("a mapping with the handler's type and options, such as {type: log}")
-    own = {key: entry[key] for key in ("type", "name") if key in entry}
+    own = {key: entry[key] for key in HANDLER_KEYS if key in entry}
     return {**own, "options": {str(key): value for key, value in entry.items() if key not in own}}
 
 

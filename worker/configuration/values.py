@@ -144,9 +144,7 @@ _offsets_schema = {
 TopicPattern = Annotated[str, PlainValidator(lambda value: text(value, _topic_pattern))]
 TopicName = Annotated[str, PlainValidator(lambda value: text(value, _plain_topic))]
 FormatChoice = Annotated[
-    str | dict[str, str],
-    PlainValidator(_format),
-    WithJsonSchema({"anyOf": [_name_schema, _names_schema]}),
+    str | dict[str, str], PlainValidator(_format), WithJsonSchema({"anyOf": [_name_schema, _names_schema]})
 ]
 Initial = Annotated[
     Literal["earliest", "latest"] | datetime | StartOffsets,

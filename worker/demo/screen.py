@@ -25,6 +25,7 @@ _STATES = {
     "running": ("writes", "bold green"),
     "retrying": ("tries again", "bold yellow"),
     "blocked": ("is blocked", "bold red"),
+    "paused": ("is paused", "cyan"),
 }
 
 
@@ -62,12 +63,7 @@ class Screen:
         """Show `doing` beside a spinner during the step; then its text, a tick and its duration."""
         step, began = Step(doing), time.monotonic()
         with (
-            Live(
-                step.spinner,
-                console=self.console,
-                transient=True,
-                refresh_per_second=_REFRESH_PER_SECOND,
-            )
+            Live(step.spinner, console=self.console, transient=True, refresh_per_second=_REFRESH_PER_SECOND)
             if self.console.is_terminal
             else nullcontext()
         ):

@@ -180,7 +180,9 @@ class Backlog(Stage):
         self.offer()
 
     def revoked(self, gone: Collection[Assignment]) -> None:
-        self._waiting = deque(rest for each in self._waiting if (rest := each.without(set(gone))).parts)
+        self._waiting = deque(
+            rest for each in self._waiting if (rest := each.without(set(gone))).parts or rest.queued
+        )
 
     def clear(self) -> None:
         """Forget everything."""

@@ -48,7 +48,7 @@ def _tell_not_passed_on(
     unit: Unit, handlers: Collection[HandlerEntry], assignment: Assignment, record: Record, label: str
 ) -> None:
     """Log a statement about the table that only these `handlers` get. `label`: the table that it is of."""
-    left = [entry.name for entry in unit.table.rule.handlers if entry not in handlers]
+    left = [entry.name for entry in unit.table.rule.handlers if not any(map(entry.is_like, handlers))]
     if left:
         log.warning(
             "statement_not_passed_on",

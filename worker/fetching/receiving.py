@@ -95,6 +95,8 @@ class Receiver:
         finally:  # records routed before one that stops the worker still reach the lanes
             if delivery.parts:
                 self.backpressure.hand_over(delivery, count, full=full)
+            elif delivery.queued:
+                self.backpressure.backlog.add(delivery)
 
     def _ended(self, assignment: Assignment, offset: int, *, behind: int = 0) -> None:
         """The partition is read to its end. Transaction markers may follow the last record: everything below

@@ -76,7 +76,9 @@ class Router:
         Raises UndecodableHalt at the first record that must stop the worker. Earlier records are delivered.
         That record and later ones are not registered.
         """
-        tracker = assignment.tracker
+        tracker, fetched = assignment.tracker, messages
+        if self._book.whole and assignment.transactions.in_use:
+            _read_transactions(assignment, fetched, delivery)
         offsets = list(map(_offset, messages))
         end = offsets[-1] + 1
         if offsets[0] < tracker.fresh_from:
@@ -90,6 +92,7 @@ class Router:
         except Exception:
             messages, routes, halt, apart = self._explain(assignment, messages)
         parts, passed, count = self._sort(assignment, messages, routes)
+        self._look_for_whole(assignment, fetched, parts, delivery)
         if count < len(routes):
             halt = self._halt
         if apart:
@@ -110,6 +113,15 @@ class Router:
             raise halt
         if end > offsets[-1] + 1:  # the poll ends with records that are already finished
             tracker.reach(end)
+
+    def _look_for_whole(
+        self, assignment: Assignment, fetched: Sequence[Record], parts: Sequence[_Part], delivery: Delivery
+    ) -> None:
+        """Read the partition's transactions from this poll on, if a table now needs them."""
+        known = assignment.transactions
+        if self._book.whole and not known.in_use and any(unit.table.whole for unit, *_ in parts):
+            known.in_use = True
+            _read_transactions(assignment, fetched, delivery)
 
     def _runs(
         self, assignment: Assignment, run: Run, parts: Sequence[_Part], apart: Collection[int]
@@ -207,33 +219,30 @@ class Router:
         """Examine one record at a time."""
         looked_at = _Explained([], [], None, set())
         for message in messages:
-            route: Route | None = None
             try:
-                found = routed(assignment.format, message)
-            except UndecodableRecord as fault:
-                try:
-                    unit = self._undecodable(assignment, message, fault)
-                except UndecodableHalt as halt:
-                    return looked_at._replace(halt=halt)
-                route = None if unit is None else _NOWHERE
-            else:
-                if isinstance(found, Apart):
-                    try:
-                        pieces = [self._piece(assignment, message, *part) for part in found.parts]
-                    except UndecodableHalt as halt:
-                        return looked_at._replace(halt=halt)
+                pieces = self._pieces(assignment, message)
+            except UndecodableHalt as halt:
+                return looked_at._replace(halt=halt)
+            for piece, route in pieces:
+                looked_at.messages.append(piece)
+                looked_at.routes.append(route)
+                if piece is not message:
                     looked_at.apart.add(message.offset())
-                    for piece, route in pieces:
-                        looked_at.messages.append(piece)
-                        looked_at.routes.append(route)
-                    continue
-                if isinstance(found, Skip):
-                    self._metrics.skipped(found.reason)
-                else:
-                    route = found
-            looked_at.messages.append(message)
-            looked_at.routes.append(route)
         return looked_at
+
+    def _pieces(self, assignment: Assignment, message: Record) -> list[tuple[Record, Route | None]]:
+        """Return the record, or its pieces, with their routes. Raises UndecodableHalt."""
+        try:
+            found = routed(assignment.format, message)
+        except UndecodableRecord as fault:
+            unit = self._undecodable(assignment, message, fault)
+            return [(message, None if unit is None else _NOWHERE)]
+        if isinstance(found, Apart):
+            return [self._piece(assignment, message, *part) for part in found.parts]
+        if isinstance(found, Skip):
+            self._metrics.skipped(found.reason)
+            return [(message, None)]
+        return [(message, found)]
 
     def _piece(
         self, assignment: Assignment, whole: Record, own: Route, value: bytes
@@ -268,6 +277,11 @@ class Router:
         log.error("record_skipped", position=place, error=text_of(fault))
         self._metrics.skipped("undecodable")
         return None
+
+
+def _read_transactions(assignment: Assignment, fetched: Sequence[Record], delivery: Delivery) -> None:
+    known = assignment.transactions
+    delivery.queued.append((known, known.read(fetched, assignment.committed)))
 
 
 def _name(unit: Unit) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from handlers import Change
 from handlers.logs import get_logger
@@ -18,6 +19,7 @@ from worker.formats.interface import (
     UndecodableRecord,
 )
 from worker.formats.times import has_calendar
+from worker.formats.transactions import UNKNOWN, Named
 
 log = get_logger("decoding")
 
@@ -64,6 +66,21 @@ def source_time(format_: Format, record: Record) -> int | None:
     except Exception:  # the record's processor reports the error
         return None
     return time_ms if time_ms is not None and has_calendar(time_ms) else None
+
+
+def transactions_of(format_: Format, record: Record) -> Named:
+    """Call the optional `transactions` of the format. Without it, use the transaction of the record's last
+    change. Never raises."""
+    try:
+        if (tell := getattr(format_, "transactions", None)) is not None:
+            return cast(Named, tell(record))
+        refuse_oversized(record, SMALL)
+        changes: list[Change] = []
+        format_.decode(record, changes)
+    except Exception:  # the record's processor reports the error
+        return UNKNOWN
+    name = changes[-1].transaction if changes else ""
+    return name, name
 
 
 def log_position_of(format_: SeparateDDL, record: Record) -> LogPosition | None:

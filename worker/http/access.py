@@ -65,7 +65,7 @@ class Access:
         JSON only if the worker allows it, which it never does."""
         headers = Headers(scope=scope)
         if "origin" in headers or "sec-fetch-site" in headers:
-            return _refused(403, "browser pages may not change anything: use binlane unblock")
+            return _refused(403, "browser pages may not change anything: use the command")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return _refused(415, "Content-Type must be application/json")
         given, token = headers.get("authorization", ""), self.token or self.order_token

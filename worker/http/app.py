@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 from prometheus_client.exposition import choose_encoder
@@ -22,12 +23,13 @@ from worker.http.stream import Feed
 from worker.http.watch import Sources, TablesQuery, Watch, encoded
 from worker.observing.metrics import Metrics
 from worker.observing.status import WorkerStatus
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest
 
 Reason = str | None
 """Why a check failed; None: it passed."""
 
-Unblock = Callable[[UnblockRequest, str], UnblockAnswer]
+Change = Callable[[Any, str], Answer]
+_Endpoint = Callable[[Request], Awaitable[Response]]
 
 _MOST_ASKED = 16_384
 """The most bytes of a request's body."""
@@ -43,19 +45,20 @@ def build_app(
     metrics: Metrics,
     started: Callable[[], Reason] = lambda: None,
     *,
-    unblock: Unblock | None = None,
+    unblock: Change | None = None,
+    pause: Change | None = None,
     access: Access | None = None,
     sources: Sources | None = None,
 ) -> Starlette:
     """Build the application: `/`, `/api/status`, `/healthz`, `/readyz`, `/startupz`, `/metrics`, and
-    `/api/unblock` (POST). The page's own requests are answered from `sources`: `/api/events`, `/api/live`,
-    `/api/tables`, `/api/history`, `/api/configuration`.
+    `/api/unblock` and `/api/pause` (POST). The page's own requests are answered from `sources`:
+    `/api/events`, `/api/live`, `/api/tables`, `/api/history`, `/api/configuration`.
 
     `status` and the scrape may wait for locks of busy threads, so they run on their own threads. `health`,
     `ready` and `started` run on the server's thread and must return at once, so a probe never waits for a
     scrape. `access` checks all requests except probes (default: the machine's own names). Changes are checked
-    further by `Access.refusal_of_change`. `unblock` receives the request and the client's address, and may
-    take half a minute; None: refused.
+    further by `Access.refusal_of_change`. `unblock` and `pause` receive the request and the client's address,
+    and may take half a minute; None: refused.
     """
     allowed = access or Access()
     watch = Watch(sources or Sources(status))
@@ -81,25 +84,29 @@ def build_app(
             encode(metrics.registry), headers={**_NO_STORE, "Content-Type": content_type, "Vary": "Accept"}
         )
 
-    async def api_unblock(request: Request) -> Response:
-        refusal = allowed.refusal_of_change(request.scope)
-        if refusal is not None:
-            return refusal
-        if unblock is None:
-            return _answer(UnblockAnswer(result="refused", message="the worker is starting: try again"))
-        body = await _body(request)
-        try:
-            asked = msgspec.json.decode(b"" if body is None else body, type=UnblockRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: text that is not UTF-8
-            return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
-        client = request.client.host if request.client is not None else "unknown"
-        return _answer(await run_in_threadpool(unblock, asked, client))
+    def change(kind: type[UnblockRequest | PauseRequest], carry_out: Change | None) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            refusal = allowed.refusal_of_change(request.scope)
+            if refusal is not None:
+                return refusal
+            if carry_out is None:
+                return _answer(Answer(result="refused", message="the worker is starting: try again"))
+            body = await _body(request)
+            try:
+                asked = msgspec.json.decode(b"" if body is None else body, type=kind)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: text that is not UTF-8
+                return PlainTextResponse(f"{error}\n", status_code=400, headers=_NO_STORE)
+            client = request.client.host if request.client is not None else "unknown"
+            return _answer(await run_in_threadpool(carry_out, asked, client))
+
+        return endpoint
 
     application = Starlette(
         routes=[
             Route("/", page),
             Route("/api/status", lambda _: _data(encoded(status()))),
-            Route("/api/unblock", api_unblock, methods=["POST"]),
+            Route("/api/unblock", change(UnblockRequest, unblock), methods=["POST"]),
+            Route("/api/pause", change(PauseRequest, pause), methods=["POST"]),
             Route("/api/events", api_events, methods=["GET"]),
             Route("/api/live", lambda _: _data(watch.live())),
             Route("/api/tables", api_tables),
@@ -127,7 +134,7 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-def _answer(answer: UnblockAnswer) -> Response:
+def _answer(answer: Answer) -> Response:
     code = 409 if answer.result == "refused" else 202 if answer.result == "ordered" else 200
     return Response(
         msgspec.json.encode(answer), status_code=code, media_type="application/json", headers=_NO_STORE
@@ -138,7 +145,7 @@ def _data(body: bytes) -> Response:
     return Response(body, media_type="application/json", headers=_NO_STORE)
 
 
-def _probe_of(ask: Callable[[], Reason]) -> Callable[[Request], Awaitable[Response]]:
+def _probe_of(ask: Callable[[], Reason]) -> _Endpoint:
     async def probe(_: Request) -> Response:
         reason = ask()
         code = 200 if reason is None else 503

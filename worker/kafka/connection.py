@@ -148,7 +148,7 @@ def reach_handlers(configuration: Configuration, seconds: float = HANDLER_SECOND
     seen: list[HandlerEntry] = []
     for rule in configuration.tables:
         for entry in rule.handlers:
-            if entry not in seen:
+            if not any(map(entry.is_like, seen)):
                 seen.append(entry)
                 yield _reach(configuration, entry, seconds)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from worker.attempts.retry_and_split import rebound
+from collections.abc import Sequence
+
+from worker.attempts.circuit import BoundHandler
+from worker.attempts.retry_and_split import HandlerRun
 from worker.units.assigned_partition import Assignment
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, offset_at, whole_records
 from worker.units.unit import Unit
 from worker.units.work import Work
 
@@ -15,40 +18,73 @@ _TopicIds = dict[str, str | None]
 """Topic -> Kafka's id of the topic, None if it is unknown."""
 
 
-def cut(unit: Unit, *, others_wait: bool = False) -> Work:
+def cut(unit: Unit, room: tuple[int, int] | None = None, *, others_wait: bool = False) -> Work:
     """Cut the next batch of a unit that has records: the head of its queue within the table's batch bounds.
 
     A DDL record is a batch of its own. A record larger than the bounds forms a batch alone. While
     `others_wait` for a lane, a table without `max_wait` may get a shorter batch (see Turns)."""
     table = unit.table
     most, most_bytes = table.max_records, table.max_bytes
-    shortened = False
+    if unit.parked and room is not None:  # more than a lane's records and bytes may be parked
+        most, most_bytes = min(most, room[0]), min(most_bytes, room[1])
+    shortened, parked = False, unit.parked > 0
     if unit.shards is not None:
         most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
-    elif others_wait and table.max_wait <= 0 and (turn := unit.turns.most_records(unit.records)) is not None:
+    elif (
+        others_wait
+        and table.max_wait <= 0
+        and not table.whole
+        and (turn := unit.turns.most_records(unit.records)) is not None
+    ):
         most = min(most, turn)
         shortened = True
     if unit.records <= most and unit.bytes <= most_bytes and not _divided(unit):
         work = Work(unit, list(unit.chunks), unit.records, unit.bytes)
         unit.chunks.clear()
-        unit.records = unit.bytes = 0
+        unit.records = unit.bytes = unit.parked = 0
     else:
         work = Work.of(unit, _head(unit, most, most_bytes))
         unit.records -= work.records
         unit.bytes -= work.bytes
+        if parked:
+            unit.parked -= sum(len(chunk.messages) for chunk in work.chunks if chunk.parked)
+    if table.whole:
+        work = _whole(unit, work)
     work.shortened = shortened
+    work.parked = parked and any(chunk.parked for chunk in work.chunks)
     if unit.orders:
-        at = [(chunk.assignment, message.offset()) for chunk, message in work.messages()]
+        at = [(chunk.assignment, offset) for chunk, offset in work.offsets()]
         work.orders = {number: unit.orders.pop(each) for number, each in enumerate(at) if each in unit.orders}
+    return work
+
+
+def _whole(unit: Unit, work: Work) -> Work:
+    """Put a last transaction back that goes on behind the batch, unless the batch has no other."""
+    first, last = work.chunks[0], work.chunks[-1]
+    if not (last.alone or (unit.chunks and unit.chunks[0].alone)):
+        behind = (c for c in unit.chunks if c.assignment is last.assignment and c.messages)
+        following = next((offset_at(chunk.messages, 0) for chunk in behind), None)
+        count = whole_records(work.chunks, following)
+        if 0 < count < work.records:
+            unit.push_back(work.unfinished_chunks(count))
+            work = work.head(count)
+    begins, tail = offset_at(first.messages, 0), unit.tail
+    work.continues = (
+        tail is not None
+        and tail[0] is first.assignment
+        and first.assignment.transactions.begin(begins) <= tail[1] < begins
+    )
+    last = work.chunks[-1]
+    unit.tail = last.assignment, offset_at(last.messages, len(last.messages) - 1)
     return work
 
 
 def keep_orders(work: Work, first: int) -> None:
     """Keep the orders about the work's records from `first` on, because these records are queued again."""
     if work.orders:
-        for number, (chunk, message) in enumerate(work.messages()):
+        for number, (chunk, offset) in enumerate(work.offsets()):
             if number >= first and number in work.orders and not chunk.assignment.closed:
-                work.unit.orders[chunk.assignment, message.offset()] = work.orders[number]
+                work.unit.orders[chunk.assignment, offset] = work.orders[number]
 
 
 def rebind(work: Work) -> None:
@@ -60,6 +96,23 @@ def rebind(work: Work) -> None:
         known = []  # nothing of it is in a target yet: decode it again, and apply the present rules
     work.ruled_by = work.ruled_by if known else work.table
     work.runs = rebound(work.table.handlers, work.total, known) if known else []
+
+
+def rebound(
+    handlers: Sequence[BoundHandler], total: int, known: list[tuple[BoundHandler, HandlerRun]]
+) -> list[HandlerRun]:
+    """Return a run for each handler. Reuse the known run of the same handler, or of one with its name."""
+    runs = []
+    for bound in handlers:
+        same = [pair for pair in known if pair[0].name == bound.name]
+        if same:
+            own = min(same, key=lambda pair: pair[0] is not bound)
+            known.remove(own)
+            own[1].begin_anew()
+            runs.append(own[1])
+        else:
+            runs.append(HandlerRun(bound, 0, total))
+    return runs
 
 
 def unfold(work: Work) -> list[Chunk]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
 from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Barrier, Chunk
 from worker.units.delivery import Delivery
-from worker.units.unit import Account, Unit, UnitState
+from worker.units.unit import Account, Shard, Unit, UnitState
 from worker.units.work import Work
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class Room:
             self._lanes[number].offers["queued"] += 1
         return True
 
+    def is_short(self, lane: int) -> bool:
+        """Whether a delivery waits, or more counts than may: parked batches count again when they are
+        retried."""
+        more = self._bytes > self.max_bytes or self._lanes[lane].records > self.max_records
+        return more or self.refused is not None
+
     @property
     def waited_for(self) -> bool:
         """Whether the refused delivery still does not fit."""
@@ -160,9 +167,11 @@ class Room:
         table, shards = unit.table, unit.shards
         return shards.records < table.max_records and shards.bytes < table.max_bytes
 
-    def count_spread(self, size: int) -> None:
-        """Add `size` bytes (negative: remove) to what the shards contain."""
-        self.spread += size
+    def count_spread(self, shard: Unit, size: int) -> None:
+        """Add `size` bytes (negative: remove) to what the table's shards contain, if this is a shard."""
+        if isinstance(shard, Shard) and shard.whole.shards is not None:
+            shard.whole.shards.bytes += size
+            self.spread += size
 
     def release(self, unit: Unit, records: int, size: int) -> None:
         account = unit.account
@@ -172,6 +181,25 @@ class Room:
         lane.records -= records
         lane.bytes -= size
         self._bytes -= size
+
+    def let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier[Unit]]:
+        """Release chunks that a unit no longer has. Returns the barriers that are now over."""
+        barriers = []
+        parts = weight = records = size = 0
+        for chunk in chunks:
+            parts += len(chunk.messages)
+            weight += 0 if chunk.parked else chunk.bytes
+            left = chunk.leave()
+            records += left[0]
+            size += left[1]
+            if chunk.barrier is not None:
+                chunk.barrier.over = True
+                barriers.append(chunk.barrier)
+        self.release(unit, records, size)
+        if isinstance(unit, Shard) and unit.whole.shards is not None:
+            unit.whole.shards.records -= parts
+            self.count_spread(unit, -weight)
+        return barriers
 
     def move(self, account: Account, home: int) -> None:
         """Count the account's records and bytes against another lane from now on."""

@@ -8,12 +8,14 @@ RuntimeError, because its records and bytes may already be released.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import keep_orders
 from worker.lanes.lane import Lane, Room
+from worker.lanes.parking import ParkedUnits
 from worker.lanes.schedule import Schedule
 from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
@@ -31,10 +33,7 @@ class Lanes:
     """All lanes of a worker. `max_records` bounds the queued and running records of each lane, `max_bytes`
     the bytes of all lanes together.
 
-    This object owns the lock, and changes nothing without it. `room` counts against the bounds and keeps the
-    delivery that waits for room. `schedule` knows the units that are ready, have a timer or keep a batch. A
-    lane owns its queue and its running batch.
-    """
+    Changes nothing without its lock. `schedule` knows units that are ready, have a timer or keep a batch."""
 
     def __init__(self, rule: LanesRule, clock: Callable[[], float]) -> None:
         self.lock = threading.Lock()
@@ -42,18 +41,14 @@ class Lanes:
         no handler runs under it."""
         self.lanes = [Lane(number, self.lock) for number in range(rule.count)]
         self.room = Room(self.lanes, rule, self.lock)
-        self.schedule = Schedule(self.lanes, self.room, stealing=rule.work_stealing)
+        self.schedule = Schedule(self.lanes, self.room, rule, self.lock, clock)
+        self.parked = ParkedUnits(self.lock, self.room, self.schedule.kept)
         self.seen = SeenLanes(self.lock, self.lanes, self.room, self.schedule, clock)
         self._settled = threading.Condition(self.lock)  # notified if a batch ends during a revocation
         self._clock = clock
         self._withdrawing = False
         self._stopping = False
         self._trusted_until = float("inf")  # no batch starts from then on: see `trust`
-
-    @property
-    def count(self) -> int:
-        """The number of lanes in use."""
-        return self.schedule.ready.count
 
     # -- the fetcher's side
 
@@ -65,11 +60,17 @@ class Lanes:
                 schedule.hurry()
                 return False
             now = self._clock()
+            for known, queued in delivery.queued:
+                known.queued = queued
             for unit, chunk in delivery.parts:
                 chunk.enqueued = unit.used = now
                 unit.push(chunk)
                 if unit.state in (UnitState.IDLE, UnitState.GATHERING):
                     schedule.arrange(unit)
+            if delivery.is_last:
+                schedule.taken = now
+            if delivery.queued:
+                schedule.look_for_ends()
             schedule.wake()
             return True
 
@@ -117,7 +118,7 @@ class Lanes:
             first, lanes = len(self.lanes), self.lanes
             lanes.extend(Lane(number, self.lock) for number in range(first, rule.count))
             self.room.bound(rule)
-            self.schedule.rehome(rule.count, home, units, stealing=rule.work_stealing)
+            self.schedule.rehome(rule, home, units)
             self.schedule.look_again()
             self._wake_all()
             free = [lane for lane in lanes[: rule.count] if lane.number >= first or not lane.manned]
@@ -176,7 +177,7 @@ class Lanes:
                     schedule.retire(lane)
                     return None
                 if timers:
-                    schedule.let_run(timers.due(now))
+                    schedule.ran_out(now)
                     schedule.wake()
                 if now >= self._trusted_until:
                     lane.condition.wait()
@@ -202,7 +203,9 @@ class Lanes:
             self._finish(number, work, ended, self._clock())
 
     def give_back(self, number: int, work: Work, *, delay: float, error: str | None = None) -> None:
-        """Keep an unfinished batch, and offer it again after `delay` seconds. This frees the processor."""
+        """Keep an unfinished batch, and offer it again after `delay` seconds. This frees the processor.
+
+        Infinity: when a limit allows one of its runs a call."""
         with self.lock:
             self._keep(number, work, "given_back", error, delay=delay)
 
@@ -268,17 +271,17 @@ class Lanes:
         """`delay`: seconds until the batch is offered again. None: never."""
         unit, schedule, now = work.unit, self.schedule, self._clock()
         self.lanes[number].end(work, how, now)
-        if unit.error is None:
-            unit.failing_since = now
         unit.error = error
         schedule.kept[unit] = work
         unit.state = UnitState.HALTED if delay is None else UnitState.BACKOFF
         if work.withdrawn:
             schedule.unfold(unit)
         else:
-            if delay is not None and delay > 0:
+            limited = delay == math.inf and work.table is unit.table  # else its handlers have changed
+            schedule.permits.hold(work, wait=limited)
+            if delay is not None and 0 < delay < math.inf:
                 schedule.set_timer(unit, now + delay)
-            elif delay is not None:  # its lane may belong to another processor by now
+            elif delay is not None and not limited:  # its lane may belong to another processor by now
                 schedule.let_run((unit,))
             schedule.let_others_go_on(unit)
         schedule.wake(by_processor=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from worker.lanes.lane import Lane, Timers
 from worker.units.unit import QUICK_SECONDS, Unit
+
+if TYPE_CHECKING:
+    from worker.configuration import LanesRule
 
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
@@ -20,17 +24,20 @@ _OF_ONE_BATCH = 0.005
 class ReadyUnits:
     """The ready queues of all lanes. Guarded by the lock of `Lanes`."""
 
-    def __init__(self, lanes: Sequence[Lane], *, stealing: bool) -> None:
-        self.count = len(lanes)
-        """Lanes in use. Lanes with higher numbers are removed, and end when their last batch does."""
-        self.stealing = stealing
-        """Whether a processor also takes the work of other lanes."""
+    def __init__(self, lanes: Sequence[Lane], rule: LanesRule) -> None:
+        self.bound(rule)
         self._lanes = lanes
         self._ready = 0
         self._tickets = 0
         self._turns = False
         self._untold = 0
         self._quick_share = 0.0  # of the latest batches
+
+    def bound(self, rule: LanesRule) -> None:
+        self.count = rule.count
+        """Lanes in use. Lanes with higher numbers are removed, and end when their last batch does."""
+        self.stealing = rule.work_stealing
+        """Whether a processor also takes the work of other lanes."""
 
     def __len__(self) -> int:
         return self._ready
@@ -115,9 +122,10 @@ class IdleProcessors:
     each timer wakes one thread. Whoever takes work while nobody watches notifies another processor.
     """
 
-    def __init__(self, lanes: Sequence[Lane], timers: Timers) -> None:
+    def __init__(self, lanes: Sequence[Lane], timers: Timers, ready: ReadyUnits) -> None:
         self._lanes = lanes
         self._timers = timers
+        self._ready = ready
         self._waiting: set[int] = set()  # those that have not been notified yet
         self._watcher: int | None = None
 
@@ -133,13 +141,13 @@ class IdleProcessors:
         if self._watcher == lane.number:
             self._watcher = None
 
-    def wake(self, units: int, *, stealing: bool) -> None:
+    def wake(self, units: int) -> None:
         """Notify a processor for each of `units` units that became ready, first those whose own lane has
-        work. `stealing`: a processor also takes the work of other lanes."""
+        work."""
         if not units or not self._waiting:
             return
         chosen = [number for number in self._waiting if self._lanes[number].ready]
-        if stealing:
+        if self._ready.stealing:
             # The watcher comes last, because another processor would have to replace it.
             others = self._waiting.difference(chosen)
             chosen += sorted(others, key=lambda number: number == self._watcher)

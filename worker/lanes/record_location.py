@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
-
-from confluent_kafka import Message
+from typing import Literal
 
 from worker.attempts.steps import SetAside
-from worker.formats.interface import Record
 from worker.lanes.lanes import Lanes
 from worker.units.assigned_partition import Assignment
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, place_of
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
-Doing = Literal["running", "retrying", "halted", "queued", "waiting for others", "held back"]
-"""In the running batch. In a batch that will be retried, or that failed permanently. Queued. Queued behind
-others. Finished, but held back until other rows of its transaction or table finish."""
-
-_offset = cast(Callable[[Record], int], Message.offset)
+Doing = Literal["running", "retrying", "paused", "halted", "queued", "waiting for others", "held back"]
+"""In the running batch. In a batch that will be retried, is paused, or failed permanently. Queued. Queued
+behind others. Finished, but held back until other rows of its transaction or table finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +62,21 @@ def _of_table(
         lane = running.get(member)
         work = lanes.schedule.kept.get(member) if lane is None else lane.running
         if work is not None:
-            doing: Doing = "halted" if member.state is UnitState.HALTED else "retrying"
+            doing: Doing = "paused" if member.blocked and member.paused else "retrying"
+            if member.state in (UnitState.HALTED, UnitState.LIMITED):
+                doing = "halted" if member.state is UnitState.HALTED else "queued"
+            at, seconds = member.lane, None
+            if lane is not None:
+                doing, at, seconds = "running", lane.number, now - lane.since
             for assignment, number in numbers(work.chunks, wanted):
-                if number < work.finished:
-                    continue
-                if lane is not None:
-                    seconds = now - lane.since
-                    place = RecordLocation(
-                        member, "running", lane.number, member.error, work, number, seconds
+                if number >= work.finished:
+                    yield (
+                        assignment,
+                        RecordLocation(member, doing, at, member.error, work, number, seconds),
                     )
-                else:
-                    place = RecordLocation(member, doing, member.lane, member.error, work, number)
-                yield assignment, place
-        waits = member.state is UnitState.WAITING_FOR_OTHERS
+        doing = "waiting for others" if member.state is UnitState.WAITING_FOR_OTHERS else "queued"
         for assignment, _ in numbers(member.chunks, wanted):
-            yield (
-                assignment,
-                RecordLocation(member, "waiting for others" if waits else "queued", member.lane, None),
-            )
+            yield assignment, RecordLocation(member, doing, member.lane, None)
     if unit.shards is not None:
         for assignment, offset in wanted.items():
             held_by = unit.shards.order.held_by(assignment, offset)
@@ -98,12 +89,9 @@ def numbers(chunks: Iterable[Chunk], wanted: Mapping[Assignment, int]) -> Iterat
     before = 0
     for chunk in chunks:
         offset = wanted.get(chunk.assignment)
-        messages = chunk.messages
-        if offset is not None and messages and _offset(messages[0]) <= offset <= _offset(messages[-1]):
-            place = bisect_left(messages, offset, key=_offset)
-            if _offset(messages[place]) == offset:
-                yield chunk.assignment, before + place
-        before += len(messages)
+        if offset is not None and (place := place_of(chunk.messages, offset)) is not None:
+            yield chunk.assignment, before + place
+        before += len(chunk.messages)
 
 
 def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside) -> bool:

@@ -3,11 +3,15 @@ let it. Guarded by the lock of `Lanes`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.lane import Lane, Room, Timers
+from worker.lanes.parking import unpark
+from worker.lanes.permits import Permits
 from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
@@ -16,7 +20,11 @@ from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 
 if TYPE_CHECKING:
+    from worker.configuration import LanesRule
     from worker.units.table import Table
+
+
+_OPEN_SECONDS = 1.0  # how long an open transaction waits for its rest, if `max_wait` is 0
 
 
 def _reached(barrier: Barrier[Unit]) -> bool:
@@ -32,56 +40,64 @@ def _reached(barrier: Barrier[Unit]) -> bool:
 class Schedule:
     """Callers change what units contain. They then let ready units continue, and finally call `wake`."""
 
-    def __init__(self, lanes: Sequence[Lane], room: Room, *, stealing: bool) -> None:
-        self.ready = ReadyUnits(lanes, stealing=stealing)
+    def __init__(
+        self, lanes: Sequence[Lane], room: Room, rule: LanesRule, lock: Lock, clock: Callable[[], float]
+    ) -> None:
+        self.ready = ReadyUnits(lanes, rule)
         self.timers = Timers()
-        self.idle = IdleProcessors(lanes, self.timers)
+        self.idle = IdleProcessors(lanes, self.timers, self.ready)
+        self.permits = Permits(lock, clock, self.let_run, self.set_timer, self.wake)
         self._lanes = lanes
         self._room = room
+        self._clock = clock
         self._crowded: dict[Unit, None] = {}  # tables that wait for fewer rows in shards
+        self.taken = -math.inf
+        """When the lanes last took all records of a poll."""
         self.kept: dict[Unit, Work] = {}
         """Failed batches to be retried (those of halted tables: after their rule has changed)."""
         self.finished_records = 0
         """Records that finished because a partition was revoked for which they were held back."""
 
-    def rehome(
-        self, count: int, home: Callable[[Unit], int], units: Iterable[Unit], *, stealing: bool
-    ) -> None:
+    def rehome(self, rule: LanesRule, home: Callable[[Unit], int], units: Iterable[Unit]) -> None:
         """Give every table another home lane."""
-        self.ready.count, self.ready.stealing = count, stealing
+        self.ready.bound(rule)
         for table in units:
             table.lane = home(table)
             self._room.move(table.account, table.lane)
             if table.shards is not None:
-                table.shards.rehome(table.lane, count)
+                table.shards.rehome(table.lane, self.ready.count)
         self.ready.rehome()
 
     @property
     def quiescent(self) -> bool:
         """Whether nothing is running, and nothing will run by itself."""
-        return not self.ready and not self.timers and not any(lane.running for lane in self._lanes)
+        return not self.timers and not self._runs
+
+    @property
+    def _runs(self) -> bool:
+        """Whether a batch runs or is ready."""
+        return bool(self.ready) or any(lane.running for lane in self._lanes)
 
     def give_table(self, unit: Unit, table: Table) -> None:
         """Give a table other rules and handlers, and retry at once what halted or waits."""
-        members = unit.members()
-        for member in members:
+        for member in unit.members():
+            if member in self.kept:
+                self.permits.hold(self.kept[member])
             member.table = table
-        again = [member for member in members if member.state in (UnitState.HALTED, UnitState.BACKOFF)]
-        for member in again:
-            member.mended()
-        self.let_run(again)
+            if member.state in (UnitState.HALTED, UnitState.BACKOFF, UnitState.LIMITED):
+                member.mended()
+                self.let_run((member,))
 
     def retire(self, lane: Lane) -> None:
         """Its processor ends. Another one takes over its notifications, its watch and its work."""
         lane.manned = False
-        self.idle.wake(len(self.ready), stealing=self.ready.stealing)
+        self.idle.wake(len(self.ready))
         self.idle.left_for_work()
 
     def wake(self, *, by_processor: bool = False) -> None:
         """Notify one processor for each unit that became ready. A calling processor counts as one."""
         if units := self.ready.untold():
-            stealing = self.ready.stealing
-            self.idle.wake(units - (by_processor and stealing), stealing=stealing)
+            self.idle.wake(units - (by_processor and self.ready.stealing))
 
     def arrange(self, unit: Unit) -> None:
         """Continue with the queue of a unit that neither runs nor keeps a batch."""
@@ -93,11 +109,14 @@ class Schedule:
             self.timers.cancel(unit)
             return
         wait, room = unit.table.max_wait, self._room
-        if wait <= 0 or room.refused is not None or unit.full(room.max_records, room.max_bytes):
+        is_open = unit.table.whole and unit.is_open
+        hurries = not is_open and (wait <= 0 or room.refused is not None)
+        if hurries or unit.full(room.max_records, room.max_bytes):
             self._make_ready(unit)
         elif unit.state is not UnitState.GATHERING:
             unit.state = UnitState.GATHERING
-            self.set_timer(unit, unit.chunks[0].enqueued + wait)
+            since = self._clock() if is_open else unit.chunks[0].enqueued
+            self.set_timer(unit, since + (wait or _OPEN_SECONDS))
 
     def _make_ready(self, unit: Unit) -> None:
         if unit.state is not UnitState.IDLE:  # not for most units: this saves time
@@ -110,9 +129,39 @@ class Schedule:
         self.idle.timer_set(due)
 
     def hurry(self) -> None:
-        """No unit waits any longer for a fuller batch."""
-        self.let_run(self.timers.gathering())
+        """No unit waits any longer for a fuller batch. If nothing runs, nothing frees room: none waits long
+        for the rest of a transaction then."""
+        waiting = self.timers.gathering()
+        self.let_run(unit for unit in waiting if not unit.is_open)
+        soon = self._clock() + _OPEN_SECONDS
+        if not self._runs:
+            for unit in waiting:
+                if unit.state is UnitState.GATHERING and unit.due > soon:
+                    self.set_timer(unit, soon)
         self.wake()
+
+    def look_for_ends(self) -> None:
+        """Let the units continue that waited for the end of a transaction, if it is known now."""
+        for unit in self.timers.gathering():
+            if unit.table.whole:
+                self.arrange(unit)
+
+    def ran_out(self, now: float) -> None:
+        """Make the units ready whose timers are due. The rest of an open transaction may be in a
+        delivery that has waited for room all the time. It waits on while others run, because they may free
+        room."""
+        for unit in self.timers.due(now):
+            wait = unit.table.max_wait or _OPEN_SECONDS
+            if (
+                unit.state is UnitState.GATHERING
+                and unit.is_open
+                and self._room.refused is not None
+                and self.taken + wait <= unit.due
+                and self._runs
+            ):
+                self.set_timer(unit, now + wait)
+            else:
+                self._make_ready(unit)
 
     def let_run(self, units: Iterable[Unit]) -> None:
         """Make these units ready without further waiting."""
@@ -122,9 +171,7 @@ class Schedule:
     def look_again(self) -> None:
         """Check the units that gather, or wait for fewer rows in shards, by the new bounds or rules."""
         for unit in self.timers.gathering():
-            self.timers.cancel(unit)
-            unit.state = UnitState.IDLE
-            self.arrange(unit)
+            self._again(unit)
         self._look_at_crowded()
         self.wake()
 
@@ -132,9 +179,11 @@ class Schedule:
         """Return the unit's next batch: the kept one, or one cut from its queue."""
         work = self.kept.pop(unit, None)
         if work is None:
-            return cut(unit, others_wait=bool(self.ready))
-        if work.table is not unit.table:
+            work = cut(unit, (self._room.max_records, self._room.max_bytes), others_wait=bool(self.ready))
+        elif work.table is not unit.table:
             rebind(work)
+        if work.parked:
+            unpark(self._room, work)
         return work
 
     def spread(self, unit: Unit, parts: Iterable[tuple[int, ShardChunk]]) -> None:
@@ -148,19 +197,18 @@ class Schedule:
             shard = shards.get(unit, number, self.ready.count)
             shard.push(chunk)
             shards.records += len(chunk.messages)
-            shards.bytes += chunk.bytes
-            self._room.count_spread(chunk.bytes)
+            self._room.count_spread(shard, chunk.bytes)
             if shard.state in (UnitState.IDLE, UnitState.GATHERING):
                 self.arrange(shard)
 
     def put_back(self, unit: Unit, chunks: Collection[Chunk]) -> None:
         """Queue a running batch's other chunks again, in front, except those of revoked partitions."""
         unit.push_back(chunk for chunk in chunks if not chunk.assignment.closed)
-        self._let_go(unit, [chunk for chunk in chunks if chunk.assignment.closed])
+        self._room.let_go(unit, [chunk for chunk in chunks if chunk.assignment.closed])
 
     def settle(self, unit: Unit, work: Work) -> None:
         """Continue after a finished batch of a shard, or of a record that stood alone."""
-        barriers = self._let_go(unit, work.chunks)
+        barriers = self._room.let_go(unit, work.chunks)
         if unit.shards is not None:
             unit.shards.key_columns = None
         self.arrange(unit)
@@ -169,10 +217,14 @@ class Schedule:
 
     def unfold(self, unit: Unit) -> None:
         """Turn a kept batch back into queued records, because some of its partitions were revoked."""
-        barriers = self._let_go(unit, unfold(self.kept.pop(unit)))
+        barriers = self._room.let_go(unit, self._unfold(unit))
         self._again(unit)
         self._pass(barriers)
         self.let_others_go_on(unit)
+
+    def _unfold(self, unit: Unit) -> list[Chunk]:
+        self.permits.hold(work := self.kept.pop(unit))
+        return unfold(work)
 
     def drop(self, units: Iterable[Unit], gone: set[Assignment]) -> None:
         """Forget the records of revoked partitions in the units and their shards."""
@@ -181,11 +233,11 @@ class Schedule:
             for unit in table.members():
                 dropped = unit.drop(gone)
                 kept = self.kept.get(unit)
-                if kept is not None and any(chunk.assignment in gone for chunk in kept.chunks):
-                    dropped += unfold(self.kept.pop(unit))
+                if kept is not None and kept.withdrawn:
+                    dropped += self._unfold(unit)
                 elif not dropped:
                     continue
-                barriers += self._let_go(unit, dropped)
+                barriers += self._room.let_go(unit, dropped)
                 if unit not in self.kept and unit.state is not UnitState.RUNNING:
                     self._again(unit)
                 self.let_others_go_on(unit)
@@ -214,27 +266,22 @@ class Schedule:
             return True
         front, shards = chunks[0], unit.shards
         if front.alone:
-            unit.state = UnitState.WAITING_FOR_OTHERS
-            if shards is not None and not shards.through:
-                self._hurry(unit)
-                return True
-            if front.barrier is not None:
-                if not _reached(front.barrier):
-                    return True
-                unit = front.barrier.home
+            waits = shards is not None and not shards.through
         elif shards is None:
             return False
-        elif shards.order.held_back >= self._room.max_records or not self._room.may_spread(unit):
-            unit.state = UnitState.WAITING_FOR_OTHERS
+        elif waits := shards.order.held_back >= self._room.max_records or not self._room.may_spread(unit):
             self._crowded[unit] = None
-            self._hurry(unit)
+        if waits or front.alone:
+            unit.state = UnitState.WAITING_FOR_OTHERS
+        if waits:  # for its shards, which must not wait for fuller batches
+            self.let_run(member for member in unit.members() if member.state is UnitState.GATHERING)
             return True
+        if front.barrier is not None:
+            if not _reached(front.barrier):
+                return True
+            unit = front.barrier.home
         self._make_ready(unit)
         return True
-
-    def _hurry(self, unit: Unit) -> None:
-        """Its shards must not wait for fuller batches, because the table waits for them."""
-        self.let_run(member for member in unit.members() if member.state is UnitState.GATHERING)
 
     def _again(self, unit: Unit) -> None:
         """Arrange a unit again that lost some of its records."""
@@ -245,33 +292,12 @@ class Schedule:
         unit.mended()
         self.arrange(unit)
 
-    def _let_go(self, unit: Unit, chunks: Iterable[Chunk]) -> list[Barrier[Unit]]:
-        """Release the room of chunks that a unit no longer has. Returns the barriers that are now over."""
-        barriers = []
-        parts = weight = records = size = 0
-        for chunk in chunks:
-            parts += len(chunk.messages)
-            weight += chunk.bytes
-            left = chunk.leave()
-            records += left[0]
-            size += left[1]
-            if chunk.barrier is not None:
-                chunk.barrier.over = True
-                barriers.append(chunk.barrier)
-        self._room.release(unit, records, size)
-        if isinstance(unit, Shard) and unit.whole.shards is not None:
-            unit.whole.shards.records -= parts
-            unit.whole.shards.bytes -= weight
-            self._room.count_spread(-weight)
-        return barriers
-
     def _pass(self, barriers: Iterable[Barrier[Unit]]) -> None:
         """Let the tables continue that wait at these finished barriers."""
-        for barrier in barriers:
-            for unit in barrier.others:
-                if unit.state is UnitState.WAITING_FOR_OTHERS:
-                    unit.state = UnitState.IDLE
-                    self.arrange(unit)
+        for unit in (other for barrier in barriers for other in barrier.others):
+            if unit.state is UnitState.WAITING_FOR_OTHERS:
+                unit.state = UnitState.IDLE
+                self.arrange(unit)
 
     def let_others_go_on(self, unit: Unit) -> None:
         """Rows of a shard are gone or finished. Let the units continue that waited for them."""

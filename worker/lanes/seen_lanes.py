@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from worker.formats.decoding import SMALL
 from worker.lanes.lane import Lane, Room
+from worker.lanes.parking import in_memory, standing
 from worker.lanes.schedule import Schedule
 from worker.units.delivery import Delivery
 from worker.units.unit import Unit, UnitState
@@ -46,6 +48,12 @@ class SeenLanes:
         return self.room.refused is not None
 
     @property
+    def retries(self) -> bool:
+        """Whether a batch is kept for its retry, or is being retried. Approximate."""
+        running = (lane.running for lane in self.lanes)
+        return bool(self.schedule.kept) or any(work and work.unit.error is not None for work in running)
+
+    @property
     def finished_records(self) -> int:
         """Records of all tables finished so far. Approximate."""
         return sum(lane.finished_records for lane in self.lanes) + self.schedule.finished_records
@@ -63,38 +71,49 @@ class SeenLanes:
 
 
 class Standing:
-    """Sums up the tables that a change or an unavailable target blocks, and those with a batch that has been
-    failing for long. Under the lock of `Lanes`, except `keeps_out`."""
+    """Sums up the tables that stand still, and those that wait for them. Under the lock of `Lanes`, except
+    `keeps_out`."""
 
-    def __init__(self, room: Room, before: float) -> None:
-        """`before`: a batch that has been failing since then, or longer, counts as blocked."""
+    def __init__(self, room: Room) -> None:
+        self.tables = 0
         self.records = 0
-        """Their unfinished records: queued, kept and running. With `order_by: row`, those of the blocked
+        """Their unfinished records: queued, kept and running. With `order_by: row`, those of the standing
         shards and the records queued behind them, without finished records that other shards hold back."""
+        self.parked = 0
+        """Records in files, also of tables that continue with them."""
+        self.parked_since = math.inf
+        """When the oldest of these was queued."""
         self._room = room
-        self._before = before
         self._bytes = 0
         self._lanes: Counter[int] = Counter()  # lane -> records that count against its bound
 
-    def add(self, unit: Unit, works: Mapping[Unit, Work]) -> None:
+    def add(self, table: Unit, works: Mapping[Unit, Work]) -> None:
         """Add a table. `works`: the running and kept batches."""
-        standing = [each for each in unit.members() if self._stands(each)]
-        if unit not in standing and self._waits(unit, standing):
-            standing.append(unit)
-        if not standing:
+        for unit in (each for each in table.members() if each.parked):
+            self.parked += unit.parked
+            first = next(chunk for chunk in unit.chunks if chunk.parked)
+            self.parked_since = min(self.parked_since, first.enqueued)
+        units = standing(table)
+        if not units:
             return
-        records = size = done = 0
-        for each in standing:
-            records += each.records
-            size += each.bytes
-            if (work := works.get(each)) is not None:
-                records += work.records
-                size += work.bytes
-                done += work.finished
-        account = unit.account
-        records = min(records, account.records)  # a record with parts in several shards counts once
-        self.records += max(0, records - done)
-        self._lanes[account.lane] += records
+        self.tables += 1
+        records = records_parked = size = done = 0
+        for unit in units:
+            work = works.get(unit)
+            records += unit.records + (work.records if work else 0)
+            done += work.finished if work else 0
+            kept = work.chunks if work else ()
+            parked = [chunk for chunk in kept if chunk.parked]
+            kept_parked = sum(len(chunk.messages) for chunk in parked)
+            self.parked += kept_parked
+            records_parked += unit.parked + kept_parked
+            self.parked_since = min(self.parked_since, *(chunk.enqueued for chunk in parked), math.inf)
+            size += sum(chunk.bytes for chunk in (*kept, *in_memory(unit)) if not chunk.parked)
+        account = table.account
+        # A record with parts in several shards counts once.
+        in_lane = min(records - records_parked, account.records)
+        self.records += max(0, records_parked + in_lane - done)
+        self._lanes[account.lane] += in_lane
         self._bytes += min(size, account.bytes)
 
     def keeps_out(self, refused: Delivery | None) -> bool:
@@ -108,18 +127,3 @@ class Standing:
             held and held + records > most
             for held, records in ((self._lanes[lane], new) for lane, new in refused.records.items())
         )
-
-    def _stands(self, unit: Unit) -> bool:
-        if unit.state is UnitState.HALTED:
-            return True
-        return unit.error is not None and (unit.blocked or unit.failing_since <= self._before)
-
-    def _waits(self, unit: Unit, standing: Sequence[Unit]) -> bool:
-        """Whether it waits for one of its blocked shards, or for another table of its next statement."""
-        if unit.state is not UnitState.WAITING_FOR_OTHERS or not unit.chunks:
-            return False
-        barrier = unit.chunks[0].barrier
-        if standing or barrier is None:
-            return bool(standing)
-        tables = (barrier.home, *barrier.others)
-        return any(self._stands(each) for table in tables for each in table.members())

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import heapq
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from offsets.types import TopicPartition
 from worker.lanes.lane import Lane, Room
+from worker.lanes.parking import in_memory
 from worker.lanes.seen_lanes import SeenLanes, Standing
-from worker.observing.status import LaneStatus
-from worker.units.chunk import Chunk
+from worker.observing.status import LaneStatus, TableState
+from worker.units.chunk import Chunk, offset_at
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
-
-TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
 
 _STATES: dict[UnitState, TableState] = {
     UnitState.IDLE: "idle",
@@ -26,9 +24,10 @@ _STATES: dict[UnitState, TableState] = {
     UnitState.READY: "queued",
     UnitState.RUNNING: "running",
     UnitState.BACKOFF: "retrying",
+    UnitState.LIMITED: "queued",
     UnitState.HALTED: "blocked",
 }
-_LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "running", "queued", "idle")
+_LOUDEST: tuple[TableState, ...] = ("blocked", "retrying", "paused", "running", "queued", "idle")
 """The state of a table with shards is the first of these that one of its shards has."""
 
 _AT_ONCE = 500
@@ -65,11 +64,6 @@ class TableView(NamedTuple):
     def state(self) -> TableState:
         return min((part.state for part in self.parts), key=_LOUDEST.index)
 
-    @property
-    def halted(self) -> bool:
-        """Whether one of its changes failed permanently."""
-        return _is_halted(self.unit)
-
     def stands_at(self) -> tuple[TopicPartition, int] | None:
         """Return the first record with which one of its batches will be retried. Approximate."""
         for part in self.parts:
@@ -78,7 +72,7 @@ class TableView(NamedTuple):
             left = min(part.work.stands_at(), default=-1)
             for chunk in part.work.chunks if left >= 0 else ():
                 if left < len(chunk.messages):
-                    return chunk.assignment.partition, chunk.messages[left].offset()
+                    return chunk.assignment.partition, offset_at(chunk.messages, left)
                 left -= len(chunk.messages)
         return None
 
@@ -90,27 +84,26 @@ class LanesView(NamedTuple):
     most recently used."""
     finished: list[tuple[str, int]]
     """(label, finished records) of each table that ever had a record."""
-    blocked: int
-    """The number of blocked tables, shown or not."""
+    standing: Standing
+    """The tables that stand still, shown or not."""
     halted: int
-    """How many of these are halted because a change failed permanently."""
+    """How many tables are halted, because a change failed permanently."""
+    target_down: int
+    """How many others wait for their target."""
     further: list[Chunk]
     """Chunks of busy tables that are not shown."""
-    blocked_records: int
-    """Records that are blocked: see Standing."""
     held_up: bool
-    """Whether a delivery waits for room that only blocked tables could free."""
+    """Whether a delivery waits for room that only standing tables could free."""
 
 
-def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: float = math.inf) -> LanesView:
+def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int) -> LanesView:
     """Return the present lanes and at most `most` tables. Any thread.
 
-    `stuck_after`: a table also counts as blocked if one of its batches has been failing for this many
-    seconds. Each table is copied at one moment, and all busy tables at the same moment unless they are
+    Each table is copied at one moment, and all busy tables at the same moment unless they are
     hundreds. The lock of `Lanes` is then taken for some of them at a time."""
     lanes, kept, now = seen.lanes, seen.schedule.kept, seen.clock()
     count = seen.schedule.ready.count
-    standing = Standing(seen.room, now - stuck_after)
+    standing = Standing(seen.room)
     idle: list[Unit] = []
     busy: list[Unit] = []
     for unit in units:
@@ -159,10 +152,10 @@ def snapshot(seen: SeenLanes, units: Sequence[Unit], most: int, stuck_after: flo
             for unit in units
             if (records := finished.get(unit, unit.finished_records)) or _has_records(unit)
         ],
-        sum(state == "blocked" for state in states.values()),
-        sum(states[unit] == "blocked" and _is_halted(unit) for unit in busy),
+        standing,
+        sum(unit.halted for unit in busy),
+        sum(states[unit] == "blocked" and not unit.halted for unit in busy),
         further,
-        standing.records,
         standing.keeps_out(seen.room.refused),
     )
 
@@ -204,18 +197,10 @@ def _lane(lane: Lane, now: float, bounds: Room) -> LaneStatus:
 
 
 def _table(unit: Unit, works: Mapping[Unit, Work], kept: Mapping[Unit, Work]) -> TableView:
-    parts = []
-    for each in unit.members():
-        parts.append(
-            Part(
-                _state(each),
-                each.error,
-                _held(each, kept),
-                each.failed_batches,
-                works.get(each),
-                tuple(each.chunks),
-            )
-        )
+    parts = [
+        Part(_state(each), each.error, _held(each, kept), each.failed_batches, works.get(each), _shown(each))
+        for each in unit.members()
+    ]
     failed = sum(part.failed_batches for part in parts)
     if unit.shards is not None:
         failed += unit.shards.failed_batches
@@ -237,8 +222,8 @@ def _idle(unit: Unit) -> TableView:
 
 def _state(unit: Unit) -> TableState:
     if unit.blocked and unit.error:
-        return "blocked"
-    if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING):
+        return "paused" if unit.paused else "blocked"
+    if unit.error and unit.state in (UnitState.READY, UnitState.RUNNING, UnitState.LIMITED):
         return "retrying"
     if unit.state is UnitState.BACKOFF and not unit.error:
         return "running"  # its handler will be asked again
@@ -257,11 +242,6 @@ def _is_looked_into(unit: Unit) -> bool:
     return unit.shards is not None or unit.error is not None or unit.state is UnitState.WAITING_FOR_OTHERS
 
 
-def _is_halted(unit: Unit) -> bool:
-    """Whether one of its changes failed permanently. Needs no lock."""
-    return any(each.state is UnitState.HALTED for each in unit.members())
-
-
 def _has_records(unit: Unit) -> bool:
     """Whether it has any records. It may have only its place in a statement about several tables."""
     return not unit.at_rest and (unit.records > 0 or unit.state is not UnitState.WAITING_FOR_OTHERS)
@@ -275,8 +255,16 @@ def _chunks(unit: Unit, works: Mapping[Unit, Work]) -> Iterator[Chunk]:
             yield from work.unfinished_chunks()
         while True:
             try:
-                queued = tuple(each.chunks)
+                queued = _shown(each)
                 break
             except RuntimeError:  # it changed meanwhile
                 continue
         yield from queued
+
+
+def _shown(unit: Unit) -> tuple[Chunk, ...]:
+    """The queue's chunks. Of the parked ones, only the first: the others are newer, and there are many."""
+    if not unit.parked:
+        return tuple(unit.chunks)
+    first = next((chunk for chunk in unit.chunks if chunk.parked), None)
+    return (*(() if first is None else (first,)), *in_memory(unit))

@@ -26,12 +26,14 @@ STORMY = {
     "http_message_failed": (),
     "kafka_does_not_answer": (),
     "offset_not_told": ("partition",),
+    "pauses_unreadable": (),
     "place_not_known": (),
     "record_skipped": ("position",),
     "spark_upkeep_failed": ("table",),
     "table_waits": ("table",),
     "target_down": ("handler",),
     "target_up": ("handler",),
+    "transaction_cut": ("table",),
 }
 """Event -> the fields that identify its subject. Of a position, only the topic and partition count."""
 
@@ -87,7 +89,7 @@ class LogLimits:
                 known = self._events[name] = _Event(now)
             elif now >= known.begun + _MINUTE:
                 _next_minute(known, now)
-            subject = " ".join([_text(event.get(each)) for each in fields])
+            subject = " ".join([str(event.get(each)).partition(" offset ")[0] for each in fields])
             counts = known.subjects.get(subject)
             if counts is None:
                 if len(known.subjects) >= _SUBJECTS:
@@ -142,7 +144,3 @@ def _next_minute(known: _Event, now: float) -> None:
         known.before = kept
     known.subjects = {}
     known.begun, known.told = now, 0
-
-
-def _text(value: object) -> str:
-    return str(value).partition(" offset ")[0]

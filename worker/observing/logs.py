@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, Literal, TextIO
 
 import structlog
@@ -26,6 +27,10 @@ _TALKATIVE = ("py4j", "httpx", "httpcore")
 
 LIMITS = LogLimits()
 """The limits of this process for events that may occur for every record."""
+
+context: ContextVar[Callable[[], dict[str, Any]]] = ContextVar("context", default=dict)
+"""Returns the fields of the handler's call in progress, for every event that is logged in this context. An
+event's own fields come first. A thread that a handler starts has them if it runs in a copy of the context."""
 
 _listeners: tuple[Listener, ...] = ()
 
@@ -49,6 +54,7 @@ def configure(
     as_json = format == "json" or (format == "auto" and not stream.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _in_context,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -123,6 +129,12 @@ def _heard(_logger: Any, method: str, event: EventDict) -> EventDict:
     for listener in _listeners:
         with suppress(Exception):  # a listener must not prevent logging
             listener(method, event)
+    return event
+
+
+def _in_context(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    for key, value in context.get()().items():
+        event.setdefault(key, value)
     return event
 
 

@@ -15,21 +15,32 @@ _HELP = {
     "marks say that they were applied before.",
     "binlane_retries_total{table}": "Batches that were passed to their handlers again after a failure.",
     "binlane_dead_letters_total{table}": "Records written to the dead-letter topic.",
+    "binlane_transactions_cut_total{table}": "Batches that begin within a source transaction, although the "
+    "table has `batch.transactions: whole`.",
     "binlane_unblocked_records_total{action}": "Records that were set aside by request: `skip` or "
     "`dead_letter`.",
-    "binlane_tables_blocked": "Blocked tables: a batch failed permanently, or their target is down.",
-    "binlane_tables_halted": "Blocked tables with a change that failed permanently. They need a person.",
-    "binlane_tables_target_down": "Blocked tables that wait for a target or for the dead-letter topic. They "
+    "binlane_tables_blocked": "Tables that stand still. Their batch failed and is retried, a change failed "
+    "permanently, their target is down, or they are paused. Or they wait for such a table.",
+    "binlane_tables_halted": "Tables with a change that failed permanently. They need a person.",
+    "binlane_tables_target_down": "Tables that wait for a target or for the dead-letter topic. They "
     "continue by themselves.",
-    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to blocked "
-    "tables, or to tables whose batch has failed for `stuck_after`, or they wait for room in lanes full of "
-    "these.",
-    "binlane_table_state{table,state}": "1 for the table's state: idle, queued, running, retrying or "
-    "blocked.",
+    "binlane_table_paused_seconds{pattern,handler,by}": "How long the tables of this pattern have "
+    "been paused (`binlane pause`); `handler` is empty if all their handlers are.",
+    "binlane_blocked_records": "Fetched records that more workers cannot help. They belong to tables that "
+    "stand still, or they wait for room in lanes full of these.",
+    "binlane_parked_records": "Records of tables that stand still, in files instead of in memory.",
+    "binlane_parked_bytes": "Size of these files. `lanes.parked` limits it.",
+    "binlane_parked_seconds": "How long the oldest parked record has been queued; 0 without one.",
+    "binlane_parked_full{topic,partition}": "1 while the partition is paused because parked records take "
+    "`lanes.parked` or cannot be written, else 0.",
+    "binlane_table_state{table,state}": "1 for the table's state: idle, queued, running, retrying, "
+    "paused or blocked.",
     "binlane_table_delay_seconds{table}": "Now minus the source time of the table's oldest unfinished "
     "change; 0 if all are finished.",
     "binlane_target_up{handler}": "0 while the handler's target is down and its tables wait, else 1. "
     "`__dead_letter__` is the dead-letter topic, `__schema_registry__` the schema registry.",
+    "binlane_limit_waiting{handler}": "Tables (or shards) that wait because of the handler's `limit`.",
+    "binlane_limit_wait_seconds_total{handler}": "Duration of these waits, counted when they end.",
     "binlane_lane_queued_records{lane}": "Records that are queued or running in the lane.",
     "binlane_lane_queued_bytes{lane}": "Bytes that are queued or running in the lane.",
     "binlane_lane_running_seconds{lane}": "How long the lane's current batch has been with its handlers; 0 "
@@ -58,7 +69,8 @@ _HELP = {
     "binlane_first_commit_missing_seconds{topic,partition}": "How long the partition's records have waited "
     "because Kafka has not accepted the first commit, of the start offset; 0 after it has.",
     "binlane_head_stuck_seconds{topic,partition}": "How long the partition's first unfinished record has "
-    "been the first; 0 until this reaches `stuck_after`.",
+    "been the first; 0 until this reaches `stuck_after`, and while its table is paused.",
+    "binlane_head_paused_seconds{topic,partition}": "The same if its table is paused, else 0.",
     "binlane_ahead_records{topic,partition}": "Records that were fetched with or after the first unfinished "
     "record. `max_ahead` limits them.",
     "binlane_max_ahead_reached{topic,partition}": "1 while the partition is paused because of `max_ahead`, "

@@ -42,6 +42,7 @@ _COUNTED = (
     "binlane_records_consumed_total",
     "binlane_records_skipped_total",
     "binlane_handler_failures_total",
+    "binlane_transactions_cut_total",
     "binlane_unblocked_records_total",
     "binlane_backpressure_seconds_total",
     "binlane_commits_total",
@@ -108,6 +109,9 @@ class Metrics(Collector):
 
     def dead_letter(self, table: str, records: int = 1) -> None:
         self._count("binlane_dead_letters_total", self.tables.label(table), amount=records)
+
+    def transaction_cut(self, table: str) -> None:
+        self._count("binlane_transactions_cut_total", self.tables.label(table))
 
     def unblocked(self, action: str) -> None:
         """Count a record that was set aside because a person ordered it."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 WorkerState = Literal["starting", "running", "draining", "halted", "stopped"]
-TableState = Literal["idle", "queued", "running", "retrying", "blocked"]
+TableState = Literal["idle", "queued", "running", "retrying", "paused", "blocked"]
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class StuckStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,9 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     first_commit_seconds: float = 0.0
     """How long its batches have waited because Kafka has not accepted the commit of its start position."""
     stuck: StuckStatus | None = None
+    head_paused_seconds: float = 0.0
+    """How long its first unfinished record has been the first, because its table is paused; 0 until this
+    reaches `stuck_after`."""
     unread: int | None = None
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
     source_time_ms: int | None = None
@@ -161,6 +166,10 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     down_seconds: float | None = None
     missing_topic: str | None = None
     """The name of the dead-letter topic, if it is down because the topic does not exist."""
+    waiting: int = 0
+    """How many tables (or shards) wait because of the handler's `limit`."""
+    waited_seconds: float = 0.0
+    """The duration of all such waits that have ended."""
 
 
 class UnmatchedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +194,34 @@ class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
     undecodable_skipped: int = 0
     undecodable_error: str | None = None
     """The error of the latest undecodable record."""
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """Tables, or one handler of them, that a person has paused."""
+
+    table: str
+    """A pattern, such as `match` of a table's rule."""
+    handler: str | None = None
+    """None: all handlers."""
+    by: str
+    """Who paused it, in their own words."""
+    since: _Time
+    until: _Time | None = None
+    """When it ends by itself; None: never."""
+    reason: str | None = None
+
+    def ended(self, now: datetime) -> bool:
+        return self.until is not None and now >= self.until
+
+    @property
+    def name(self) -> str:
+        return self.table if self.handler is None else f"{self.table} (handler {self.handler})"
+
+    @property
+    def told(self) -> str:
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M:%S} UTC"
+        reason = "" if self.reason is None else f": {self.reason}"
+        return f"paused by {self.by} since {self.since:%Y-%m-%d %H:%M:%S} UTC{until}{reason}"
 
 
 class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +257,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The most bytes that all lanes together may contain (`lanes.max_bytes`)."""
     passed_over: PassedOver | None = None
     """None: not known, because the worker's version is older."""
+    pauses: list[Pause] = []
     config: str | None = None
     """The configuration file, as given on the worker's command line."""
 
@@ -232,12 +270,17 @@ class Look:
     finished: Sequence[tuple[str, int]]
     """(table, records finished) of each table that ever had a record. Tables no longer tracked are under the
     name that they count under."""
-    blocked: int
-    """Number of blocked tables."""
+    standing: int
+    """Number of tables that stand still: they retry, wait for their target, are halted, or wait for these."""
     halted: int = 0
-    """Those with a permanently failed change. The others wait for a target."""
+    """Tables with a permanently failed change."""
+    target_down: int = 0
+    """Other tables that wait for a target."""
     blocked_records: int = 0
-    """Fetched and unfinished records that another worker would not help. They belong to blocked tables, to
-    tables whose batch has been failing for `stuck_after`, or wait for room behind them."""
+    """Fetched and unfinished records that another worker would not help. They belong to tables that stand
+    still, or wait for room behind them."""
+    parked: tuple[int, int, float] = (0, 0, 0.0)
+    """Records of tables that stand still, in files; the files' bytes; and the seconds since the oldest record
+    was queued."""
     held_up: bool = False
     """Whether reading has stopped because fetched records wait for room that only such tables could free."""

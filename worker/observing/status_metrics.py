@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,21 @@ def of_status(look: Look, labels: TableLabels) -> Iterator[Metric]:
     """Yield the families of a status. Unknown values (None) have no sample, because 0 would be wrong."""
     status = look.status
     yield from _of_tables(look, labels)
+    paused = family("binlane_table_paused_seconds")
+    for pause in status.pauses:
+        seconds = max(0.0, time.time() - pause.since.timestamp())
+        paused.add_metric([pause.table, pause.handler or "", pause.by], seconds)
+    yield paused
     yield from _of_lanes(status.lanes)
     yield from _of_bounds(status)
     yield from _of_partitions(status.partitions, held_up=look.held_up)
     up = family("binlane_target_up")
+    waiting, waited = family("binlane_limit_waiting"), family("binlane_limit_wait_seconds_total")
     for target in status.targets:
         up.add_metric([target.handler], target.up)
-    yield up
+        waiting.add_metric([target.handler], target.waiting)
+        waited.add_metric([target.handler], target.waited_seconds)
+    yield from (up, waiting, waited)
     if status.kafka is not None:
         if status.kafka.up is not None:
             yield _single("binlane_kafka_up", status.kafka.up)
@@ -49,10 +58,12 @@ def _of_tables(look: Look, labels: TableLabels) -> Iterator[Metric]:
     # A table without records, known only from a statement, has no label.
     known = {table for table, _ in look.finished}
     yield from _of_table_states([table for table in look.status.tables if table.table in known], labels)
-    yield _single("binlane_tables_blocked", look.blocked)
+    yield _single("binlane_tables_blocked", look.standing)
     yield _single("binlane_tables_halted", look.halted)
-    yield _single("binlane_tables_target_down", look.blocked - look.halted)
+    yield _single("binlane_tables_target_down", look.target_down)
     yield _single("binlane_blocked_records", look.blocked_records)
+    for what, value in zip(("records", "bytes", "seconds"), look.parked, strict=True):
+        yield _single(f"binlane_parked_{what}", value)
 
 
 def _of_table_states(tables: Sequence[TableStatus], labels: TableLabels) -> Iterator[Metric]:
@@ -123,7 +134,9 @@ _OF_PARTITION: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "binlane_first_commit_missing_seconds": lambda each: each.first_commit_seconds,
     "binlane_ahead_records": lambda each: each.ahead,
     "binlane_max_ahead_reached": lambda each: each.paused_by == "max_ahead",
+    "binlane_parked_full": lambda each: each.paused_by == "parked",
     "binlane_head_stuck_seconds": lambda each: 0.0 if each.stuck is None else each.stuck.seconds,
+    "binlane_head_paused_seconds": lambda each: each.head_paused_seconds,
     "binlane_position": lambda each: each.position,
     "binlane_committed": lambda each: each.committed,
     "binlane_unfinished_records": lambda each: each.unfinished,

@@ -1,4 +1,5 @@
-"""The bodies of `POST /api/unblock`, and the secret with which `binlane unblock` proves where it runs.
+"""The bodies of `POST /api/unblock` and `POST /api/pause`, and the secret with which the commands prove where
+they run.
 
 An address proves nothing: behind a sidecar or a plain proxy, every client has this machine's address.
 """
@@ -17,7 +18,7 @@ from handlers.logs import get_logger
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
-UnblockResult = Literal["set_aside", "handled", "ordered", "refused"]
+Result = Literal["set_aside", "handled", "ordered", "paused", "resumed", "refused"]
 """set_aside: it was set aside. handled: one more attempt succeeded. ordered: one of both will follow."""
 log = get_logger("http")
 
@@ -38,10 +39,27 @@ class UnblockRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     partition: _Number | None = None
 
 
-class UnblockAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    result: UnblockResult
+class PauseRequest(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"duration": "for"}
+):
+    table: _Name
+    """A pattern, such as `match` of a table's rule."""
+    action: Literal["pause", "resume"]
+    by: _Name
+    handler: _Name | None = None
+    """None: all handlers."""
+    duration: _Name | None = None
+    """How long it is paused, such as 1h; None: until it is resumed."""
+    reason: _Name | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    result: Result
     message: str
     """What was done, or why nothing was done and what to do."""
+
+
+class UnblockAnswer(Answer, frozen=True, kw_only=True):
     position: str | None = None
     """`topic[partition] offset n`, if it was found."""
     letters: list[str] = []

@@ -15,11 +15,12 @@ from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("fetcher")
 
-PausedBy = Literal["lanes", "max_ahead", "ddl_topics", "format", "schema_registry", "first_commit"]
-"""The lanes are full. Too many records are fetched behind an unfinished one. Other partitions' DDL must come
-first. The topic has no format. A schema is unknown. Kafka has not accepted the first commit."""
+PausedBy = Literal["lanes", "max_ahead", "parked", "ddl_topics", "format", "schema_registry", "first_commit"]
+"""The lanes are full. Too many records are fetched behind an unfinished one. Parked records take all the disk
+that they may (see Parking). Other partitions' DDL must come first. The topic has no format. A schema is
+unknown. Kafka has not accepted the first commit."""
 
-Single = Literal["ddl_topics", "held", "max_ahead"]
+Single = Literal["ddl_topics", "held", "max_ahead", "parked"]
 """It is ahead of the others. Its records may not be handled yet (see HeldRecords). It is too far ahead of its
 first unfinished record (see MaxAhead)."""
 
@@ -55,6 +56,8 @@ class Pauses(Stage):
             return "format"
         if assignment in self.of("max_ahead"):
             return "max_ahead"
+        if assignment in self.of("parked"):
+            return "parked"
         if assignment in self.of("held"):
             return "schema_registry" if assignment.may_begin else "first_commit"
         if self.everything:

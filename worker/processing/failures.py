@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlers import Batch
 from handlers.loading.user_code import refuse_unrun
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
-from worker.attempts.steps import Caller, MustHalt
+from worker.attempts.steps import Caller, MustHalt, MustWait
+from worker.attempts.table_pauses import Paused, TablePauses
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
 from worker.dead_letters.writing import DeadLetters
@@ -38,6 +39,7 @@ class FailureRules:
     dead_letters: DeadLetters | None = None
     """None without a dead-letter topic."""
     calls: RunningCalls = field(default_factory=RunningCalls)
+    pauses: TablePauses | None = None
 
 
 class Failures:
@@ -61,14 +63,45 @@ class Failures:
         """Start no further attempt."""
         self._stopping = True
 
+    def transaction_cut(self, work: Work) -> None:
+        self._metrics.transaction_cut(work.unit.table.label)
+        log.warning(
+            "transaction_cut",
+            table=work.unit.table.label,
+            position=record_origin(work, 0),
+            hint="its transaction began in an earlier batch: raise batch.max_records or batch.max_bytes if "
+            "it is larger than these, or batch.max_wait if its records come slowly",
+        )
+
     # -- Watch
 
     def called_off(self, work: Work) -> bool:
         return self._stopping or work.withdrawn or not self._lanes.trusted
 
+    def paused(self, work: Work, *handlers: str) -> Paused | None:
+        pauses = self._rules.pauses
+        if pauses is None or not pauses.given:
+            return None
+        return next(filter(None, (pauses.why(table, handlers) for table in work.tables())), None)
+
+    def all_paused(self, work: Work) -> Paused | None:
+        """Return why no handler may get a batch that is not under way."""
+        pauses = self._rules.pauses
+        if pauses is None or not pauses.given or (work.runs and work.unit.error is None):
+            return None
+        runs = [run.name for run in work.runs if not run.finished]
+        return self.paused(work, *(runs or [each.name for each in work.table.handlers]))
+
     def call(self, work: Work, run: Caller, batch: Batch) -> None:
+        if run.limit.rule is None:
+            self._call(work, run, batch)
+        else:
+            with self._lanes.schedule.permits.call(work.unit, run.limit, len(batch.changes)):
+                self._call(work, run, batch)
+
+    def _call(self, work: Work, run: Caller, batch: Batch) -> None:
         begin = self._clock()
-        self._begin_call(run.name, work, run.done, begin)
+        self._begin_call(run.name, work, run.done, begin, batch.attempt)
         try:
             answer: object = run.handler.handle(batch)  # type: ignore[func-returns-value]
             if answer is not None:
@@ -113,17 +146,8 @@ class Failures:
     def dead_letter(self, work: Work, handler: str, place: int, error: BaseException, attempts: int) -> None:
         record, before, index = record_of(work, place)
         _, order = work.ordered(place) or (0, None)
-        letter = self._letters().send(
-            record,
-            table=work.unit.table.label,
-            handler=handler,
-            index=index,
-            error=describe(error),
-            attempts=attempts,
-            before=max(0, before - work.finished),
-            ordered_by=None if order is None else order.by,
-        )
-        self._set_aside(order, letter)
+        what = {"handler": handler, "index": index, "error": describe(error), "attempts": attempts}
+        self._send(work, record, before, order, **what)
 
     # -- of the processor itself
 
@@ -159,24 +183,15 @@ class Failures:
 
         Raises MustHalt and MustWait."""
         _, message = next(islice(work.messages(), number, None))
-        order = work.order_of(number)
+        order = work.orders.get(number)
         if order is not None and order.action == "skip":
             self._metrics.skipped("unblocked")
             position = record_origin(work, number)
             log.error("record_skipped", position=position, error=reason, ordered_by=order.by)
             self._set_aside(order)
             return
-        letter = self._letters().send(
-            message,
-            table=work.unit.table.label,
-            handler=None,
-            index=None,
-            error=f"undecodable record: {reason}",
-            attempts=0,
-            before=max(0, number - work.finished),
-            ordered_by=None if order is None else order.by,
-        )
-        self._set_aside(order, letter)
+        what = {"handler": None, "index": None, "error": f"undecodable record: {reason}", "attempts": 0}
+        self._send(work, message, number, order, **what)
 
     def retried(self, work: Work, failing: list[HandlerRun], delay: float, reason: str) -> None:
         table, error = work.unit.table.label, failing[0].error
@@ -208,7 +223,23 @@ class Failures:
         if order is not None and order.done(letter):
             self._metrics.unblocked(order.action)
 
-    def _letters(self) -> DeadLetters:
+    def _send(self, work: Work, record: Record, before: int, order: SetAside | None, **what: Any) -> None:
+        """Write a dead letter. `before`: how many of the work's records precede this one.
+
+        Raises MustHalt and MustWait."""
         if self._rules.dead_letters is None:
             raise MustHalt("a dead letter is required, but dead_letter.topic is not set")
-        return self._rules.dead_letters
+        letter = self._rules.dead_letters.send(
+            record,
+            table=work.unit.table.label,
+            before=max(0, before - work.finished),
+            ordered_by=None if order is None else order.by,
+            **what,
+        )
+        self._set_aside(order, letter)
+
+
+def words_of(run: HandlerRun) -> str:
+    if run.error is None:
+        return ""
+    return text_of(run.error) if isinstance(run.error, MustHalt | MustWait) else describe(run.error)

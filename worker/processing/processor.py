@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,11 @@ from handlers.loading.user_code import refuse_unrun
 from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
+from worker.attempts.table_pauses import Paused
 from worker.lanes.lanes import Lanes
 from worker.observing.histogram import HandlerTimes
 from worker.observing.metrics import Metrics
-from worker.processing.failures import FailureRules, Failures
+from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
 from worker.units.sharding import spread
 from worker.units.unit import Unit
@@ -67,6 +69,7 @@ class Processor(threading.Thread):
         try:
             while (work := self._lanes.take(self._number, finished)) is not None:
                 finished = self._work(work)
+                del work  # it may know files, which are deleted when nobody does
             self.dismissed = True
         except BaseException as error:
             self._fail(error)
@@ -78,6 +81,13 @@ class Processor(threading.Thread):
         """Return the work if it is finished. None: it was put back, or its unit halted."""
         if self._called_off(work):
             return None
+        if work.parked:
+            # To read the batch before its target may be asked would only cost time of other tables.
+            waits = (run.waits(work, self._random) for run in work.runs if not run.finished)
+            if work.unit.blocked and (wait := min(waits, default=0.0)) > 0:
+                self._give_back(work, wait, work.unit.error, blocked=True)
+                return None
+            work.load()
         if not work.table.handlers:
             return self._bury_all(work)
         if not work.runs:
@@ -92,9 +102,12 @@ class Processor(threading.Thread):
 
     def _called_off(self, work: Work) -> bool:
         """Whether it must not start. It is then put back."""
-        if not self._failures.called_off(work):
+        if self._failures.called_off(work):
+            self._put_back(work, 0.0, work.unit.error)
+        elif (paused := self._failures.all_paused(work)) is not None:  # then it is not even read or decoded
+            self._give_back(work, paused.wait, str(paused), blocked=True, paused=True)
+        else:
             return False
-        self._lanes.give_back(self._number, work, delay=0.0, error=work.unit.error)
         return True
 
     def _handle(self, work: Work) -> Work | None:
@@ -128,16 +141,20 @@ class Processor(threading.Thread):
         """Decode the batch up to its first bad record. None: that is the first one, and was not finished.
 
         If the result is finished, it was only the bad record, which is now a dead letter."""
+        if work.continues:
+            self._failures.transaction_cut(work)
         found = work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
         if found is None:
             return work
         place, fault = found
         if place:
             # Records before the bad one are handled first. The rest has its turn then.
+            if work.table.whole:
+                place = work.whole_records(place) or place
             work = self._lanes.shorten(self._number, work, place)
             work.decode(self._failures.passes_over, self._lanes.seen.most_decoded)
             return work
-        if not self._failures.buries(fault) and work.order_of(0) is None:
+        if not self._failures.buries(fault) and work.orders.get(0) is None:
             self._halt(work, record_origin(work, 0), f"undecodable record: {fault}")
             return None
         if work.records > 1:
@@ -155,7 +172,6 @@ class Processor(threading.Thread):
 
     def _bury(self, work: Work, number: int, reason: str) -> bool:
         """Finish the work's record as a dead letter. False: it must wait, or the unit halted."""
-        unit = work.unit
         try:
             self._failures.bury_undecodable(work, number, reason)
         except MustHalt as halt:
@@ -164,7 +180,7 @@ class Processor(threading.Thread):
         except MustWait as fault:
             self._give_back(work, fault.wait, text_of(fault), blocked=True)
             return False
-        self._count_finished(unit, work.finish_records(number + 1))
+        self._count_finished(work.unit, work.finish_records(number + 1))
         return True
 
     def _try_alone(self, work: Work) -> list[Outcome] | None:
@@ -172,13 +188,15 @@ class Processor(threading.Thread):
         if not work.total:
             return None
         bound = work.table.handlers[0]
+        if bound.limit.rule is not None:
+            return self._step(work)
         turn, wait = bound.circuit.admit()
         if wait > 0:
             return self._step(work)
         handler = bound.of(self._number)
         raised = None
         begin = self._clock()
-        self._begin_call(bound.name, work, 0, begin)
+        self._begin_call(bound.name, work, 0, begin, 1)
         try:
             answer: object = handler.handle(work.batch(0, work.total, 1))  # type: ignore[func-returns-value]
             if answer is not None:
@@ -191,7 +209,7 @@ class Processor(threading.Thread):
         if raised is None:
             self._failures.answered(bound, turn)
             return None
-        run = HandlerRun(bound.name, handler, work.total, bound.circuit)
+        run = HandlerRun(bound, self._number, work.total)
         run.turn = turn
         work.runs = [run]
         try:
@@ -204,10 +222,7 @@ class Processor(threading.Thread):
     def _step(self, work: Work) -> list[Outcome]:
         """Let every unfinished handler continue, in parallel, and wait for all of them."""
         if not work.runs:
-            work.runs = [
-                HandlerRun(each.name, each.of(self._number), work.total, each.circuit)
-                for each in work.table.handlers
-            ]
+            work.runs = [HandlerRun(each, self._number, work.total) for each in work.table.handlers]
         else:  # another lane may have started it, and the handlers may have changed since
             for run, bound in zip(work.runs, work.table.handlers, strict=True):
                 run.bind(bound, self._number)
@@ -224,18 +239,15 @@ class Processor(threading.Thread):
         return list(zip(runs, steps, strict=True))
 
     def _side_by_side(self, runs: list[HandlerRun], work: Work) -> list[Step]:
-        pool = self._pool
-        if pool is None:
-            name = f"{self.name}-handler"
-            pool = self._pool = ThreadPoolExecutor(max_workers=_MOST_HANDLERS, thread_name_prefix=name)
-        futures = [pool.submit(run.step, work, self._failures, self._random) for run in runs[1:]]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_MOST_HANDLERS, thread_name_prefix=f"{self.name}-handler")
+        futures = [self._pool.submit(run.step, work, self._failures, self._random) for run in runs[1:]]
         try:
             first = runs[0].step(work, self._failures, self._random)
         finally:
             errors = [future.exception() for future in futures]
-        for error in errors:
-            if error is not None:
-                raise error
+        for error in filter(None, errors):
+            raise error
         return [first, *(future.result() for future in futures)]
 
     def _count(self, run: HandlerRun) -> None:
@@ -249,35 +261,40 @@ class Processor(threading.Thread):
         halted = next((run for run, step in outcomes if step is Step.HALT), None)
         failing = [run for run, step in outcomes if step is Step.RETRY]
         blocked = [run for run, step in outcomes if step is Step.BLOCKED]
+        blocked.sort(key=lambda run: isinstance(run.error, Paused))
         under_way = [run for run, step in outcomes if step is Step.ASK_AGAIN]
         if halted is not None:
             unit.failed_batches += 1
-            self._halt(work, origin_of(work, halted.done), f"{_words(halted)} (handler {halted.name})")
+            self._halt(work, origin_of(work, halted.done), f"{words_of(halted)} (handler {halted.name})")
         elif failing:
             unit.failed_batches += 1
-            delay = max(run.delay for run in failing)
-            reason = _words(failing[0])
+            delay, reason = max(run.delay for run in failing), words_of(failing[0])
             self._failures.retried(work, failing, delay, reason)
             self._give_back(work, delay, reason, blocked=bool(blocked))
         elif blocked:
-            reason = f"{_words(blocked[0])} (handler {blocked[0].name})"
-            self._give_back(work, min(run.delay for run in blocked), reason, blocked=True)
+            reason = f"{words_of(blocked[0])} (handler {blocked[0].name})"
+            paused, delay = isinstance(blocked[0].error, Paused), min(run.delay for run in blocked)
+            self._give_back(work, delay, reason, blocked=True, paused=paused)
+        elif under_way and (delay := min(run.delay for run in under_way)) < math.inf:
+            self._give_back(work, delay, None, blocked=False)
         elif under_way:
-            self._give_back(work, min(run.delay for run in under_way), None, blocked=False)
+            work.forget_rows()
+            self._put_back(work, math.inf, unit.error)
         else:  # called off, or continues at once
-            self._give_back(work, 0.0, unit.error, blocked=unit.blocked)
+            self._put_back(work, 0.0, unit.error)
 
-    def _give_back(self, work: Work, delay: float, reason: str | None, *, blocked: bool) -> None:
-        work.unit.blocked = blocked
+    def _give_back(
+        self, work: Work, delay: float, reason: str | None, *, blocked: bool, paused: bool = False
+    ) -> None:
+        work.unit.blocked, work.unit.paused = blocked, paused
+        self._put_back(work, delay, reason)
+
+    def _put_back(self, work: Work, delay: float, reason: str | None) -> None:
+        work.let_go()
         self._lanes.give_back(self._number, work, delay=delay, error=reason)
 
     def _halt(self, work: Work, position: str, reason: str) -> None:
         self._failures.halted(work, position, reason)
         work.unit.blocked = False
+        work.let_go()
         self._lanes.halt(self._number, work, reason)
-
-
-def _words(run: HandlerRun) -> str:
-    if run.error is None:
-        return ""
-    return text_of(run.error) if isinstance(run.error, MustHalt | MustWait) else describe(run.error)

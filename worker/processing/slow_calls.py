@@ -9,10 +9,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handlers.logs import get_logger
 from worker.formats.interface import Record
+from worker.observing.logs import context
 
 if TYPE_CHECKING:
     from worker.units.work import Work
@@ -29,28 +30,53 @@ class Call:
     first: int
     """The index of its first change in the work."""
     since: float
+    attempt: int
+    worker: str
     reported: int = 0
     """The number of reports. The watcher's own."""
+
+    def fields(self) -> dict[str, Any]:
+        """Return what each log line of the call has."""
+        work = self.work
+        found = {
+            "worker": self.worker,
+            "table": work.unit.table.label,
+            "lane": work.unit.lane,
+            "handler": self.handler,
+            "attempt": self.attempt,
+        }
+        if (trace := getattr(work, "trace", None)) is not None:
+            found["trace_id"] = f"{trace.context.trace_id:032x}"
+        return found
 
 
 class RunningCalls:
     """The calls in progress, one per thread. Each thread starts and ends its own. Any thread may read them.
 
-    No lock: a dict is changed and copied in one step each.
+    No lock: a dict is changed and copied in one step each. `worker`: its name, for log lines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, worker: str = "") -> None:
+        self._worker = worker
         self._of_thread: dict[int, Call] = {}
 
-    def begin(self, handler: str, work: Work, first: int, now: float) -> None:
-        self._of_thread[threading.get_ident()] = Call(handler, work, first, now)
+    def begin(self, handler: str, work: Work, first: int, now: float, attempt: int) -> None:
+        call = Call(handler, work, first, now, attempt, self._worker)
+        self._of_thread[threading.get_ident()] = call
+        context.set(call.fields)
 
     def end(self) -> None:
         self._of_thread.pop(threading.get_ident(), None)
+        context.set(dict)
 
     def current(self) -> dict[int, Call]:
         """Return thread -> its call."""
         return self._of_thread.copy()
+
+    def stack(self, thread: int, call: Call) -> str | None:
+        """Return the thread's stack, the innermost call last. None: the call has ended."""
+        stack = stack_of(thread)
+        return stack if self._of_thread.get(thread) is call else None
 
 
 @dataclass(frozen=True)
@@ -67,9 +93,9 @@ class SlowCalls:
             seconds = now - call.since
             if seconds < call.work.unit.table.rule.slow_after * 2**call.reported:
                 continue
-            stack = stack_of(thread)
-            if self.calls.current().get(thread) is not call:
-                continue  # it ended meanwhile, so the stack belongs to another call
+            stack = self.calls.stack(thread, call)
+            if stack is None:
+                continue
             while seconds >= call.work.unit.table.rule.slow_after * 2**call.reported:
                 call.reported += 1
             log.warning(
@@ -99,9 +125,9 @@ def origin_of(work: Work, place: int) -> str:
 
 def record_origin(work: Work, number: int) -> str:
     """Format the position of the work's record as `topic[partition] offset n`."""
-    for count, (chunk, message) in enumerate(work.messages()):
+    for count, (chunk, offset) in enumerate(work.offsets()):
         if count >= number:
-            return chunk.assignment.record_at(message.offset())
+            return chunk.assignment.record_at(offset)
     return "its end"
 
 

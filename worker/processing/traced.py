@@ -15,7 +15,7 @@ from worker.attempts.steps import Caller
 from worker.configuration import Configuration, Secrets
 from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
-from worker.processing.failures import FailureRules, Failures
+from worker.processing.failures import Failures
 from worker.processing.processor import Outcome, Processor
 from worker.units.assigned_partition import Assignment
 from worker.units.work import Work
@@ -30,20 +30,10 @@ _Saved = Callable[[Mapping[Assignment, Checkpoint]], None]
 class TracedProcessor(Processor):
     """Starts and ends spans around a processor's steps. Tracing never changes what happens to a batch."""
 
-    def __init__(
-        self,
-        number: int,
-        lanes: Lanes,
-        metrics: Metrics,
-        *,
-        tracing: Tracing,
-        rules: FailureRules,
-        clock: Callable[[], float],
-        **more: Any,
-    ) -> None:
-        super().__init__(number, lanes, metrics, rules=rules, clock=clock, **more)
+    def __init__(self, number: int, lanes: Lanes, metrics: Metrics, *, tracing: Tracing, **more: Any) -> None:
+        super().__init__(number, lanes, metrics, **more)
         self._tracing = tracing
-        self._failures = TracedFailures(tracing, rules, lanes, metrics, clock)
+        self._failures = TracedFailures(tracing, more["rules"], lanes, metrics, more["clock"])
 
     def _work(self, work: Work) -> Work | None:
         trace = self._tracing.begin(work)
@@ -85,24 +75,17 @@ class TracedProcessor(Processor):
 class TracedFailures(Failures):
     """Adds the events of a batch to its trace."""
 
-    def __init__(
-        self,
-        tracing: Tracing,
-        rules: FailureRules,
-        lanes: Lanes,
-        metrics: Metrics,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(rules, lanes, metrics, clock)
+    def __init__(self, tracing: Tracing, *parts: Any) -> None:
+        super().__init__(*parts)
         self._tracing = tracing
 
-    def call(self, work: Work, run: Caller, batch: Batch) -> None:
+    def _call(self, work: Work, run: Caller, batch: Batch) -> None:
         trace = _of(work)
         if trace is None:
-            super().call(work, run, batch)
+            super()._call(work, run, batch)
             return
         with trace.attempt(run.name, batch):
-            super().call(work, run, batch)
+            super()._call(work, run, batch)
 
     def skipped(self, work: Work, handler: str, place: int, error: BaseException) -> None:
         super().skipped(work, handler, place, error)

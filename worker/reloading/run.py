@@ -204,11 +204,7 @@ class _Run:
         self._waiting = []
         self.target.apply(
             Batch(
-                self.table,
-                changes,
-                database=self._database,
-                name=self._name,
-                topic_ids=self.read.topic_ids,
+                self.table, changes, database=self._database, name=self._name, topic_ids=self.read.topic_ids
             )
         )
         self._count += len(changes)

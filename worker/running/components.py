@@ -17,6 +17,7 @@ from offsets.finished import FinishedMap
 from offsets.stores import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.attempts.circuit import Circuit
+from worker.attempts.table_pauses import TablePauses
 from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
@@ -26,6 +27,7 @@ from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Beat, Fetcher, Requests
 from worker.fetching.held_records import HeldRecords
 from worker.fetching.max_ahead import MaxAhead
+from worker.fetching.parking import Parking
 from worker.fetching.receiving import Arrivals, KafkaAnswers, Receiver
 from worker.fetching.routing import Router
 from worker.fetching.source_order import SourceOrder
@@ -55,6 +57,7 @@ from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking
 from worker.units.assigned_partition import Assignments
+from worker.units.parking_files import ParkingLot
 from worker.units.table_book import TableBook
 
 _STATISTICS_MS = "10000"
@@ -92,7 +95,8 @@ class Components:
         self.local = own_store(configuration, alone=True)
         self.finished_map = FinishedMap(checkpoint.directory, configuration.kafka.group_id)
         self.lanes = Lanes(lanes, clock)
-        self.calls = RunningCalls()
+        self.parking_lot = ParkingLot(checkpoint.directory)
+        self.calls = RunningCalls(configuration.name)
         self.dead_letters = None
         if configuration.dead_letter is not None:
             self.dead_letters = DeadLetters(
@@ -106,8 +110,12 @@ class Components:
                 random=random.random,
                 clock=clock,
             )
+        self.table_pauses = TablePauses(configuration, self.book.names, self.lanes.unblock)
         rules = FailureRules(
-            on_undecodable=configuration.on_undecodable, dead_letters=self.dead_letters, calls=self.calls
+            on_undecodable=configuration.on_undecodable,
+            dead_letters=self.dead_letters,
+            calls=self.calls,
+            pauses=self.table_pauses,
         )
         self._processor = partial(
             processors(self.tracing),
@@ -227,6 +235,9 @@ class Components:
             Arrivals(self.metrics.consumed),
             self.order,
             MaxAhead(self.pauses, configuration.max_ahead),
+            Parking(
+                self.parking_lot, self.lanes, self.book.all, self.pauses, most=configuration.lanes.parked
+            ),
             self.share,
             self.backlog,
             self.backpressure.polls,
@@ -266,7 +277,6 @@ class Components:
             stopped=stop.is_set,
             clock=clock,
         )
-
         self.unreadable = Unreadable(
             self.assignments,
             self.requests,

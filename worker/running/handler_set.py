@@ -14,7 +14,7 @@ from handlers.loading.registry import BUILT_IN, create
 from handlers.logs import get_logger
 from handlers.metrics import NO_METRICS, HandlerMetrics
 from worker.attempts.backoff import describe
-from worker.attempts.circuit import BoundHandler, Circuit
+from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, HandlerEntry, TableRule
 from worker.running.open_handlers import (
     LONGEST_CLOSE,
@@ -52,7 +52,7 @@ class TargetOpenError(HandlerOpenError):
 class HandlerSet:
     """One object for each configured handler, or one per lane if the class says `per_lane`.
 
-    The main thread's own, except `of`, `circuits` and `statuses`. `open` and `plan` run in a separate thread.
+    The main thread's own, except `of`, `bound` and `statuses`. `open` and `plan` run in a separate thread.
     The main thread waits for it unless the worker stops.
     """
 
@@ -84,10 +84,10 @@ class HandlerSet:
     def of(self, rule: TableRule) -> list[BoundHandler]:
         return next(known.bound for known in self._rules if known.rule is rule)
 
-    def circuits(self) -> Iterator[tuple[str, Circuit]]:
-        """Yield each configured handler's name and its target's circuit."""
-        for bound in self._all():
-            yield bound.name, bound.circuit
+    def bound(self) -> Iterator[BoundHandler]:
+        """Yield each configured handler. Any thread."""
+        for known in self._rules:
+            yield from known.bound
 
     def statuses(self) -> list[dict[str, Any]]:
         """Return the status of each open handler. Any thread."""
@@ -130,9 +130,12 @@ class HandlerSet:
     def adopt(self, plan: HandlerPlan) -> None:
         """Make the planned handlers the configured ones."""
         staying = {id(bound) for known in plan.rules for bound in known.bound}
-        self._retired += [bound for bound in self._all() if id(bound) not in staying]
+        self._retired += [bound for bound in self.bound() if id(bound) not in staying]
         for bound, objects in plan.grown:
             bound.objects = (*bound.objects, *objects)
+        for known in plan.rules:
+            for entry, bound in pairs(known):
+                bound.limit.change(entry.limit)
         self._rules = plan.rules
         self.configuration = plan.configuration
         self._opened += plan.opened
@@ -166,7 +169,7 @@ class HandlerSet:
 
     @property
     def close_seconds(self) -> float:
-        objects = [handler for bound in [*self._all(), *self._retired] for handler in bound.objects]
+        objects = [handler for bound in [*self.bound(), *self._retired] for handler in bound.objects]
         objects += self._leaving
         return most_seconds([*objects, *(each.handler for each in list(self._plan.opened))])
 
@@ -207,15 +210,11 @@ class HandlerSet:
     def _handles(self, entry: HandlerEntry, table: str) -> bool:
         return handles(self.configuration, entry, table)
 
-    def _all(self) -> Iterator[BoundHandler]:
-        for known in self._rules:
-            yield from known.bound
-
     def _take(
         self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
     ) -> BoundHandler:
         for place, (known, bound) in enumerate(free):
-            if known == entry:
+            if known.is_like(entry):
                 del free[place]
                 self._grow(plan, entry, bound)
                 return bound

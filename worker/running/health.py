@@ -23,7 +23,6 @@ class Overview:
     """The last hour of a worker and its events, from now until `end`. Contains no steps of batches."""
 
     def __init__(self, status: StatusReport, committer: Committer, clock: Callable[[], float]) -> None:
-        self._status = status
         timeline = Timeline(status.configuration.secrets.redact, clock=time.time)
         self._history = History(
             status.pulse, lambda: committer.counted, timeline, clock=clock, wall_clock=time.time

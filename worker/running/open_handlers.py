@@ -16,6 +16,7 @@ from handlers.loading.registry import create
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe
 from worker.attempts.circuit import BoundHandler
+from worker.attempts.limit import Limit
 from worker.configuration import Configuration, HandlerEntry, TableRule
 
 log = get_logger("handlers")
@@ -239,7 +240,7 @@ class HandlerPlan:
 def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bool:
     """Whether the rule of this table ("database.table") includes the handler."""
     rule = configuration.rule_for(table)
-    return rule is not None and entry in rule.handlers
+    return rule is not None and any(map(entry.is_like, rule.handlers))
 
 
 def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
@@ -253,4 +254,4 @@ def bind(configuration: Configuration, entry: HandlerEntry) -> BoundHandler:
     first = create(entry, configuration.folder)
     more = configuration.lanes.count - 1 if first.per_lane else 0
     others = [create(entry, configuration.folder) for _ in range(more)]
-    return BoundHandler(entry.name, (first, *others))
+    return BoundHandler(entry.name, (first, *others), limit=Limit(entry.limit))

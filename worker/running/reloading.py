@@ -21,7 +21,7 @@ from worker.observing import logs
 from worker.running.components import Components
 from worker.running.handler_set import OPENING_SECONDS, HandlerOpenError
 from worker.running.open_handlers import HandlerPlan
-from worker.units.home_lane import home_lane
+from worker.units.table import home_lane
 
 log = get_logger("reload")
 
@@ -32,6 +32,7 @@ LIVE = (
     "lanes.count",
     "lanes.max_bytes",
     "lanes.max_records",
+    "lanes.parked",
     "lanes.work_stealing",
     "logging.level",
     "masking",

@@ -31,7 +31,7 @@ from worker.observing.status import (
 )
 from worker.running.components import Components
 from worker.units.assigned_partition import Assignment
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, first_of, offset_at
 
 Heads = dict[TopicPartition, tuple[Format, Record]]
 _WINDOW_PARTS = 40
@@ -83,7 +83,7 @@ class StatusReport:
     def look(self, most: int = SHOWN_TABLES) -> Look:
         """Return the status with at most `most` tables, and figures about all."""
         units, gone = self.parts.book.counted()
-        seen = snapshot(self.parts.lanes.seen, units, most, self.configuration.stuck_after)
+        seen = snapshot(self.parts.lanes.seen, units, most)
         delays: dict[TopicPartition, float] = {}
         rows = []
         for table in seen.tables:
@@ -122,18 +122,32 @@ class StatusReport:
             lane_max_records=self.configuration.lanes.max_records,
             max_bytes=self.configuration.lanes.max_bytes,
             passed_over=self.passing_over.now(),
+            pauses=list(self.parts.table_pauses.given),
             config=str(self.configuration.path),
         )
         finished = [*gone.items(), *seen.finished]
-        stands = seen.blocked_records
+        stands = seen.standing.records
         if seen.held_up:
             stands += sum(len(chunk.messages) for _, chunk in self.parts.backlog.parts())
-        return Look(status, finished, seen.blocked, seen.halted, stands, seen.held_up)
+        return Look(
+            status,
+            finished,
+            seen.standing.tables,
+            halted=seen.halted,
+            target_down=seen.target_down,
+            blocked_records=stands,
+            parked=(
+                seen.standing.parked,
+                self.parts.parking_lot.bytes,
+                max(0.0, self.clock() - seen.standing.parked_since),
+            ),
+            held_up=seen.held_up,
+        )
 
     def _targets(self) -> list[TargetStatus]:
         """Return one status per handler name: down if one of its handlers is down."""
         found: dict[str, TargetStatus] = {}
-        circuits = list(self.parts.handlers.circuits())
+        circuits = [(each.name, each.circuit) for each in self.parts.handlers.bound()]
         if self.parts.dead_letters is not None:
             circuits.append((DEAD_LETTER_TARGET, self.parts.dead_letters.circuit))
         if self.parts.registry is not None:
@@ -151,6 +165,10 @@ class StatusReport:
                 )
             else:
                 found.setdefault(name, TargetStatus(handler=name, up=True))
+        for each in self.parts.handlers.bound():
+            target, limit = found[each.name], each.limit
+            waiting, seconds = target.waiting + limit.waiting, target.waited_seconds + limit.waited
+            found[each.name] = msgspec.structs.replace(target, waiting=waiting, waited_seconds=seconds)
         return list(found.values())
 
     def _missing_topic(self, target: str) -> str | None:
@@ -168,7 +186,7 @@ class StatusReport:
 
     def _table(self, table: TableView, delay: float | None) -> TableStatus:
         works = [part.work for part in table.parts]
-        stands = table.stands_at() if table.state in ("blocked", "retrying") else None
+        stands = table.stands_at() if table.state in ("blocked", "retrying", "paused") else None
         return TableStatus(
             table=table.unit.table.label,
             lane=table.unit.lane,
@@ -179,7 +197,7 @@ class StatusReport:
             delay_seconds=None if delay is None else round(delay, 3),
             queued_records=sum(part.records for part in table.parts),
             attempt=max(work.runs[0].attempt - 1 if work and work.runs else 0 for work in works),
-            halted=table.state == "blocked" and table.halted,
+            halted=table.state == "blocked" and table.unit.halted,
             topic=None if stands is None else stands[0].topic,
             partition=None if stands is None else stands[0].partition,
             offset=None if stands is None else stands[1],
@@ -192,7 +210,8 @@ class StatusReport:
         tracker, parts = assignment.tracker, self.parts
         checkpoint = tracker.checkpoint()
         finished = checkpoint.offset if checkpoint else None
-        position = tracker.next_offset
+        position, stuck = tracker.next_offset, self._stuck_head(assignment)
+        paused = stuck if stuck is not None and stuck.state == "paused" else None
         return PartitionStatus(
             topic=assignment.partition.topic,
             partition=assignment.partition.partition,
@@ -206,7 +225,8 @@ class StatusReport:
             paused_by=parts.pauses.why(assignment),
             first_commit_seconds=round(parts.gate.uncommitted_seconds(assignment, self.clock()), 3),
             ahead=tracker.ahead(0),
-            stuck=self._stuck_head(assignment),
+            stuck=None if paused else stuck,
+            head_paused_seconds=0.0 if paused is None else paused.seconds,
             standstill_seconds=round(parts.standstill.seconds(assignment), 3),
             error=self._error_of(assignment),
             delay_seconds=None if delay is None else round(delay, 3),
@@ -260,15 +280,16 @@ def _keep_longest(delays: dict[TopicPartition, float], found: Mapping[TopicParti
 
 def _heads(chunks: Iterable[Chunk]) -> Heads:
     """Return the oldest of these records of each partition."""
-    first: dict[TopicPartition, int] = {}
-    heads: Heads = {}
+    first: dict[TopicPartition, tuple[int, Chunk]] = {}
     for chunk in chunks:
         if not chunk.messages:  # a barrier's place
             continue
-        head, partition = chunk.messages[0], chunk.assignment.partition
-        offset = head.offset()
+        partition, offset = chunk.assignment.partition, offset_at(chunk.messages, 0)
         known = first.get(partition)
-        if known is None or offset < known:
-            first[partition] = offset
-            heads[partition] = (chunk.assignment.format, head)
-    return heads
+        if known is None or offset < known[0]:
+            first[partition] = offset, chunk
+    return {
+        partition: (chunk.assignment.format, record)
+        for partition, (_, chunk) in first.items()
+        if (record := first_of(chunk.messages)) is not None
+    }

@@ -23,7 +23,7 @@ from worker.fetching.routing import UndecodableHalt
 from worker.http.listening import ListenError
 from worker.observing import logs
 from worker.observing.status import WorkerState
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
+from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest
 from worker.partitions.own_store import opened
 from worker.partitions.whole_share import SharedTopics
 from worker.processing.slow_calls import SlowCalls
@@ -46,10 +46,6 @@ _STUCK_SECONDS = 60.0
 _WATCH_SECONDS = 0.5
 
 
-class DeadEnd(Exception):
-    """Only halted tables still have work."""
-
-
 class LateStart(Exception):
     """The handlers take too long to open."""
 
@@ -58,7 +54,6 @@ class LateStart(Exception):
 _TOLD = (
     CertificateError,
     CheckpointError,
-    DeadEnd,
     KafkaException,
     LateStart,
     LateStop,
@@ -122,6 +117,7 @@ class Worker:
                 seconds=self._configuration.start_timeout,
                 clock=self._clock,
             )
+            self.components.table_pauses.adopt()
             if not self._stop.is_set():
                 self._start_threads()
                 self._watch()
@@ -172,11 +168,14 @@ class Worker:
             return f"the worker is {self._shown_state()}"
         return unready(self.components)
 
-    def _unblock(self, asked: UnblockRequest, client: str) -> UnblockAnswer:
+    def _change(self, asked: UnblockRequest | PauseRequest, client: str) -> Answer:
+        parts = self.components
         if self._state != "running" or self._stop.is_set():
-            return UnblockAnswer(result="refused", message=f"the worker is {self._shown_state()}")
-        order = self.components.unblocking if asked.table else self.components.unreadable
-        answer = order(asked, client)
+            return Answer(result="refused", message=f"the worker is {self._shown_state()}")
+        if isinstance(asked, PauseRequest):
+            answer = parts.table_pauses(asked, client)
+        else:
+            answer = (parts.unblocking if asked.table else parts.unreadable)(asked, client)
         message = self._configuration.secrets.redact(answer.message)
         return msgspec.structs.replace(answer, message=message)
 
@@ -216,7 +215,8 @@ class Worker:
             self.ready,
             self.components.metrics,
             self.started,
-            unblock=self._unblock,
+            unblock=self._change,
+            pause=self._change,
             access=access,
             sources=self._overview.sources,
         )
@@ -246,6 +246,7 @@ class Worker:
     def _start_threads(self) -> None:
         self._garbage.settle()
         self._state = "running"
+        self.components.parking_lot.clear()
         for thread in (*self.components.processors, self.components.committer, self.components.fetcher):
             thread.start()
         log.info(
@@ -257,7 +258,6 @@ class Worker:
         )
 
     def _watch(self) -> None:
-        ends = 0
         slow_calls = SlowCalls(self.components.calls, self._clock)
         while not self._stop.wait(_WATCH_SECONDS):
             slow_calls.look()
@@ -266,17 +266,10 @@ class Worker:
             if self._overview is not None:
                 self._overview.look()
             self.components.stuck.look()
+            self.components.table_pauses.look()
             if self._reloader.look():
                 self._configuration = self._reloader.configuration
                 self.status.reconfigure(self._configuration)
-            is_dead_end = self.components.lanes.seen.pressed and self.components.lanes.seen.dead_end()
-            ends = ends + 1 if is_dead_end else 0
-            if ends > 1:
-                halted = ", ".join(self.components.lanes.seen.halted())
-                raise DeadEnd(
-                    f"the lanes are full of records behind halted tables: {halted}; fix the cause and "
-                    "restart, or set on_failure: skip"
-                )
 
     def _drain(self) -> int:
         """Finish what runs, commit, leave the group, close the handlers. Returns the exit code."""
@@ -284,6 +277,7 @@ class Worker:
         self._state = "draining"
         log.info("draining", shutdown_timeout=self._configuration.shutdown_timeout)
         clean, halted = self._draining.run(self._configuration, began=began)
+        self.components.parking_lot.close()
         self._state = "stopped"
         logs.tell_left_out(all_of_it=True)
         code = 0 if clean and self._error is None and not halted else 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
+import msgspec
+
 from handlers.logs import get_logger
 from worker.lanes.lanes import Lanes
 from worker.lanes.record_location import RecordLocation, locate, numbers
 from worker.observing.status import StuckStatus
-from worker.processing.slow_calls import Call, RunningCalls, stack_of
+from worker.processing.slow_calls import Call, RunningCalls
 from worker.units.assigned_partition import Assignment, Assignments
 from worker.units.chunk import Chunk
 from worker.units.unit import Unit
@@ -124,17 +126,13 @@ class StuckHeads:
                 continue  # it was finished meanwhile
             known.nowhere = known.nowhere + passed if told.state == "nowhere" else 0.0
             known.told = told
-            if known.seconds >= self.after * 2**known.reported:
+            if told.state != "paused" and known.seconds >= self.after * 2**known.reported:
                 while known.seconds >= self.after * 2**known.reported:
                     known.reported += 1
                 _log(assignment, told)
 
     def _told(
-        self,
-        assignment: Assignment,
-        known: _Watched,
-        place: RecordLocation | None,
-        unit: Unit | None,
+        self, assignment: Assignment, known: _Watched, place: RecordLocation | None, unit: Unit | None
     ) -> StuckStatus:
         state = "nowhere" if unit is None else "waiting for room"
         held_by = handler = handler_seconds = stack = None
@@ -148,9 +146,7 @@ class StuckHeads:
             if call is not None:
                 thread, own = call
                 handler, handler_seconds = own.handler, round(self.clock() - own.since, 1)
-                stack = stack_of(thread)
-                if self.calls.current().get(thread) is not own:
-                    stack = None  # it ended meanwhile, so the stack belongs to another call
+                stack = self.calls.stack(thread, own)
         return StuckStatus(
             offset=known.offset,
             seconds=round(known.seconds, 1),
@@ -168,7 +164,7 @@ class StuckHeads:
 
 def _slowest(found: Iterable[RecordLocation]) -> RecordLocation | None:
     """Return the shard to look at first, of those that have a part of the record."""
-    order = ("halted", "retrying", "running", "waiting for others", "queued", "held back")
+    order = ("halted", "retrying", "running", "paused", "waiting for others", "queued", "held back")
     return min(found, key=lambda place: order.index(place.doing), default=None)
 
 
@@ -179,19 +175,12 @@ def _longest(calls: Mapping[int, Call], place: RecordLocation) -> tuple[int, Cal
 
 
 def _log(assignment: Assignment, told: StuckStatus) -> None:
+    fields = msgspec.structs.asdict(told) | {"seconds": round(told.seconds)}
     log.warning(
         "head_stuck",
         partition=str(assignment.partition),
-        offset=told.offset,
-        table=told.table,
-        lane=told.lane,
-        state=told.state,
-        seconds=round(told.seconds),
-        records_behind=told.behind,
-        error=told.error,
-        held_by=told.held_by,
-        handler=told.handler,
-        handler_seconds=told.handler_seconds,
-        stack_of_handler=told.stack,
+        records_behind=fields.pop("behind"),
+        stack_of_handler=fields.pop("stack"),
+        **fields,
         hint=_HINTS.get(told.state, _OTHER_HINT),
     )

@@ -252,11 +252,11 @@ class Unblocking:
                     work = kept.get(member)
                     if work is None:
                         continue
-                    messages = list(work.messages())
+                    offsets = list(work.offsets())
                     for number in sorted(work.stands_at()):
-                        if number < len(messages) and blocked_at(member, work, number):
-                            chunk, message = messages[number]
-                            found.append(chunk.assignment.record_at(message.offset()))
+                        if number < len(offsets) and blocked_at(member, work, number):
+                            chunk, offset = offsets[number]
+                            found.append(chunk.assignment.record_at(offset))
         if not found:
             return "the table is not blocked, and continues by itself"
         return f"that is blocked at {', '.join(dict.fromkeys(found))}"

@@ -31,6 +31,7 @@ STATE_STYLE = {
     "halted": "bold red",
     "blocked": "bold red",
     "retrying": "yellow",
+    "paused": "cyan",
     "queued": "",
     "idle": "dim",
     "stopped": "dim",

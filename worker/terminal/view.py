@@ -53,6 +53,7 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts.append(_summary(snapshot, None))
     parts += handler_lines(status)
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
+    parts += [Text(printable(f"{each.name} is {each.told}"), style="cyan") for each in status.pauses]
     parts += [Text(command, style="bold") for each in found for command in each.commands]
     parts.append(tables_grid(status, None, None, box.SIMPLE_HEAD))
     parts += _more(status.tables_omitted)
@@ -201,7 +202,8 @@ def _alarms(status: WorkerStatus) -> list[str]:
     if status.checkpoint.last_error:
         lines.append(f"checkpoint: {status.checkpoint.last_error}")
     lines += _stuck_alarms(status)
-    lines += [f"{table.table}: {table.error}" for table in ranked(status.tables) if table.error]
+    failing = [table for table in ranked(status.tables) if table.error and table.state != "paused"]
+    lines += [f"{table.table}: {table.error}" for table in failing]
     return lines + handler_alarms(status)
 
 

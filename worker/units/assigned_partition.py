@@ -17,6 +17,7 @@ from worker.formats.decoding import many_of
 from worker.formats.interface import Format, Record
 from worker.formats.source_times import SourceTimes
 from worker.units.piece_order import PieceOrder
+from worker.units.transactions import Transactions
 
 _topic = cast(Callable[[Message], str], Message.topic)
 _partition = cast(Callable[[Message], int], Message.partition)
@@ -69,6 +70,7 @@ class Assignment:
         """The partition's end as the broker last reported it."""
         self.consumed = 0
         self.times = SourceTimes(format_)
+        self.transactions = Transactions(format_)
         self.piece_order: PieceOrder | None = None
         """The order of split records, from the first one on. The fetcher's own."""
         self.journaled: int | None = None
@@ -107,6 +109,7 @@ class Assignment:
         self.tracker.end()
         self.tracker = OffsetTracker(offset, (), self._map)
         self.times.restart()
+        self.transactions = Transactions(self.format)
         self.piece_order = None
         self.in_kafka = self.on_disk = None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
+from worker.units.transactions import Transactions
 from worker.units.unit import Unit
 
 
@@ -18,6 +19,10 @@ class Delivery:
     bytes: int = 0
     records: dict[int, int] = field(default_factory=dict)
     """Lane -> records."""
+    queued: list[tuple[Transactions, int]] = field(default_factory=list)
+    """What `Transactions.queued` is with the last of these records."""
+    is_last: bool = True
+    """Whether it has the poll's last records."""
     fetched: float = field(default_factory=time.time, compare=False)
     """Time of the fetch; seconds since 1970."""
 
@@ -55,16 +60,19 @@ class Delivery:
                 if count > room or piece.bytes + chunk.bytes > max_bytes:
                     count = chunk.head(room, max_bytes - piece.bytes)
                     if count == 0 and piece.parts:
+                        piece.is_last = False
                         pieces.append(Delivery())
                         continue
                     count = max(1, count)  # one record, beyond the bound
                 head, chunk = chunk.split(count) if count < len(chunk.messages) else (chunk, None)
                 piece.add(unit, head)
+        pieces[-1].queued = self.queued
+        pieces[-1].is_last = self.is_last
         return pieces
 
     def without(self, gone: set[Assignment]) -> Delivery:
         """Return the delivery without the records of revoked partitions."""
-        left = Delivery()
+        left = Delivery(queued=self.queued, is_last=self.is_last)
         for unit, chunk in self.parts:
             if chunk.assignment not in gone:
                 left.add(unit, chunk)

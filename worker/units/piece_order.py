@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from offsets.run import Run
+from offsets.tracker import OffsetTracker
 
 Record = TypeVar("Record")
 _Table = tuple[str, str]
@@ -159,5 +160,5 @@ class TableRun:
         self.finish([offset_of(record) for record in records])
 
 
-AnyRun = Run | TableRun
-"""The run that records are finished in."""
+AnyRun = Run | TableRun | OffsetTracker
+"""The run that records are finished in; the tracker, if they are from several runs."""

@@ -10,16 +10,13 @@ So are a row without its whole key, and a record with other key columns than the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from handlers import Change
 from handlers.sharding import shard_of
-from worker.formats.interface import Record
-from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk
+from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk, lengths, offsets
 from worker.units.finish_order import FinishOrder, SharedRecord
-from worker.units.table import Table
 from worker.units.work import Work
 
 if TYPE_CHECKING:
@@ -184,7 +181,7 @@ class ShardChunk(DecodedChunk):
     def __init__(
         self,
         like: Chunk,
-        messages: list[Record],
+        messages: Sequence[Record],
         changes: Sequence[Change],
         ends: Sequence[int],
         *,
@@ -199,28 +196,24 @@ class ShardChunk(DecodedChunk):
         self.shared = shared
         self.order = order
         if shared:
-            self.bytes = sum(map(self._size, range(len(messages))))
+            self.bytes = sum(self._sizes())
 
-    def _size(self, place: int) -> int:
-        """Return the bytes of one part: its share of the record, and the overhead of a record."""
-        message = self.messages[place]
-        shared = self.shared.get(message.offset())
-        if shared is None:
-            return len(message) + RECORD_OVERHEAD
-        own = self.ends[place] - (self.ends[place - 1] if place else 0)
-        return len(message) * own // shared.changes + RECORD_OVERHEAD
+    def _sizes(self) -> Iterator[int]:
+        """Yield the bytes of each part: its share of the record, and the overhead of a record."""
+        begin = 0
+        for offset, length, end in zip(
+            offsets(self.messages), lengths(self.messages), self.ends, strict=True
+        ):
+            shared = self.shared.get(offset)
+            own = length if shared is None else length * (end - begin) // shared.changes
+            yield own + RECORD_OVERHEAD
+            begin = end
 
     def part(self, first: int, end: int) -> ShardChunk:
         plain = super().part(first, end)
+        own = plain.messages, plain.changes, plain.ends
         return ShardChunk(
-            self,
-            plain.messages,
-            plain.changes,
-            plain.ends,
-            table=self.table,
-            shard=self.shard,
-            shared=self.shared,
-            order=self.order,
+            self, *own, table=self.table, shard=self.shard, shared=self.shared, order=self.order
         )
 
     def rows_of(self, place: int) -> frozenset[int] | None:
@@ -230,11 +223,15 @@ class ShardChunk(DecodedChunk):
     def head(self, records: int, size: int) -> int:
         if not self.shared:
             return super().head(records, size)
-        for place in range(min(records, len(self.messages))):
-            size -= self._size(place)
-            if size < 0:
+        for place, own in enumerate(self._sizes()):
+            size -= own
+            if size < 0 or place >= records:
                 return place
-        return max(0, min(records, len(self.messages)))
+        return len(self.messages)
+
+    def _join_changes(self, other: Chunk) -> bool:
+        alike = isinstance(other, ShardChunk) and not self.shared and not other.shared
+        return alike and super()._join_changes(other)
 
     def finish(self, messages: Sequence[Record]) -> int:
         if self.shared or self.order.holds(self.shard):
@@ -245,15 +242,23 @@ class ShardChunk(DecodedChunk):
         return super().finish(messages)
 
     def leave(self) -> tuple[int, int]:
-        if not self.shared:
+        if not self.shared or self.parked:
             return super().leave()
+        return self._counted(-1, when=0)
+
+    def enter(self) -> tuple[int, int]:
+        return self._counted(1, when=1) if self.shared else super().enter()
+
+    def _counted(self, step: int, *, when: int) -> tuple[int, int]:
+        """Add `step` to the parts of each shared record. Returns the (records, bytes) that count: those of
+        the records with `when` parts, and of those that are not shared."""
         records = size = 0
-        for message in self.messages:
-            shared = self.shared.get(message.offset())
+        for offset, length in zip(offsets(self.messages), lengths(self.messages), strict=True):
+            shared = self.shared.get(offset)
             if shared is not None:
-                shared.left -= 1
-                if shared.left:
+                shared.left += step
+                if shared.left != when:
                     continue
             records += 1
-            size += len(message) + RECORD_OVERHEAD
+            size += length + RECORD_OVERHEAD
         return records, size

@@ -1,7 +1,8 @@
-"""A table as the worker sees it: its rule, its handlers, and how long its name may be."""
+"""A table as the worker sees it: its rule, its handlers, its lane, and how long its name may be."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from worker.attempts.circuit import BoundHandler
@@ -12,6 +13,7 @@ from worker.formats.interface import Apart, Format, Record, Route, Skip, Undecod
 LONGEST_NAME = 512
 """UTF-8 bytes, for a database and for a table. Most databases allow 64 characters or 63 bytes, some 255."""
 
+_LANES_SALT = b"binlane"
 _LONGEST_SHOWN = 256
 _BYTES_OF_CHARACTER = 4
 
@@ -35,6 +37,8 @@ class Table:
         self.max_records = rule.batch.max_records
         self.max_bytes = rule.batch.max_bytes
         self.max_wait = rule.batch.max_wait
+        self.whole = rule.batch.transactions == "whole"
+        """Whether no batch ends within a source transaction."""
         self.row_rules = rule.row_rules
         """What decoding does to its changes; None: nothing."""
         self.statement_rules = rule.statement_rules
@@ -80,3 +84,13 @@ def routed(format_: Format, record: Record) -> Route | Skip | Apart:
                     f"the name of its {what} is longer than {LONGEST_NAME} bytes: {shown(name)!r}"
                 )
     return found
+
+
+def home_lane(table: str, lanes: int) -> int:
+    """Return the lane that a table belongs to: the same in every process.
+
+    Salted, because keys that already chose a Kafka partition by a hash are biased within that partition.
+    """
+    name = table.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(name, digest_size=8, salt=_LANES_SALT).digest()
+    return int.from_bytes(digest, "big") % lanes

@@ -17,8 +17,7 @@ from handlers.logs import get_logger
 from worker.attempts.circuit import BoundHandler
 from worker.configuration import Configuration, TableRule
 from worker.units.chunk import Chunk
-from worker.units.home_lane import home_lane
-from worker.units.table import Table, fits, shown
+from worker.units.table import Table, fits, home_lane, shown
 from worker.units.unit import Shards, Unit
 
 log = get_logger("tables")
@@ -37,6 +36,11 @@ _ALIKE = 0.75
 _LONGEST_COMPARED = 256
 """Characters. The time grows with their square, and the fetcher's thread waits."""
 _WILDCARDS = frozenset("*?[")
+
+
+def _whole(configuration: Configuration) -> bool:
+    """Whether some table's batches must not end within a source transaction."""
+    return any(rule.batch.transactions == "whole" for rule in configuration.tables)
 
 
 @dataclass(eq=False)
@@ -69,6 +73,7 @@ class TableBook:
         self._noted: dict[tuple[str, str], Unit | None] = {}  # entries of `units` under other names
         self.units: dict[str, dict[str, Unit | None]] = {}
         self.unmatched = _Unmatched(self.configuration.tables)
+        self.whole = _whole(self.configuration)
 
     def meet(self, database: str, name: str) -> Unit | None:
         """Return the table's unit, made now if it is new. None if no rule matches it."""
@@ -164,6 +169,7 @@ class TableBook:
         Returns the tables with other rules or handlers. A table that no rule matches any more finishes its
         queue under the old rules; its later records are skipped."""
         self.configuration = configuration
+        self.whole = _whole(configuration)
         self.unmatched.adopt(configuration.tables)
         self._forget_noted()
         same: dict[tuple[int, int], bool] = {}  # by id: there are few rules and many tables
@@ -209,6 +215,11 @@ class TableBook:
         with self._lock:
             return list(self._all)
 
+    def names(self) -> tuple[list[str], set[str]]:
+        """Return the names of the known tables, and of all configured handlers."""
+        handlers = {entry.name for rule in self.configuration.tables for entry in rule.handlers}
+        return [unit.table.label for unit in self.all()], handlers
+
     def counted(self) -> tuple[list[Unit], dict[str, int]]:
         """Return the known tables, and the finished records of released ones by name. Each record is in
         exactly one of the two."""
@@ -242,19 +253,12 @@ class _Unmatched:
             log.info("more_tables_unmatched", hint=f"after {_MOST_TOLD} of them, no more are logged")
             return
         nearest = _nearest(table, self._unused.values())
+        hint = "its records are skipped and count as finished"
         if nearest is None:
-            log.info(
-                "table_unmatched",
-                table=shown(table),
-                hint="its records are skipped and count as finished",
-            )
+            log.info("table_unmatched", table=shown(table), hint=hint)
         else:
-            log.warning(
-                "table_unmatched",
-                table=shown(table),
-                nearest=nearest,
-                hint="its records are skipped and count as finished; no table matches that rule so far",
-            )
+            hint += "; no table matches that rule so far"
+            log.warning("table_unmatched", table=shown(table), nearest=nearest, hint=hint)
 
 
 def _nearest(table: str, rules: Iterable[TableRule]) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, offset_at
 from worker.units.finish_order import FinishOrder
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class UnitState(Enum):
     RUNNING = "running"
     BACKOFF = "backoff"
     """A batch failed and waits for its retry."""
+    LIMITED = "limited"
+    """A handler's limit allows no call now. Nothing has failed."""
     HALTED = "halted"
     """A change failed permanently: nothing of this unit runs any more."""
 
@@ -78,6 +80,8 @@ class Unit:
         self.records = 0
         """Queued records, without the running or kept batch."""
         self.bytes = 0
+        self.parked = 0
+        """How many of the queued records are in files."""
         self.state = UnitState.IDLE
         self.due = 0.0
         """When GATHERING or BACKOFF ends."""
@@ -87,6 +91,8 @@ class Unit:
         """The bytes of their values. Also the fetcher's own."""
         self.orders: dict[tuple[Assignment, int], SetAside] = {}
         """Orders about queued records (by offset), given to a batch that was put back since."""
+        self.tail: tuple[Assignment, int] | None = None
+        """The last record of the last batch, if its batches hold whole transactions."""
         self.ticket = 0
         """Its place among the units that became ready."""
         self.used = 0.0
@@ -95,10 +101,10 @@ class Unit:
         self.finished_records = 0
         self.failed_batches = 0
         self.error: str | None = None
-        self.failing_since = 0.0
-        """When the present error first occurred."""
         self.blocked = False
-        """While it retries: its batch is valid, but its target is down."""
+        """While it retries: its batch is valid, but its target is down, or it is paused."""
+        self.paused = False
+        """While it is blocked: only a person's pause blocks it."""
 
     def mended(self) -> None:
         self.error = None
@@ -115,6 +121,7 @@ class Unit:
             self.chunks.appendleft(chunk)
             self.records += len(chunk.messages)
             self.bytes += chunk.bytes
+            self.parked += len(chunk.messages) if chunk.parked else 0
 
     def members(self) -> tuple[Unit, ...]:
         """Return the table's own unit and its shards that have work."""
@@ -145,6 +152,14 @@ class Unit:
         """Whether it or one of its shards is halted. Any thread."""
         return any(unit.state is UnitState.HALTED for unit in self.members())
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more of its first transaction may come, and it must wait for that."""
+        first = self.chunks[0]
+        if not self.table.whole or first.alone:
+            return False
+        return first.assignment.transactions.begin() <= offset_at(first.messages, 0)
+
     def full(self, most_records: int, most_bytes: int) -> bool:
         """Whether waiting would not make a better batch. `most_records`, `most_bytes`: the bounds of its
         lane."""
@@ -164,6 +179,7 @@ class Unit:
             self.chunks = deque(c for c in self.chunks if c.assignment not in gone or not c.messages)
             self.records -= sum(len(chunk.messages) for chunk in dropped)
             self.bytes -= sum(chunk.bytes for chunk in dropped)
+            self.parked -= sum(len(chunk.messages) for chunk in dropped if chunk.parked)
         if self.orders:
             self.orders = {at: order for at, order in self.orders.items() if at[0] not in gone}
         return dropped

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handlers import Batch, Change
 from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
+from offsets.stores import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import SetAside
-from worker.column_rules.applying import bring_under, fault_under, has_rules
-from worker.formats.decoding import LARGE, SMALL, one_by_one, refuse_oversized
+from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
-from worker.units.chunk import Chunk
+from worker.units.chunk import Chunk, offset_at, offsets, whole_records
+from worker.units.decoded import Undecodable, decoded
+from worker.units.parked import ParkedChanges
 from worker.units.table import Table
 from worker.units.unit import Unit
 
@@ -31,11 +33,14 @@ class Work:
         "bytes",
         "changes",
         "chunks",
+        "continues",
         "ends",
         "finished",
+        "in_file",
         "lent",
         "most_bytes",
         "orders",
+        "parked",
         "records",
         "ruled_by",
         "runs",
@@ -60,11 +65,13 @@ class Work:
         self.bytes = size
         self.finished = 0
         """How many of its first records are already finished."""
-        self.changes: tuple[Change, ...] | None = None
+        self.changes: tuple[Change, ...] | ParkedChanges | None = None
         """None until decoded."""
         self.ends: Sequence[int] = ()
         """For each record, the number of changes up to its end."""
         self.runs: list[HandlerRun] = []
+        self.continues = False
+        """It begins within a transaction that an earlier batch began. Only known for whole transactions."""
         self.shortened = False
         """It was cut to a turn, because other tables wait."""
         self.lent = False
@@ -72,6 +79,10 @@ class Work:
         self.tried_again = False
         """It was decoded again because of that: from then on handlers get copies."""
         self.most_bytes = SMALL
+        self.parked = False
+        """Some of its records are in files: `load` it first."""
+        self.in_file: tuple[Sequence[Change], ParkedChanges] | None = None
+        """Changes that were read back, and where they are in a file."""
         self.orders: Mapping[int, SetAside] = _NONE
         """Orders to set records aside, by the record's number. Given while the batch does not run."""
 
@@ -87,7 +98,7 @@ class Work:
     @property
     def total(self) -> int:
         """The number of its changes, once it is decoded."""
-        return len(self.changes or ())
+        return self.ends[-1] if self.ends else 0
 
     @classmethod
     def of(cls, unit: Unit, chunks: list[Chunk]) -> Work:
@@ -102,8 +113,49 @@ class Work:
                 return True
         return False
 
-    def order_of(self, number: int) -> SetAside | None:
-        return self.orders.get(number)
+    def tables(self) -> list[str]:
+        """Return the table, and the others that its statement is about."""
+        barriers = [chunk.barrier for chunk in self.chunks if chunk.barrier is not None]
+        others = [other.table.label for barrier in barriers for other in barrier.others]
+        return [self.unit.table.label, *others]
+
+    def let_go(self) -> None:
+        """Forget the frames of its handlers' errors, which would keep its rows in memory."""
+        for run in self.runs:
+            run.let_go()
+
+    def forget_rows(self) -> None:
+        """Decode it again before its next call: many may wait for theirs."""
+        self.changes, self.lent, self.parked = None, True, True
+
+    def park(self, changes: Sequence[Change] | None, parked: ParkedChanges | None) -> None:
+        """Keep `parked` instead of `changes`, if they still are its own, because its chunks are parked, too.
+        Rows that a handler may have modified are dropped."""
+        self.parked = True
+        if self.lent:
+            self.changes = None
+        elif parked is not None and self.changes is changes:
+            self.changes = parked
+
+    def load(self) -> None:
+        """Read parked records back. Raises CheckpointError."""
+        try:
+            for chunk in self.chunks:
+                chunk.load()
+            if isinstance(self.changes, ParkedChanges):
+                parked, self.changes = self.changes, tuple(self.changes)
+                self.in_file = self.changes, parked
+        except OSError as error:
+            what = f"parked records of {self.unit.table.label} cannot be read: {error}"
+            raise CheckpointError(f"{what}; the next start reads them from Kafka") from error
+        if self.lent:
+            self._decode_again()
+        self.parked = False
+
+    def _decode_again(self) -> None:
+        # Records that may be skipped were already reported when it was first decoded.
+        self.decode(lambda _record, _fault: True, self.most_bytes)
+        self.lent, self.tried_again = False, True
 
     def ordered(self, place: int) -> tuple[int, SetAside] | None:
         """Return the order about the record of the change at `place`, and where that record's changes end."""
@@ -120,65 +172,25 @@ class Work:
             return {self.finished}
         return {bisect_right(self.ends, run.done) for run in self.runs if not run.finished}
 
+    def offsets(self) -> Iterable[tuple[Chunk, int]]:
+        """The offset of each record. Reads no file."""
+        for chunk in self.chunks:
+            for offset in offsets(chunk.messages):
+                yield chunk, offset
+
     def messages(self) -> Iterable[tuple[Chunk, Record]]:
         for chunk in self.chunks:
             for message in chunk.messages:
                 yield chunk, message
 
     def decode(
-        self, undecodable: Callable[[Record, UndecodableRecord], bool], most_bytes: int = SMALL
+        self, undecodable: Undecodable, most_bytes: int = SMALL
     ) -> tuple[int, UndecodableRecord] | None:
-        """Decode all records. None may then take more than about `most_bytes`.
-
-        `undecodable` returns whether a bad record may be skipped. If not, decoding ends there and returns
-        (its place, the error)."""
+        """Decode all records. See `decoded`: returns (the place of the record where it ended, the error)."""
         self.most_bytes = most_bytes
-        changes: list[Change] = []
-        ends: list[int] = []
-        table = self.ruled_by
-        for chunk in self.chunks:
-            known = chunk.changes
-            if known is not None and (chunk.table is table or _show_alike(chunk, table)):
-                begin = len(changes)
-                changes.extend(known)
-                ends.extend([begin + end for end in chunk.ends] if begin else chunk.ends)
-                continue
-            assignment = chunk.assignment
-            decode = assignment.format.decode
-            is_large = chunk.bytes > LARGE
-            by_rules = has_rules(table.row_rules, table.statement_rules, alone=chunk.alone)
-            # Rules are applied to each record. If they refuse it, the error belongs to that record.
-            decode_many = (
-                one_by_one
-                if is_large or by_rules or chunk.alone or known is not None
-                else assignment.decode_many
-            )
-            messages = iter(chunk.messages)
-            first = len(ends)
-            while (message := decode_many(table.label, messages, changes, ends)) is not None:
-                try:
-                    if is_large:
-                        refuse_oversized(message, most_bytes)
-                    decode(message, changes)
-                    if known is not None and (rows := chunk.rows_of(len(ends) - first)) is not None:
-                        begin = ends[-1] if ends else 0
-                        changes[begin:] = [each for each in changes[begin:] if each.index in rows]
-                    if by_rules:
-                        bring_under(
-                            table.row_rules,
-                            table.statement_rules,
-                            changes,
-                            ends[-1] if ends else 0,
-                            database=table.database,
-                            table=table.name,
-                        )
-                # Any error: one that no format should raise is also this record's, and stops no worker.
-                except Exception as error:
-                    del changes[ends[-1] if ends else 0 :]
-                    fault = fault_under(error, message, by_rules)
-                    if not undecodable(message, fault):
-                        return len(ends), fault
-                ends.append(len(changes))
+        changes, ends, fault = decoded(self.chunks, self.ruled_by, undecodable, most_bytes)
+        if fault is not None:
+            return len(ends), fault
         # A tuple, because handlers share it and must not modify it. For rows see `Table.own_rows`.
         self.changes, self.ends = tuple(changes), ends
         return None
@@ -187,9 +199,7 @@ class Work:
         """Return the changes from `first` up to `end` as a handler gets them."""
         table = self.table
         if self.lent:
-            # Records that may be skipped were already reported when it was first decoded.
-            self.decode(lambda _record, _fault: True, self.most_bytes)
-            self.lent, self.tried_again = False, True
+            self._decode_again()
         assert self.changes is not None  # it is decoded before its first attempt
         whole = first == 0 and end == len(self.changes)
         changes = given = self.changes if whole else self.changes[first:end]
@@ -216,14 +226,8 @@ class Work:
         return borders(self.changes or (), first, end)
 
     def _topic_ids(self) -> dict[str, str]:
-        ids: dict[str, str] = {}
-        known = None
-        for chunk in self.chunks:
-            assignment = chunk.assignment
-            if assignment is not known and assignment.topic_id is not None:
-                ids[assignment.partition.topic] = assignment.topic_id
-            known = assignment
-        return ids
+        assignments = dict.fromkeys(chunk.assignment for chunk in self.chunks)
+        return {each.partition.topic: each.topic_id for each in assignments if each.topic_id is not None}
 
     def _positions(self) -> dict[tuple[str, int], tuple[int, int]]:
         positions: dict[tuple[str, int], tuple[int, int]] = {}
@@ -237,7 +241,17 @@ class Work:
     def finish_changes(self, done: int) -> int:
         """Mark the records as finished whose changes are all among the first `done`. Returns how many now
         count as finished."""
-        return self.finish_records(bisect_right(self.ends, done))
+        count = bisect_right(self.ends, done)
+        return self.finish_records(self.whole_records(count) if self.table.whole else count)
+
+    def whole_records(self, count: int) -> int:
+        """Return how many of the first `count` records precede the transaction that goes on behind them."""
+        if not 0 < count < self.records:
+            return count
+        chunks, behind = self.head(count).chunks, self.unfinished_chunks(count)[0]
+        if behind.assignment is not chunks[-1].assignment:
+            return count
+        return whole_records(chunks, offset_at(behind.messages, 0))
 
     def finish_records(self, count: int) -> int:
         """Mark the first `count` records as finished. Returns how many now count as finished. A record with
@@ -254,6 +268,10 @@ class Work:
                 new += chunk.finish(chunk.messages[max(0, self.finished - place) : max(0, count - place)])
                 place += len(chunk.messages)
         self.finished = count
+        if count == self.records:  # its processor keeps it until the next batch
+            self.in_file = None
+            for chunk in self.chunks:
+                chunk.in_file = None
         return new
 
     def head(self, records: int) -> Work:
@@ -279,10 +297,3 @@ class Work:
             left.append(chunk.split(skip)[1] if skip else chunk)
             skip = 0
         return left
-
-
-def _show_alike(chunk: Chunk, table: Table) -> bool:
-    """Whether its changes are the same as by the table's present rules."""
-    before = chunk.table
-    # A statement is subject to the rules of all tables.
-    return before is not None and not chunk.alone and table.rule.shows_as(before.rule)

@@ -8,17 +8,7 @@ from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.columns import read_definition
 from handlers.mysql.ddl.tokens import Tokens
 
-_KEY_WORDS = (
-    "INDEX",
-    "KEY",
-    "UNIQUE",
-    "FULLTEXT",
-    "SPATIAL",
-    "CONSTRAINT",
-    "PRIMARY",
-    "FOREIGN",
-    "CHECK",
-)
+_KEY_WORDS = ("INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")
 _SIZED = frozenset(
     """
     BINARY BIT BLOB CHAR CHARACTER DATETIME DEC DECIMAL DOUBLE ENUM FIXED FLOAT INT INTEGER BIGINT MEDIUMINT

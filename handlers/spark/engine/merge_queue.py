@@ -4,7 +4,6 @@ whose rows waited longest is first, and light tables run beside heavy ones."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakSet
@@ -89,7 +88,7 @@ class MergeQueue:
         """The same as `first`, if all tables are due except those that have just failed."""
         now = time.monotonic()
         soonest: tuple[Mergeable, float] | None = None
-        for entry in self._in_order():
+        for entry in sorted(self._entries.values(), key=_due):
             if entry.table.waiting.since is None:
                 self._remove(entry)
             elif entry.not_before is None or entry.not_before <= now:
@@ -152,9 +151,6 @@ class MergeQueue:
         if running >= self._heavy_at_once and light.due <= now:
             return light
         return min(light, heavy, key=_due)
-
-    def _in_order(self) -> Iterator[_Entry]:
-        yield from sorted(self._entries.values(), key=_due)
 
     def _look_at_clock(self) -> None:
         clock = _clock()

@@ -130,8 +130,7 @@ def encoded(
         version = _LOADED_AGAIN
     rows = table.num_rows
     footer = _Footer(
-        *(version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind),
-        stream,
+        *(version, number, written, key, rows, first, last, partial, written_ms, statement, is_behind), stream
     )
     schema = table.schema.remove_metadata()
     sink = pa.BufferOutputStream()

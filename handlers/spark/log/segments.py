@@ -41,12 +41,7 @@ class SegmentLog:
     the same place."""
 
     def __init__(
-        self,
-        files: Files,
-        folder: str,
-        *,
-        is_table: bool = False,
-        clock: Callable[[], float] = time.time,
+        self, files: Files, folder: str, *, is_table: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
         """Nothing is read before `load`. `clock`: seconds since 1970. `is_table`: see `for_table`."""
         self._folder = SegmentFolder(files, folder, now=self._now)

@@ -58,11 +58,7 @@ def fold(images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], lacking
 
 
 def _merged(
-    images: Sequence[Row],
-    ops: Sequence[str],
-    keys: Sequence[Any],
-    wanted: Any,
-    lacking: Collection[int],
+    images: Sequence[Row], ops: Sequence[str], keys: Sequence[Any], wanted: Any, lacking: Collection[int]
 ) -> dict[Any, tuple[Row, bool]]:
     """For each wanted key, return the row according to the batch, and whether it is whole."""
     merged: dict[Any, tuple[Row, bool]] = {}

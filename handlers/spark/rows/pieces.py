@@ -224,13 +224,7 @@ class _Cutter:
         return self._row_piece(run, shape, {**special, **arrays}, places, partial=any(absent))
 
     def _row_piece(
-        self,
-        run: Run,
-        shape: Shape,
-        arrays: dict[str, pa.Array],
-        places: Sequence[int],
-        *,
-        partial: bool,
+        self, run: Run, shape: Shape, arrays: dict[str, pa.Array], places: Sequence[int], *, partial: bool
     ) -> RowPiece:
         schema = log_schema(shape, mode=self.mode, prefix=self.prefix)
         changes = [run.changes[place] for place in places]

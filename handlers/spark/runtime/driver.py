@@ -172,7 +172,8 @@ class Driver:
                 if start.is_over:
                     raise
                 if waited >= within:
-                    raise self._late(start, f"not done within {within:.0f} s; {_place(error)}") from None
+                    place = str(error).partition("; ")[2]
+                    raise self._late(start, f"not done within {within:.0f} s; {place}") from None
                 _log.warning(
                     "spark_starts_slowly",
                     master=self.master,
@@ -209,10 +210,6 @@ class Driver:
         make_later(properties, self._ended)
         _log.info("spark_started", pid=self._process.pid, master=self.master, version=context.version)
         return SparkSession(context)
-
-
-def _place(error: TimeoutError) -> str:
-    return str(error).partition("; ")[2]
 
 
 def _forget() -> None:

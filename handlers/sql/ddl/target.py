@@ -175,12 +175,7 @@ class Target:
         self.run(f"ALTER TABLE {self.ref(table)} {', '.join(clauses)}")
 
     def set_all(
-        self,
-        table: TargetTable,
-        column: str,
-        value: Any,
-        type_: sa.types.TypeEngine[Any],
-        where: str = "",
+        self, table: TargetTable, column: str, value: Any, type_: sa.types.TypeEngine[Any], where: str = ""
     ) -> None:
         """Set a quoted column in all rows, or in those of `where` (with a leading space)."""
         verb = f"UPDATE {self.ref(table)} SET {column}"

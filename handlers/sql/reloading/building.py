@@ -158,9 +158,7 @@ class TableMarks:
     def _of(self, handler: str) -> sa.ColumnElement[bool]:
         columns = self.marks.c
         return sa.and_(
-            columns.worker == self.worker,
-            columns.handler == handler,
-            columns.source_table == self.source,
+            columns.worker == self.worker, columns.handler == handler, columns.source_table == self.source
         )
 
 
@@ -199,11 +197,7 @@ _POSTGRESQL = (
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "AND ((classid::bigint << 32) | objid::bigint) = CAST(:it AS bigint)",
 )
-_MYSQL = (
-    "SELECT GET_LOCK(:it, 0)",
-    "SELECT RELEASE_LOCK(:it)",
-    "SELECT IS_USED_LOCK(:it) = CONNECTION_ID()",
-)
+_MYSQL = ("SELECT GET_LOCK(:it, 0)", "SELECT RELEASE_LOCK(:it)", "SELECT IS_USED_LOCK(:it) = CONNECTION_ID()")
 _IDLE_SECONDS = 8 * 3600
 """MySQL's default. It is limited because the lock of a dead machine must end as well."""
 

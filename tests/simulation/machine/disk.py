@@ -11,6 +11,9 @@ __all__ = ["Description", "Disk", "File"]
 _PAGE_BYTES = 512
 """What a disk writes at once or not at all."""
 
+_PARKED = "/parked-"
+"""In the names of files without which a worker that runs must end with an error."""
+
 
 class File:
     """An inode. A program that has mapped it writes into `data` itself."""
@@ -108,6 +111,8 @@ class Disk:
         """The backup's files in place of the folder's."""
         self.remove(folder)
         for name, data in copy.items():
+            if _PARKED in name:
+                continue
             self.files[name] = self._durable[name] = File(data)
 
     def tear(self, name: str) -> None:
@@ -118,7 +123,7 @@ class Disk:
             self.files[name] = self._durable[name] = File(data)
 
     def remove(self, folder: str) -> None:
-        for name in [each for each in self.files if each.startswith(f"{folder}/")]:
+        for name in [each for each in self.files if each.startswith(f"{folder}/") and _PARKED not in each]:
             del self.files[name]
             self._durable.pop(name, None)
 

@@ -167,7 +167,13 @@ class DiskOs:
         disk = self._disk()
         file = disk.file(number)
         names = sum(each is file for each in disk.files.values())
-        return types.SimpleNamespace(st_size=len(file.data), st_nlink=names, st_dev=0, st_ino=id(file))
+        return types.SimpleNamespace(
+            st_size=len(file.data), st_nlink=names, st_dev=0, st_ino=id(file), st_uid=0
+        )
+
+    def fstatvfs(self, number: int) -> Any:
+        self._disk().file(number)
+        return types.SimpleNamespace(f_blocks=1 << 30, f_bavail=1 << 30, f_frsize=4096)
 
     def pread(self, number: int, count: int, place: int) -> bytes:
         disk = self._disk()

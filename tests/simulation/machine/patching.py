@@ -28,6 +28,7 @@ from offsets.stores import file as file_store
 from offsets.tracker import OffsetTracker
 from worker.fetching import fetcher
 from worker.running import components, process, reloading
+from worker.units import parking_files
 
 from . import threads
 from .scheduler import current
@@ -96,7 +97,7 @@ _threading = _Instead(
 _queue = _Instead(queue, SimpleQueue=threads.SimpleQueue, Empty=queue.Empty)
 _random = _Instead(random, random=_any)
 _secrets = _Instead(secrets, randbits=_bits)
-_ON_DISK = (file_store, segment, file_lock, journal_files)
+_ON_DISK = (file_store, segment, file_lock, journal_files, parking_files)
 _gc = types.SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *_: None)
 
 _REPLACED: dict[int, Any] = {

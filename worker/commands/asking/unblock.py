@@ -1,4 +1,4 @@
-"""`binlane unblock`: ask a running worker to set aside one record that blocks its table."""
+"""`binlane unblock`, `pause` and `resume`: ask a running worker to set a record aside, or to pause tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import getpass
 import socket
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, connected, is_configuration
 from worker.configuration import Configuration
-from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest, order_token_file
+from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest, order_token_file
 from worker.observing.visible_text import printable
 
 _ANSWER_SECONDS = 60.0
@@ -38,16 +38,35 @@ def unblock(
     asked = UnblockRequest(
         table=table, offset=offset, action=action, by=_who(), topic=topic, partition=partition
     )
+    return _send(target, asked, "unblock", _stopped(target, asked), token=token, ca=ca)
+
+
+def pause(
+    target: str, action: Literal["pause", "resume"], *, token: str | None, ca: Path | None, **what: Any
+) -> int:
+    """Pause or resume tables at the worker of `target` (CONFIG or URL), and print its answer. `what`: as in
+    PauseRequest.
+
+    Returns 0 if that is done, else 1. Raises ConfigurationError."""
+    asked = PauseRequest(action=action, by=_who(), **what)
+    return _send(target, asked, action, "", token=token, ca=ca)
+
+
+def _send(
+    target: str, asked: UnblockRequest | PauseRequest, command: str, stopped: str, **access: Any
+) -> int:
+    """Send the request, and print the answer. `stopped`: what to do if no worker runs. Returns the exit
+    code."""
     try:
-        with connected(target, token=token, ca=ca, seconds=_ANSWER_SECONDS, own_token=_order_token) as worker:
+        with connected(target, seconds=_ANSWER_SECONDS, own_token=_order_token, **access) as worker:
             answer = _answer(worker, asked)
     except Unreachable as fault:
-        _complain(f"{fault}. {_stopped(target, asked)}")
+        _complain(command, f"{fault}. {stopped}" if stopped else str(fault))
         return 1
-    if answer.result in {"set_aside", "handled"}:
+    if answer.result in {"set_aside", "handled", "paused", "resumed"}:
         print(printable(answer.message))
         return 0
-    _complain(answer.message)
+    _complain(command, answer.message)
     return 1
 
 
@@ -63,12 +82,17 @@ def _order_token(configuration: Configuration, port: int) -> str | None:
         raise Unreachable(f"{what}: run the command as the worker's user, or set http.token") from error
 
 
-def _answer(worker: WorkerConnection, asked: UnblockRequest) -> UnblockAnswer:
+def _answer(worker: WorkerConnection, asked: UnblockRequest | PauseRequest) -> Answer:
     """Send the request. Raises Unreachable."""
     headers = {"Content-Type": "application/json"}
-    response = worker.ask("POST", "api/unblock", content=msgspec.json.encode(asked), headers=headers)
+    path = "api/unblock" if isinstance(asked, UnblockRequest) else "api/pause"
     try:
-        return msgspec.json.decode(response.content, type=UnblockAnswer)
+        content = msgspec.json.encode(asked)
+    except UnicodeEncodeError:
+        return Answer(result="refused", message="the options must be UTF-8")
+    response = worker.ask("POST", path, content=content, headers=headers)
+    try:
+        return msgspec.json.decode(response.content, type=Answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = " ".join(response.text.split())[:200]
         raise Unreachable(f"{worker.address} answered HTTP {response.status_code}: {text}") from None
@@ -95,5 +119,5 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _complain(line: str) -> None:
-    print(f"binlane unblock: {printable(' '.join(line.split()))}", file=sys.stderr)
+def _complain(command: str, line: str) -> None:
+    print(f"binlane {command}: {printable(' '.join(line.split()))}", file=sys.stderr)

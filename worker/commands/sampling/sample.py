@@ -28,8 +28,7 @@ from worker.formats.interface import Apart, Format, Route, SeparateDDL, Skip, Un
 from worker.formats.registry import NoFormatError
 from worker.formats.sample import SampleError, SampleRecord, read_samples
 from worker.observing.visible_text import visible
-from worker.units.home_lane import home_lane
-from worker.units.table import routed
+from worker.units.table import home_lane, routed
 
 _SAID_BY_THE_HEADING = frozenset(("database", "table", "topic", "partition", "offset"))
 

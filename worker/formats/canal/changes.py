@@ -86,9 +86,5 @@ def _statement(message: Message[Any], rows: list[Row] | None, record: Record) ->
     truncates, sql = message.type == "TRUNCATE", message.sql or ""
     refuse_statement("Canal message", has_rows=bool(rows), is_empty=not (truncates or sql.strip()))
     return statement_from(
-        sql,
-        record,
-        truncates=truncates,
-        time_ms=message.es,
-        transaction=message.gtid or None,
+        sql, record, truncates=truncates, time_ms=message.es, transaction=message.gtid or None
     )

@@ -21,6 +21,7 @@ from worker.formats.row_struct import Row, Shapes
 from worker.formats.statements import place_of
 from worker.formats.strangers import hint_at, stranger
 from worker.formats.times import Milliseconds
+from worker.formats.transactions import Named
 
 if TYPE_CHECKING:
     from worker.formats.canal.packet_rows import Packets
@@ -56,6 +57,7 @@ class _Envelope(msgspec.Struct, gc=False):
     database: str | None = None
     table: str | None = None
     is_ddl: bool | None = msgspec.field(name="isDdl", default=None)
+    gtid: str | None = None
     data: msgspec.Raw = msgspec.Raw(b"null")
     sql: Any = None  # the table's processor reports a wrong one
 
@@ -126,6 +128,14 @@ class Canal:
         if value and value[0] in _PACKET:
             return self._packets.source_time_ms(value)
         return _read_time(value).es
+
+    def transactions(self, record: Record) -> Named:
+        """Packets have marks. Messages have a gtid at most."""
+        value = record.value() or b""
+        if value and value[0] in _PACKET:
+            return self._packets.transactions(value)
+        name = _read_envelope(value).gtid or None
+        return name, name
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append one change for each row of the message (two if its key changed), or one for a DDL

@@ -16,10 +16,12 @@ from handlers.api import Operation
 from worker.formats.canal.rows import refuse_sql
 from worker.formats.interface import Apart, PlainRoute, Route, Skip, UndecodableRecord
 from worker.formats.statements import place_of as statement_place
+from worker.formats.transactions import SOME, UNKNOWN, Named
 
 _MESSAGES = 7
 """The type of packets with changes."""
 _UNCOMPRESSED = (0, 1)
+_BEGIN, _END = 1, 3
 _ROWS = (0, 2)
 """Entry types: unspecified, ROWDATA."""
 _ENTRIES_WITHOUT_ROWS = {1: "transaction", 3: "transaction", 4: "heartbeat", 5: "transaction"}
@@ -183,6 +185,17 @@ def explain(value: bytes) -> Route | Skip | Apart:
     if len(parts) == 1:
         return parts[0][0]
     return Apart([(route, _packet(content, places)) for route, places in parts])
+
+
+def transactions(value: bytes) -> Named:
+    """Return where a packet is among its source's transactions. Raises UndecodableRecord."""
+    entries = [read_entry(data) for data in read_content(value).entries]
+    entries = [entry for entry in entries if entry.entry_type in (_BEGIN, _END, *_ROWS)]
+    marks = [entry.entry_type for entry in entries if entry.entry_type in (_BEGIN, _END)]
+    begins, ends = (entries[0].header.gtid, entries[-1].header.gtid) if entries else UNKNOWN
+    if not marks:
+        return begins, ends
+    return None if entries[0].entry_type == _BEGIN else begins, None if marks[-1] == _END else ends or SOME
 
 
 def _table_of(header: Any) -> tuple[str, str]:

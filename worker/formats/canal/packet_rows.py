@@ -17,6 +17,7 @@ from worker.formats.canal.packet_entries import (
     read_content,
     read_entry,
     row_change,
+    transactions,
 )
 from worker.formats.canal.rows import converter_for, refuse_sql, refuse_statement
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, statement_from, updated
@@ -70,6 +71,7 @@ class Packets:
         self._shapes = Shapes[_ShapeKey, _Shape]()
 
     explain = staticmethod(explain)
+    transactions = staticmethod(transactions)
 
     def source_time_ms(self, value: bytes) -> int | None:
         """The time of the packet's first entry in milliseconds, or None. Raises UndecodableRecord."""
@@ -106,12 +108,7 @@ class Packets:
             is_empty = not (is_truncate or sql.strip())
             refuse_statement("Canal packet", has_rows=bool(change.row_datas), is_empty=is_empty)
             return statement_from(
-                sql,
-                record,
-                truncates=is_truncate,
-                time_ms=time_ms,
-                transaction=gtid,
-                index=first_index,
+                sql, record, truncates=is_truncate, time_ms=time_ms, transaction=gtid, index=first_index
             )
         op = ROW_EVENTS.get(change.event_type)
         if not change.row_datas:

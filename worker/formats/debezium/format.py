@@ -64,6 +64,7 @@ class Debezium:
         self._keys = Keys(envelopes())
         self._router = Router(envelopes(), settings)
         self.route: Callable[[bytes], Route] = self._router.route
+        self.transactions = self._router.transactions
         self._history = TableHistory()
         self._shapes = Shapes[tuple[Any, ...], RowShape]()
         self._recent: dict[str, RowShape] = {}

@@ -8,11 +8,13 @@ import msgspec
 
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
+from worker.formats.debezium.rows import Transaction
 from worker.formats.debezium.schema_changes import SchemaChange, drops_again, read_schema_change, table_of
 from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
 from worker.formats.strangers import stranger
+from worker.formats.transactions import ALONE, UNKNOWN, Named
 
 if TYPE_CHECKING:
     from worker.formats.debezium.settings import DebeziumSettings
@@ -46,6 +48,18 @@ class _Envelope(msgspec.Struct, gc=False):
     source: _Source
 
 
+class _Origin(msgspec.Struct, gc=False):
+    gtid: str | None = None
+    number: int | None = msgspec.field(name="txId", default=None)  # of PostgreSQL
+
+
+class _Ending(msgspec.Struct, gc=False):
+    source: _Origin
+    op: str | None = None
+    transaction: Transaction | None = None
+
+
+_read_ending = msgspec.json.Decoder(_Ending).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_values = msgspec.json.Decoder(dict[str, Any], float_hook=number).decode
 _TOMBSTONE = PlainRoute("", "")
@@ -95,6 +109,24 @@ class Router:
         if found.database and found.table:
             return found
         raise UndecodableRecord("not a Debezium record: `source` names no database and table")
+
+    def transactions(self, record: Record) -> Named:
+        value = record.value()
+        if value is None:
+            return UNKNOWN
+        try:
+            ending = _read_ending(self._split(value).payload)
+        except DECODE_ERRORS:
+            flat = self.without_envelope(record, value)
+            if not isinstance(flat, FlatRecord):
+                return UNKNOWN
+            name, in_snapshot = flat.transaction, flat.op == "snapshot"
+            if name and flat.source.schema:  # PostgreSQL: the row's LSN follows
+                name = name.partition(":")[0]
+        else:
+            source, told, in_snapshot = ending.source, ending.transaction, ending.op in (None, "r")
+            name = (told and told.id) or source.gtid if source.number is None else str(source.number)
+        return ALONE if in_snapshot else (name, name)
 
     def without_envelope(self, record: Record, value: bytes) -> Skip | SchemaChange | FlatRecord:
         """Classify a record that is not a row in an envelope. Raises UndecodableRecord."""

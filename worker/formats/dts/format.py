@@ -16,6 +16,7 @@ from worker.formats.images import Image, changes_from, deleted, lacking, stateme
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.times import has_calendar
+from worker.formats.transactions import SOME, Named
 
 _ROWS: Mapping[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _SKIPPED = {"BEGIN": "transaction", "COMMIT": "transaction"}
@@ -96,6 +97,13 @@ class DTS:
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the change, `sourceTimestamp`, which DTS gives in seconds."""
         return _time_ms(read_header(record.value() or b""))
+
+    def transactions(self, record: Record) -> Named:
+        header = read_header(record.value() or b"")
+        name = header.transaction if header.transaction != "0" else ""
+        if header.operation == "BEGIN":
+            return None, name or SOME
+        return name, None if header.operation == "COMMIT" else name
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the record's change (two if the row's key changed), or nothing for a record without one."""

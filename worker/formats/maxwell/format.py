@@ -28,6 +28,7 @@ from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.strangers import hint_at, stranger
 from worker.formats.table_history import TableDefinition
+from worker.formats.transactions import Named
 
 _OPERATIONS: Mapping[str, Operation] = {
     "insert": "insert",
@@ -57,6 +58,12 @@ class _Envelope(msgspec.Struct, gc=False):
     encrypted: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Ending(msgspec.Struct, gc=False):
+    xid: int | None = None
+    commit: bool = False
+
+
+_read_ending = msgspec.json.Decoder(_Ending).decode
 _read_header = msgspec.json.Decoder(Header).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_columns = msgspec.json.Decoder(Message[dict[str, msgspec.Raw]]).decode
@@ -105,6 +112,12 @@ class Maxwell:
     def source_time_ms(self, record: Record) -> int | None:
         """The time of the binlog event, `ts`."""
         return _time_ms(_read_header(record.value() or b""))
+
+    def transactions(self, record: Record) -> Named:
+        """A transaction's last row has `commit`."""
+        ending = _read_ending(record.value() or b"")
+        name = None if ending.xid is None else str(ending.xid)
+        return name, None if ending.commit else name
 
     def decode(self, record: Record, into: list[Change]) -> None:
         """Append the change of a row (two if the row's key changed), or one for a DDL statement."""

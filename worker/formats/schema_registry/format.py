@@ -79,6 +79,7 @@ class DebeziumWithRegistry(Debezium):
         self._sizes = schemas.heads.sizes
         self._of_json = self._router.route
         self.route = self._route
+        self.transactions = lambda record: self._router.transactions(self._whole(record))
         self._latest: dict[bytes, _Rows] = {}
         """Head of records -> readers of the last record's rows."""
         self._rows = Shapes[tuple[bytes, Table], _Rows]()

@@ -53,7 +53,7 @@ function showFacts() {
   const { status, states } = now;
   const last = status.checkpoint.last_success;
   const facts = [
-    ["Tables blocked", count(states.blocked ?? 0), states.retrying ? `${count(states.retrying)} retrying` : `of ${count(now.tables)}`, states.blocked ? "bad" : ""],
+    ["Tables blocked", count(states.blocked ?? 0), states.retrying ? `${count(states.retrying)} retrying` : states.paused ? `${count(states.paused)} paused` : `of ${count(now.tables)}`, states.blocked ? "bad" : ""],
     ["In the lanes", count(now.queued_records), status.max_bytes ? `${bytes(now.queued_bytes)} of ${bytes(status.max_bytes)}` : bytes(now.queued_bytes), ""],
     ["Partitions paused", count(now.paused), `of ${count(now.partitions_in_all)}`, now.paused ? "warn" : ""],
     ["Last commit", last ? `${time(Math.max(0, Math.round(now.time - new Date(last) / 1000)))} ago` : "none", last ? clock(new Date(last) / 1000) : "since the start", status.checkpoint.last_error ? "bad" : ""],

@@ -1,5 +1,5 @@
 // Tables, a page of them at a time: the worker filters, sorts and counts.
-const TABLE_CHIP = { blocked: "bad", retrying: "warn", running: "busy", queued: "", idle: "" };
+const TABLE_CHIP = { blocked: "bad", retrying: "warn", paused: "busy", running: "busy", queued: "", idle: "" };
 const PAGE = 25;
 const wanted = { filter: "", state: "", sort: "trouble", descending: false, offset: 0 };
 let asking = false, again = false;

@@ -46,7 +46,7 @@ def ranked(tables: Iterable[TableStatus]) -> list[TableStatus]:
     def rank(table: TableStatus) -> tuple[int, float, int, str]:
         if table.state == "blocked":
             group = 0
-        elif table.state == "retrying":
+        elif table.state in ("retrying", "paused"):
             group = 1
         else:
             group = 2 if is_late(table) else 3

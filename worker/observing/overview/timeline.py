@@ -58,6 +58,8 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "standstill_over": ("trouble", "good"),
     "max_ahead_reached": ("trouble", "warn"),
     "max_ahead_over": ("trouble", "good"),
+    "parking_failed": ("trouble", "bad"),
+    "parking_full": ("trouble", "bad"),
     "handler_slow": ("trouble", "warn"),
     "spark_merge_failed": ("trouble", "warn"),
     "change_skipped": ("trouble", "warn"),
@@ -68,6 +70,10 @@ _EVENTS: dict[str, tuple[Kind, Level]] = {
     "unblock_ordered": ("trouble", "info"),
     "unblock_answered": ("trouble", "info"),
     "unblock_refused": ("trouble", "warn"),
+    "table_paused": ("trouble", "info"),
+    "table_resumed": ("trouble", "good"),
+    "pause_refused": ("trouble", "warn"),
+    "pauses_unreadable": ("trouble", "bad"),
     "worker_fault": ("trouble", "bad"),
     "worker_started": ("worker", "good"),
     "draining": ("worker", "info"),
@@ -98,11 +104,7 @@ class Timeline:
     """The latest 400 entries, at most 0.5 MB. Thread-safe."""
 
     def __init__(
-        self,
-        redact: Callable[[str], str],
-        *,
-        clock: Callable[[], float],
-        entries: int = ENTRIES,
+        self, redact: Callable[[str], str], *, clock: Callable[[], float], entries: int = ENTRIES
     ) -> None:
         """`clock`: Unix time."""
         self._redact = redact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from worker.observing.overview.figures import handled_tables, is_late, lag_of, ranked
 from worker.observing.overview.of_rules import notes, of_rules
@@ -17,7 +18,7 @@ from worker.observing.overview.trouble import (
     place,
     plural,
 )
-from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
+from worker.observing.status import PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration
 
 _RANK = {"bad": 0, "warn": 1, "busy": 2}
@@ -43,17 +44,16 @@ def troubles(status: WorkerStatus, config: str | None = None, worker: str | None
     """Return all problems, worst first. For the commands: `config` is the configuration file (None: as the
     worker reports it), `worker` the URL of the worker if it is known."""
     config = config or status.config or "CONFIG"
-    full, cause = _holds_all(status) or (None, None)
     found = [
         *_of_worker(status),
-        *([] if full is None or cause is None else [_nothing_read(status, full, cause, worker or config)]),
         *of_kafka(status, config, worker or config),
         *_of_commits(status),
         *of_rules(status, config),
-        *_of_tables(status, config, worker or config, cause),
-        *_of_partitions(status, config, worker or config, cause),
+        *_of_pauses(status, worker or config),
+        *_of_tables(status, config, worker or config),
+        *_of_partitions(status, config, worker or config),
         *_of_handlers(status),
-        *_of_lanes(status, cause),
+        *_of_lanes(status),
     ]
     return sorted(found, key=lambda each: _RANK[each.level])
 
@@ -75,29 +75,6 @@ def _of_worker(status: WorkerStatus) -> Iterator[Trouble]:
         yield Trouble(level="busy", what=doing[status.state])
 
 
-def _holds_all(status: WorkerStatus) -> tuple[LaneStatus, TableStatus] | None:
-    """Find the lane for whose room all partitions wait, and the blocked or retrying table that fills it."""
-    if not status.lanes or {each.paused_by for each in status.partitions} != {"lanes"}:
-        return None
-    lane = max(status.lanes, key=lambda each: max(each.records_fill, each.bytes_fill))
-    own = [table for table in status.tables if table.lane == lane.lane]
-    most = max(own, key=lambda table: table.queued_records, default=None)
-    return None if most is None or most.state not in ("blocked", "retrying") else (lane, most)
-
-
-def _nothing_read(status: WorkerStatus, lane: LaneStatus, table: TableStatus, worker: str) -> Trouble:
-    doing = "being retried" if table.state == "retrying" else "blocked"
-    return Trouble(
-        level="bad",
-        what=f"Nothing is read: lane {lane.lane} is full of {table.table} ({count(table.queued_records)} of "
-        f"{plural(lane.queued_records, 'record')}), which is {doing}",
-        error=table.error,
-        do="Fix what the error names, or set the record aside.",
-        commands=_unblock_of(table, worker, _letters(status)),
-        table=table.table,
-    )
-
-
 def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
     if status.checkpoint.last_error:
         yield Trouble(
@@ -108,10 +85,7 @@ def _of_commits(status: WorkerStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_partitions(
-    status: WorkerStatus, config: str, worker: str, told: TableStatus | None
-) -> Iterator[Trouble]:
-    """`told`: the table for whose room all others wait."""
+def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
     for each in status.partitions:
         if each.standstill_seconds >= 1 and each.error is None:  # otherwise reported with its error
             yield Trouble(
@@ -120,10 +94,18 @@ def _of_partitions(
                 "has more records, and nothing prevents reading them",
                 do="Fetching is restarted. If that fails, so does /healthz: see standstill in the log.",
             )
-    shown = {table.table for table in status.tables if table.state == "blocked" or table is told}
+        if each.paused_by == "parked":
+            yield Trouble(
+                level="bad",
+                what=f"{place(each)} is not read: the files of tables that stand still take lanes.parked, or "
+                "cannot be written",
+                do="Fix what their errors name, or set their records aside. docs/runbooks.md, "
+                "BinlaneParkingFull, says more.",
+            )
+    shown = {table.table for table in status.tables if table.state == "blocked"}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]
     for partition, head in sorted(stuck, key=lambda pair: -pair[1].seconds):
-        if head.table in shown or (told and head.state == "waiting for room"):  # reported with its table
+        if head.table in shown:  # reported with its table
             continue
         at = f" of {head.table}" if head.table is not None else ""
         parts = [
@@ -149,8 +131,8 @@ def _of_partitions(
         )
 
 
-def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus | None) -> Iterator[Trouble]:
-    tables = [table for table in ranked(status.tables) if table is not told]
+def _of_tables(status: WorkerStatus, config: str, worker: str) -> Iterator[Trouble]:
+    tables = ranked(status.tables)
     halted = [table for table in tables if table.state == "blocked" and table.halted]
     waiting = [table for table in tables if table.state == "blocked" and not table.halted]
     heads = {each.stuck.table: each for each in status.partitions if each.stuck is not None}
@@ -176,13 +158,27 @@ def _of_tables(status: WorkerStatus, config: str, worker: str, told: TableStatus
             do="Fix what the error names. Processing then continues by itself.",
             table=first.table if len(retrying) == 1 else None,
         )
-    late = [table for table in tables if table.state not in ("blocked", "retrying") and is_late(table)]
+    stands = ("blocked", "retrying", "paused")
+    late = [table for table in tables if table.state not in stands and is_late(table)]
     if late:
         yield Trouble(
             level="busy",
             what=f"{_these(late)} behind its source by up to {duration(late[0].delay_seconds)}"
             if len(late) == 1
             else f"{_these(late)} behind their source by up to {duration(late[0].delay_seconds)}",
+        )
+
+
+def _of_pauses(status: WorkerStatus, worker: str) -> Iterator[Trouble]:
+    now = datetime.now(UTC)
+    for each in status.pauses:
+        seconds = max(0.0, (now - each.since).total_seconds())
+        handler = "" if each.handler is None else f" --handler {shlex.quote(each.handler)}"
+        command = f"binlane resume {shlex.quote(worker)} --table {shlex.quote(each.table)}{handler}"
+        yield Trouble(
+            level="busy",
+            what=f"{each.name} has been {each.told} ({duration(seconds)})",
+            commands=[command] if command.isprintable() else [],
         )
 
 
@@ -236,7 +232,7 @@ def _of_handlers(status: WorkerStatus) -> Iterator[Trouble]:
             )
 
 
-def _of_lanes(status: WorkerStatus, told: TableStatus | None) -> Iterator[Trouble]:
+def _of_lanes(status: WorkerStatus) -> Iterator[Trouble]:
     long = [lane for lane in status.lanes if (lane.running_seconds or 0) >= _LONG_SECONDS]
     if long:
         most = max(long, key=lambda lane: lane.running_seconds or 0)
@@ -249,10 +245,9 @@ def _of_lanes(status: WorkerStatus, told: TableStatus | None) -> Iterator[Troubl
             table=most.running_table,
         )
     paused = sum(each.paused_by == "lanes" for each in status.partitions)
-    if paused and told is None:
+    if paused:
         yield Trouble(
-            level="busy",
-            what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room",
+            level="busy", what=f"The lanes are full: {plural(paused, 'partition')} paused until there is room"
         )
 
 

@@ -1,0 +1,154 @@
+"""Tables, or single handlers of them, that a person has paused. A file beside the checkpoint lists them."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from handlers.logs import get_logger
+from handlers.options.matching import table_matcher
+from handlers.options.values import parse_duration
+from offsets.file_lock import LockHeld, locked
+from offsets.stores import CheckpointError
+from offsets.stores.file import flush_directory, write_durably
+from worker.attempts.steps import MustWait
+from worker.configuration import Configuration
+from worker.observing.status import Pause
+from worker.observing.unblock_messages import Answer, PauseRequest, Refused
+
+log = get_logger("pauses")
+
+_AGAIN_SECONDS = 5.0
+"""The longest time until a paused batch looks again. The end of its pause wakes it earlier."""
+_LOCK_SECONDS = 5.0
+
+
+class Paused(MustWait):
+    """A person has paused the handler for this table."""
+
+
+class TablePauses:
+    """Any thread. Workers of one group that use the same folder share its pauses."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        names: Callable[[], tuple[list[str], set[str]]],
+        look_again: Callable[[], None],
+        now: Callable[[], datetime] = lambda: datetime.fromtimestamp(time.time(), UTC),
+    ) -> None:
+        """`names`: see TableBook. `look_again` is called when pauses have changed."""
+        tag = zlib.crc32(configuration.kafka.group_id.encode())
+        self.path = configuration.checkpoint.directory / f"paused-{tag:08x}.json"
+        self.given: Sequence[Pause] = []
+        self._matchers: list[tuple[Callable[[str], bool], Pause]] = []
+        self._names = names
+        self._look_again = look_again
+        self._now = now
+        self._lock = threading.RLock()  # orders the changes of `given`
+
+    def why(self, table: str, handlers: Iterable[str]) -> Paused | None:
+        """Return why none of these handlers may get a batch of the table. None: one of them may."""
+        now = self._now()
+        own = [each for matches, each in self._matchers if matches(table) and not each.ended(now)]
+        paused = {each.handler: each for each in own}
+        found = [paused.get(None) or paused.get(name) for name in handlers]
+        pause = min(found, key=bool, default=None)  # None if there is one
+        if pause is None:
+            return None
+        left = _AGAIN_SECONDS if pause.until is None else (pause.until - now).total_seconds()
+        return Paused(pause.told, min(left, _AGAIN_SECONDS))
+
+    def look(self) -> None:
+        """End pauses whose time is over, and learn those that another worker was given. Call this often."""
+        try:
+            self.adopt()
+        except CheckpointError as error:
+            log.error("pauses_unreadable", error=str(error))
+
+    def adopt(self, **who: str) -> None:
+        """Use the pauses in the file. `who` changed it, for the log. Raises CheckpointError."""
+        with self._lock:
+            before, now = self.given, self._now()
+            after = [each for each in self._read() if not each.ended(now)]
+            if after == before:
+                return
+            self._matchers = [(table_matcher(each.table), each) for each in after]
+            self.given = after
+            self._look_again()
+            for pause in (each for each in after if each not in before):
+                log.warning("table_paused", **{**msgspec.to_builtins(pause), **who})
+            names = {each.name for each in after}
+            for pause in (each for each in before if each.name not in names):
+                what = {"table": pause.table, "handler": pause.handler, "was": pause.told}
+                log.warning("table_resumed", **what, expired=pause.ended(now), **who)
+
+    def __call__(self, asked: PauseRequest, client: str) -> Answer:
+        """`client`: the address that the request came from."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self.path.with_suffix(".lock"), _LOCK_SECONDS):
+                after, answer = self._changed(asked)
+                new = self.path.with_suffix(".new")
+                write_durably(new, msgspec.json.encode(after))
+                with self._lock:  # else `look` might log it, and not know the client
+                    new.replace(self.path)
+                    flush_directory(self.path.parent)
+                    self.adopt(by=asked.by, client=client)
+        except (CheckpointError, LockHeld, OSError, OverflowError, Refused, ValueError) as error:
+            log.warning("pause_refused", table=asked.table, found=str(error), by=asked.by, client=client)
+            return Answer(result="refused", message=str(error))
+        return answer
+
+    def _changed(self, asked: PauseRequest) -> tuple[list[Pause], Answer]:
+        """Return the pauses after this request. Raises Refused, ValueError and OverflowError."""
+        now, matches = self._now(), table_matcher(asked.table)
+        seconds = None if asked.duration is None else timedelta(seconds=_seconds(asked.duration))
+        pause = Pause(
+            table=asked.table,
+            handler=asked.handler,
+            by=asked.by,
+            since=now,
+            until=None if seconds is None else now + seconds,
+            reason=asked.reason,
+        )
+        given = [each for each in self._read() if not each.ended(now)]
+        others = [each for each in given if each.name != pause.name]
+        if asked.action == "resume":
+            if others == given:
+                present = "; ".join(f"{each.name} {each.told}" for each in given)
+                raise Refused(f"there is no pause of {pause.name}. Pauses: {present or 'none'}")
+            return others, Answer(result="resumed", message=f"{pause.name} continues")
+        tables, handlers = self._names()
+        if asked.handler is not None and asked.handler not in handlers:
+            raise Refused(f"no table has a handler {asked.handler}: there are {', '.join(sorted(handlers))}")
+        message = f"{pause.name} is {pause.told}; tables that match so far: {sum(map(matches, tables))}"
+        return [*others, pause], Answer(result="paused", message=message)
+
+    def _read(self) -> list[Pause]:
+        """Raises CheckpointError."""
+        try:
+            pauses = msgspec.json.decode(self.path.read_bytes(), type=list[Pause])
+            for each in pauses:
+                table_matcher(each.table)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{self.path}: {error}; correct or delete this file of pauses") from error
+        return pauses
+
+
+def _seconds(asked: str) -> float:
+    """Raises Refused."""
+    try:
+        seconds = parse_duration(asked)
+    except ValueError:
+        seconds = 0.0
+    if seconds > 0:
+        return seconds
+    raise Refused(f"for: found {asked!r}; allowed: a duration such as 30s, 5m or 24h, more than 0")
