@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.dts.record import DTSRecord, Header, RecordReader, names_of, read_header, routing_key
-from worker.formats.dts.shape import Row
+from worker.formats.dts.record import DTSRecord, Header, RecordReader, Row, names_of, read_header, routing_key
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
