@@ -6,18 +6,15 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from worker.configuration import LanesRule
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Account, Shard, Unit, UnitState
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
 
 _SPREAD_SHARE = 8
 """Rows as Python objects take about this many times their record's bytes. So rows that wait in shards take

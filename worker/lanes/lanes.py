@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.batch_cutting import keep_orders
 from worker.lanes.lane import Lane, Room
 from worker.lanes.parking import ParkedUnits
@@ -21,12 +21,9 @@ from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.sharding import Spread
+from worker.units.table import Table
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
-    from worker.units.table import Table
 
 
 class Lanes:

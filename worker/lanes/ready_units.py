@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.lane import Lane, Timers
 from worker.units.unit import QUICK_SECONDS, Unit
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
 
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.batch_cutting import cut, rebind, unfold
 from worker.lanes.lane import Lane, Room, Timers
 from worker.lanes.parking import unpark
@@ -16,13 +16,9 @@ from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
 from worker.units.sharding import ShardChunk
+from worker.units.table import Table
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
-    from worker.units.table import Table
-
 
 _OPEN_SECONDS = 1.0  # how long an open transaction waits for its rest, if `max_wait` is 0
 

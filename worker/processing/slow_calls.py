@@ -9,14 +9,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
-
-if TYPE_CHECKING:
-    from worker.units.work import Work
+from worker.units.work import Work
 
 log = get_logger("slow_calls")
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -29,10 +28,8 @@ from worker.tracing.spans import (
     tell,
     told,
 )
-
-if TYPE_CHECKING:
-    from worker.units.assigned_partition import Assignment
-    from worker.units.chunk import Chunk
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
 
 
 class BatchTrace:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.chunk import Chunk
-    from worker.units.piece_order import AnyRun
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
+from worker.units.piece_order import AnyRun
 
 
 class SharedRecord:

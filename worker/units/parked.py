@@ -8,15 +8,14 @@ import pickle
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from confluent_kafka import Message
 
-if TYPE_CHECKING:
-    from handlers import Change
-    from offsets.types import TopicPartition
-    from worker.formats.interface import Record
+from handlers import Change
+from offsets.types import TopicPartition
+from worker.formats.interface import Record
 
 
 class Readable(Protocol):
@@ -79,7 +78,7 @@ class Span:
 
 
 @dataclass(slots=True, eq=False)
-class ParkedRecords(Sequence["Record"]):
+class ParkedRecords(Sequence[Record]):
     """Records of one partition, in offset order. To read them may raise OSError."""
 
     span: Span
@@ -109,11 +108,11 @@ class ParkedRecords(Sequence["Record"]):
         offset, key, value, headers, time = marshal.loads(data)
         topic, partition = self.partition
         fields = {"key": key, "value": value, "headers": headers, "timestamp": time}
-        return cast("Record", Message(topic=topic, partition=partition, offset=offset, **fields))
+        return cast(Record, Message(topic=topic, partition=partition, offset=offset, **fields))
 
 
 @dataclass(slots=True, eq=False)
-class ParkedChanges(Sequence["Change"]):
+class ParkedChanges(Sequence[Change]):
     """Changes of decoded records, in source order. To read them may raise OSError."""
 
     span: Span

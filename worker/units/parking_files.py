@@ -17,16 +17,13 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from handlers import Change
+from offsets.types import TopicPartition
+from worker.formats.interface import Record
 from worker.units.parked import ParkedChanges, ParkedRecords, Span
-
-if TYPE_CHECKING:
-    from handlers import Change
-    from offsets.types import TopicPartition
-    from worker.formats.interface import Record
 
 _FILE_BYTES = 32 << 20
 """A file of this size gets no more records. It is deleted when its last record is."""

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from handlers import Change
 from handlers.sharding import shard_of
+from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk, lengths, offsets
 from worker.units.finish_order import FinishOrder, SharedRecord
+from worker.units.table import Table
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from handlers import Change
-    from worker.formats.interface import Record
-    from worker.units.table import Table
 
 KeyColumns = tuple[str, ...]
 _OTHER_RULES: KeyColumns = ("",)

@@ -8,17 +8,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from worker.attempts.steps import SetAside
+from worker.configuration import TableRule
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk, offset_at
 from worker.units.finish_order import FinishOrder
-
-if TYPE_CHECKING:
-    from worker.attempts.steps import SetAside
-    from worker.configuration import TableRule
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.table import Table
+from worker.units.table import Table
 
 _TURN_SECONDS = 0.05
 """The length of a turn while others wait. Tables that share the lanes then end at about the same time,

@@ -8,7 +8,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,8 +26,6 @@ from handlers.spark.rows.shape import Mode
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import deltalake
 
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
