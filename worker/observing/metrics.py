@@ -23,10 +23,17 @@ from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFami
 from prometheus_client.registry import Collector
 
 from worker import __version__
-from worker.observing.histogram import HandlerTimes, merge
 from worker.observing.log_limits import STORMY, LogLimits
 from worker.observing.logs import LIMITS
-from worker.observing.meters import MAX_TABLE_LABELS, TableLabels, families, family, meter
+from worker.observing.meters import (
+    MAX_TABLE_LABELS,
+    HandlerTimes,
+    TableLabels,
+    families,
+    family,
+    merge,
+    meter,
+)
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
 from worker.observing.status_metrics import HandlerMeters, of_status

@@ -14,7 +14,7 @@ from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.attempts.table_pauses import Paused
 from worker.lanes.lanes import Lanes
-from worker.observing.histogram import HandlerTimes
+from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin

@@ -12,8 +12,7 @@ from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
-from worker.formats.debezium.images import image_of, of_changed_key, of_moved_row
-from worker.formats.debezium.keys import Keys
+from worker.formats.debezium.images import Keys, image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.postgres.types import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
