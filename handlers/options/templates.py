@@ -66,6 +66,11 @@ def escaped(text: str) -> str:
     return text.replace("%", "%25").replace(":", "%3A")
 
 
+def literal(text: str) -> str:
+    """Escape text for a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def place_of(change: Change, table: str) -> str:
     """Describe where a change was read, for error messages.
 
@@ -76,8 +81,6 @@ def place_of(change: Change, table: str) -> str:
 
 
 class Template:
-    """A parsed template."""
-
     def __init__(self, text: str, *, row: bool = True) -> None:
         """Parse `text`. `row`: whether it may name the key and columns. Raises TemplateError."""
         self.text = text

@@ -48,7 +48,6 @@ class UnitFiles:
         return tuple(self._firsts)
 
     def path(self, first: int) -> Path:
-        """Return the path of the file with this first unit."""
         return self.folder / f"{first:0{_DIGITS}d}{_SUFFIX}"
 
     def end(self, first: int) -> int:

@@ -92,8 +92,6 @@ class Screen:
 
 
 class Progress:
-    """The worker's progress."""
-
     def __init__(self, totals: Mapping[str, int], live: Live | None, console: Console) -> None:
         self._totals = totals
         self._live = live

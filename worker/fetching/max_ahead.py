@@ -25,7 +25,6 @@ class MaxAhead(Stage):
     """
 
     def __init__(self, pauses: Pauses, most: int) -> None:
-        """`most`: records."""
         self._pauses = pauses
         self._most = most
         self._passed: dict[Assignment, None] = {}  # partitions with records since the last look

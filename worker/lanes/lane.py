@@ -226,7 +226,6 @@ class Timers:
         self._units[key] = unit
 
     def cancel(self, unit: Unit) -> None:
-        """Cancel the unit's timer, if it has one."""
         key = self._keys.pop(unit, None)
         if key is not None:
             del self._units[key]

@@ -59,7 +59,6 @@ class LastResort:
             self._armed.set()
 
     def exit_with(self, code: int) -> None:
-        """Replace the exit code."""
         self._code = code
 
     def _run(self) -> None:

@@ -244,7 +244,6 @@ def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bo
 
 
 def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
-    """Return each entry of the rule with its handler."""
     return zip(known.rule.handlers, known.bound, strict=True)
 
 

@@ -35,8 +35,6 @@ _LONGEST_PAUSE = 3.0
 
 @dataclass(slots=True)
 class TableReport:
-    """The result of one table."""
-
     table: str
     handler: str
     state: State

@@ -1,7 +1,7 @@
 """Merges waiting segments into the Spark tables in the background, several tables at once.
 
-When a table's merge is due (`max_age`, `max_rows`, a waiting statement), and which table is next: the one
-whose rows waited longest is first, and light tables run beside heavy ones."""
+A merge is due after `max_age`, after `max_rows`, or if a statement waits. The table whose rows waited longest
+is first, and light tables run beside heavy ones."""
 
 from __future__ import annotations
 

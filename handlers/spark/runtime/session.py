@@ -165,7 +165,6 @@ class SharedSpark:
         return {"master": self.master, "version": self.version, "ui": self.ui_url, "up": self.up}
 
     def alive(self) -> bool:
-        """Whether Spark answers."""
         return self._place.alive()
 
     def stop_worker_if_gone(self, error: BaseException) -> None:

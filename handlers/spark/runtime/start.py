@@ -34,7 +34,6 @@ class Start:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that it raised."""
         return self._error
 
     def over_within(self, seconds: float | None) -> bool:

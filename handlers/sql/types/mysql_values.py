@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from handlers.mysql.values import single
-from handlers.sql.types.driver_values import UnfitValue, json_text, text_of
+from handlers.sql.types.driver_values import UnfitValue, text_of
 from handlers.sql.types.losses import is_double
+from handlers.values.change_json import json_text
 
 _CENTURY = 100
 _ESCAPE = re.compile(r"\\(.)")

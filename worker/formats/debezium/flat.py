@@ -35,8 +35,6 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class FlatRecord(msgspec.Struct, gc=False):
-    """A flattened record."""
-
     op: Operation
     row: Row
     """Plain JSON values, without the fields that begin with `__`."""

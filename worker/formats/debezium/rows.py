@@ -41,8 +41,6 @@ class Transaction(msgspec.Struct, gc=False):
 
 
 class Message(msgspec.Struct, Generic[RowType], gc=False):
-    """An envelope."""
-
     op: str
     source: Source
     before: RowType | None = None

@@ -65,7 +65,6 @@ class DTS:
         return route
 
     def explain(self, record: Record) -> Route | Skip:
-        """Route or skip one record."""
         return self._explain(record.value())
 
     def _explain(self, value: bytes | None) -> PlainRoute | Skip:
