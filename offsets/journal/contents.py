@@ -34,7 +34,7 @@ class Contents:
         """By the partition's key."""
         self.complete = False
         """Whether the last file has all its copies: everything else in it was written after them."""
-        self.ways = _Ways(self.files.read, self._parent_of)
+        self.ways = _Ways(self.files.read, lambda unit: self.before(unit, unit.parent, timed=True))
         self._end: int | None = None  # None: not opened
 
     @property
@@ -122,9 +122,6 @@ class Contents:
     def _note(self, unit: Unit) -> None:
         self.complete = self.complete or not unit.flags & CARRIED
         self.states[unit.key] = _noted(self.states.get(unit.key), unit)
-
-    def _parent_of(self, unit: Unit) -> Unit | None:
-        return self.before(unit, unit.parent, timed=True)
 
 
 class _Ways(NamedTuple):

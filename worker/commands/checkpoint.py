@@ -87,7 +87,9 @@ def move(
             cluster.move(place, offset)
             where = f"{place} is now at {offset}, in Kafka and in {cluster.own.place}"
             print(output.clean(f"{where}: {how}" if how else where))
-            _journal(cluster, place, offset)
+            if cluster.journal is not None:
+                topic_id = cluster.topic_id(place.topic)
+                cluster.journal.append([Entry(place, offset, None, topic_id, moved=True)])
     except JournalError as error:
         output.failed(f"the position was moved, but the journal could not record this: {error}")
     except (CheckpointError, PositionError) as error:
@@ -126,11 +128,6 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
     except (CheckpointError, PositionError) as error:
         return output.failed(error)
     return 0
-
-
-def _journal(cluster: Cluster, place: TopicPartition, offset: int) -> None:
-    if cluster.journal is not None:
-        cluster.journal.append([Entry(place, offset, None, cluster.topic_id(place.topic), moved=True)])
 
 
 def _history(cluster: Cluster, place: TopicPartition, count: int) -> list[Unit]:

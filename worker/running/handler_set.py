@@ -207,9 +207,6 @@ class HandlerSet:
                 log.error("handler_close_failed", error=describe(error))
         return clean
 
-    def _handles(self, entry: HandlerEntry, table: str) -> bool:
-        return handles(self.configuration, entry, table)
-
     def _take(
         self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
     ) -> BoundHandler:
@@ -252,7 +249,7 @@ class HandlerSet:
                 spark=configuration.spark,
                 stop_worker=self.fail,
                 metrics=self.metrics,
-                handles=partial(self._handles, entry),
+                handles=lambda table: handles(self.configuration, entry, table),
                 partitions=self.partitions,
             )
             try:
