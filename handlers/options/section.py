@@ -15,8 +15,7 @@ from pydantic_core import CoreSchema
 class Section(BaseModel):
     """A mapping of the configuration, with known keys and immutable values.
 
-    The docstring after each key is the key's description in the JSON Schema.
-    """
+    The docstring after each key is the key's description in the JSON Schema."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 

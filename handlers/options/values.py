@@ -107,8 +107,7 @@ def _plain(number: Decimal) -> str:
 def not_allowed(allowed: str, nearest: str | None = None) -> PydanticCustomError:
     """Return the error for a value that is not `allowed`. `nearest` is what was probably meant.
 
-    Neither text may contain the value itself, because it may be a secret.
-    """
+    Neither text may contain the value itself, because it may be a secret."""
     return PydanticCustomError("not_allowed", "allowed: {allowed}", {"allowed": allowed, "nearest": nearest})
 
 

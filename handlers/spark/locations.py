@@ -2,8 +2,7 @@
 
 lake/shop/orders/                        the Delta table
 lake/_binlane/shop/orders/table.json     the owner of the log beside it: source table, mode, prefix
-lake/_binlane/shop/orders/pending/       its segments
-"""
+lake/_binlane/shop/orders/pending/       its segments"""
 
 from __future__ import annotations
 

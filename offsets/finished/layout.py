@@ -6,8 +6,7 @@ given up.
 
 A record is a header. A run's record continues with one flag per offset. With wide gaps, the offsets precede
 the flags. A window has a record in each segment with its runs. It shows whether the window was ended, and the
-last commits sent for it. Valid flags and states are never zero, so lost pages are detected.
-"""
+last commits sent for it. Valid flags and states are never zero, so lost pages are detected."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ units beyond the new position are on another branch, which the chain of parents 
 remembered until the new one overtakes it.
 
 Each unit also has a jump to an earlier one, as in Myers' random-access stack. The lengths of the jumps are
-such that O(log n) steps find any place in the chain. Written units never change.
-"""
+such that O(log n) steps find any place in the chain. Written units never change."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class Journal:
     `journal.lock` and first reads what others have appended. Readers never wait.
 
     A new file starts with copies of each partition's last unit, so earlier files can be removed, and a start
-    reads only the last file.
-    """
+    reads only the last file."""
 
     folder: Path
     group: str

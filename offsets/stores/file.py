@@ -36,8 +36,7 @@ class FileStore:
     A write goes to a temporary file, which is flushed to the disk and then renamed. The previous file remains
     as `checkpoint.json.previous`. Writers take turns with a lock on `checkpoint.lock`. If the file is
     damaged, the previous one is used. Without a valid one, the file counts as absent, and Kafka's own commits
-    decide. Both are logged as errors and listed in `warnings`.
-    """
+    decide. Both are logged as errors and listed in `warnings`."""
 
     name = "file"
     title = "local file"
@@ -48,8 +47,7 @@ class FileStore:
         """Touches no file. The first `save` or `open` makes the folder.
 
         `identity`: no other process with this group and folder may have it at the same time. `lock_wait`:
-        seconds to wait for another process that is writing.
-        """
+        seconds to wait for another process that is writing."""
         self._identity = identity
         self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
         self.path = directory / "checkpoint.json"
@@ -111,8 +109,7 @@ class FileStore:
         one may still write.
 
         Costs about 20 ms for 100 partitions with 1,000 ranges each, plus the disk's own time. A save without
-        changes writes nothing.
-        """
+        changes writes nothing."""
         marks, windows = acknowledged or {}, windows or {}
 
         def apply(entries: dict[TopicPartition, FileEntry]) -> bool:

@@ -61,8 +61,7 @@ class SqlStore:
         """Connects on first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
 
         `identity`: no other process with this group may have it at the same time. `deadline`: seconds that
-        connecting may take, and one transaction.
-        """
+        connecting may take, and one transaction."""
         # The URL's driver options may contain another password.
         self.place = f"{url.set(query={}).render_as_string(hide_password=True)} ({TABLE})"
         self._group = group_id

@@ -33,8 +33,7 @@ _AT_ONCE = 4
 def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, views: bool = False) -> int:
     """List the tables of the Spark handlers; with `views`, print statements that create views of them.
 
-    Returns 0, or 1 if something could not be read. Raises ConfigurationError.
-    """
+    Returns 0, or 1 if something could not be read. Raises ConfigurationError."""
     chosen = chosen_by(patterns)
     configuration, output = begin("tables", config, level="warning")
     try:

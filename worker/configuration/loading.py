@@ -188,8 +188,7 @@ class _Checker:
     def _retyped(self, error: ValidationError, place: KeyPath) -> bool:
         """Convert variables' values to the type that is expected: the original text, or the number in it.
 
-        Returns whether anything changed.
-        """
+        Returns whether anything changed."""
         changed = False
         for one in error.errors(include_url=False, include_context=False):
             path = (*place, *one["loc"])

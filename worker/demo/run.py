@@ -64,8 +64,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
     """Return whether every table was handled in order and its replica equals the source.
 
     Raises BrokerError, JarsError, JavaError, KafkaException, WorkerFailed, and RuntimeError if Spark does not
-    start.
-    """
+    start."""
     began = time.monotonic()
     with screen.step("looking for Java and its libraries") as step:
         java = find_java()

@@ -72,8 +72,7 @@ class Router:
         """Register the records with the partition's tracker, and add one chunk per table to the delivery.
 
         Raises UndecodableHalt at the first record that must stop the worker. Earlier records are delivered.
-        That record and later ones are not registered.
-        """
+        That record and later ones are not registered."""
         tracker, fetched = assignment.tracker, messages
         if self._book.whole and assignment.transactions.in_use:
             _read_transactions(assignment, fetched, delivery)

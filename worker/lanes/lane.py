@@ -71,8 +71,7 @@ class Lane:
 class Room:
     """What is queued and running against the bounds, and the delivery that waits for room.
 
-    Guarded by the lock of `Lanes`.
-    """
+    Guarded by the lock of `Lanes`."""
 
     def __init__(self, lanes: Sequence[Lane], rule: LanesRule, lock: threading.Lock) -> None:
         self.spread = 0

@@ -3,8 +3,7 @@
 The interface has four verbs: put (`offer`), `take`, `finish`, `give_back`. A unit (a table, or with order by
 row a shard of one) has at most one running batch. An idle processor takes a ready unit from the fullest lane,
 so one busy lane never leaves the others idle. Each batch is ended exactly once. Ending it again raises
-RuntimeError, because its records and bytes may already be released.
-"""
+RuntimeError, because its records and bytes may already be released."""
 
 from __future__ import annotations
 

@@ -116,8 +116,7 @@ class IdleProcessors:
     """The processors without work. Guarded by the lock of `Lanes`.
 
     One of them, the watcher, wakes when the next timer is due. The others wait until they are notified. So
-    each timer wakes one thread. Whoever takes work while nobody watches notifies another processor.
-    """
+    each timer wakes one thread. Whoever takes work while nobody watches notifies another processor."""
 
     def __init__(self, lanes: Sequence[Lane], timers: Timers, ready: ReadyUnits) -> None:
         self._lanes = lanes

@@ -27,8 +27,7 @@ class HandlerTimes:
 
     A row contains the count of each bucket and, last, the sum of seconds. `observe` changes single items, and
     `read` copies a row in one step. So a reader sees every finished call, but may see its seconds only in the
-    next read.
-    """
+    next read."""
 
     __slots__ = ("_rows",)
 
@@ -113,8 +112,7 @@ class TableLabels:
     """Limits the values of the label `table` across all metrics that have it.
 
     The first `limit` tables have their own values. If there are more, the last of these joins the rest, so
-    that `__other__` counts towards the limit too.
-    """
+    that `__other__` counts towards the limit too."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,8 +1,7 @@
 """The worker's Prometheus metrics.
 
 Rare events are counted here as they happen. Lanes, tables and partitions are read from the worker's status
-when Prometheus scrapes, and handler times from `HandlerTimes`. So a batch updates no metric here.
-"""
+when Prometheus scrapes, and handler times from `HandlerTimes`. So a batch updates no metric here."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ _FROM_ZERO = {
 class Metrics(Collector):
     """All metrics of one worker, in their own registry.
 
-    Any thread may call any method.
-    """
+    Any thread may call any method."""
 
     def __init__(self, version: str = __version__, log_limits: LogLimits = LIMITS) -> None:
         self.registry = CollectorRegistry(auto_describe=False)

@@ -31,8 +31,7 @@ class Processor(threading.Thread):
     """Takes batches from the lanes until they are stopped.
 
     `fail` is called with the error that must stop the worker: a handler's StopWorker, or an error of this
-    thread itself.
-    """
+    thread itself."""
 
     def __init__(
         self,

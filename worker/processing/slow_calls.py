@@ -51,8 +51,7 @@ class Call:
 class RunningCalls:
     """The calls in progress, one per thread. Each thread starts and ends its own. Any thread may read them.
 
-    No lock: a dict is changed and copied in one step each. `worker`: its name, for log lines.
-    """
+    No lock: a dict is changed and copied in one step each. `worker`: its name, for log lines."""
 
     def __init__(self, worker: str = "") -> None:
         self._worker = worker

@@ -53,8 +53,7 @@ class HandlerSet:
     """One object for each configured handler, or one per lane if the class says `per_lane`.
 
     The main thread's own, except `of`, `bound` and `statuses`. `open` and `plan` run in a separate thread.
-    The main thread waits for it unless the worker stops.
-    """
+    The main thread waits for it unless the worker stops."""
 
     configuration: Configuration
     _: KW_ONLY

@@ -36,8 +36,7 @@ class BatchTrace:
     """The traces of a batch: its own span, if it was sampled, and the spans of its records.
 
     Only one processor uses it at a time. The handlers' threads may call `attempt` concurrently. If the batch
-    is dropped unfinished, its span ends too.
-    """
+    is dropped unfinished, its span ends too."""
 
     def __init__(
         self,

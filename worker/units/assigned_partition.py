@@ -76,8 +76,7 @@ class Assignment:
     """One partition from its assignment to its revocation.
 
     A new assignment of the same partition is another object with another epoch and tracker. So a completion
-    that comes too late only changes flags that nobody reads any more.
-    """
+    that comes too late only changes flags that nobody reads any more."""
 
     def __init__(
         self,

@@ -3,8 +3,7 @@
 A restart repeats unfinished records. A record with rows in several shards is repeated as a whole, including
 rows that were handled. Later records of these rows must then be repeated too. Otherwise, a target's last
 change of such a row would be an old one. So until all parts of the record are finished, its shards hold back
-what they finish after it.
-"""
+what they finish after it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Files with the records of tables that stand still.
 
-The files are a cache of Kafka: nothing is flushed, and each start deletes what an earlier process left.
-"""
+The files are a cache of Kafka: nothing is flushed, and each start deletes what an earlier process left."""
 
 from __future__ import annotations
 

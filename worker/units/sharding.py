@@ -5,8 +5,7 @@ shards are normal units and keep all lanes busy. A shard exists while it has wor
 table's home lane until its last row is finished.
 
 Changes that concern the whole table are barriers: DDL, truncate, and a move of a row to another primary key.
-So are a row without its whole key, and a record with other key columns than the records before it.
-"""
+So are a row without its whole key, and a record with other key columns than the records before it."""
 
 from __future__ import annotations
 

@@ -249,8 +249,7 @@ class Turns:
     Shorter batches are only fair if they cost nothing. A handler whose calls cost the same whatever their
     size (a commit, a request) would just make more calls. So the first batches of half the records are
     compared with the longest one. If a record has become dearer, the table's batches are never shortened
-    again.
-    """
+    again."""
 
     __slots__ = ("_last", "_longest", "_mean", "_scales", "_shorter")
 

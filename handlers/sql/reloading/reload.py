@@ -3,8 +3,7 @@
 An ordinary handler applies the new rows to a separate table with separate marks. Then one transaction locks
 the table's marks, so no worker can apply anything to it. It replaces the rows and moves the marks to the
 position of the new rows. Workers skip later batches up to that position, because these are applied already.
-If anything fails before the commit, the table stays unchanged.
-"""
+If anything fails before the commit, the table stays unchanged."""
 
 from __future__ import annotations
 
