@@ -207,6 +207,16 @@ class Room:
         account.lane = home
 
 
+def is_reached(barrier: Barrier[Unit]) -> bool:
+    """Whether all its tables have finished everything before it."""
+    return all(
+        unit.state is UnitState.WAITING_FOR_OTHERS
+        and unit.chunks[0].barrier is barrier
+        and (unit.shards is None or unit.shards.through)
+        for unit in (barrier.home, *barrier.others)
+    )
+
+
 class Timers:
     """When waiting units (for a fuller batch, or for a retry) are due. Guarded by the lock of `Lanes`."""
 

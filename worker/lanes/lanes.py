@@ -170,7 +170,7 @@ class Lanes:
             timers = schedule.timers
             while not self._stopping:
                 if number >= schedule.ready.count:
-                    schedule.retire(lane)
+                    schedule.idle.retire(lane)
                     return None
                 if timers:
                     schedule.ran_out(now)
