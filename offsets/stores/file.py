@@ -15,7 +15,7 @@ import structlog
 from offsets.file_lock import LockHeld, locked
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
-from offsets.stores.interface import CheckpointError, FileLock, held_by_another
+from offsets.stores.interface import CheckpointError, held_by_another, identity_lock
 from offsets.types import Checkpoint, Mark, TopicPartition
 
 _log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ class FileStore:
         `identity`: no other process with this group and folder may have it at the same time. `lock_wait`:
         seconds to wait for another process that is writing."""
         self._identity = identity
-        self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
+        self._identity_lock = None if identity is None else identity_lock(directory, group_id, identity)
         self.path = directory / "checkpoint.json"
         self.previous = directory / "checkpoint.json.previous"
         self.directory = directory
@@ -131,7 +131,6 @@ class FileStore:
     def _update(self, apply: Callable[[dict[TopicPartition, FileEntry]], bool]) -> None:
         with self._lock:
             try:
-                self.directory.mkdir(parents=True, exist_ok=True)
                 with locked(self.directory / "checkpoint.lock", self._lock_wait):
                     found, sound = self._read()
                     document = Document(dict(found.entries), found.others)
