@@ -134,7 +134,7 @@ def test_files_are_deleted_when_nobody_needs_them(lot: ParkingLot, tmp_path: Pat
 
 def test_a_start_deletes_what_a_killed_worker_left_and_nothing_of_one_that_runs(tmp_path: Path) -> None:
     runs = ParkingLot(tmp_path)
-    kept = runs.records("t", PLACE, [record(0)])
+    kept = ParkedRecords.write(runs, "t", PLACE, [record(0)])
     for name in ("parked-7.lock", "parked-7.1", "parked-7.2"):
         (tmp_path / name).write_bytes(b"x")
     ParkingLot(tmp_path).clear()
