@@ -51,7 +51,6 @@ class Bounded(Generic[Answer]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the call has returned or raised."""
         return not self._thread.is_alive()
 
     def _answer(self) -> Answer:

@@ -7,25 +7,21 @@ from collections import Counter
 from typing import Any, ClassVar, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field
 
 from handlers.api import Batch, Handler, HandlerContext, PartialFailure, Rejected
 from handlers.logs import get_logger
+from handlers.options.section import Options
 from handlers.options.templates import place_of
 from handlers.values.change_json import json_row
 
 
-class LogOptions(BaseModel):
+class LogOptions(Options):
     """The keys of a `type: log` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    each: Literal["change", "batch"] = Field(
-        "change", description="One line per change with its values, or per batch with its counts."
-    )
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The lines' level. If logging.level is above it, nothing is written."
-    )
+    each: Literal["change", "batch"] = "change"
+    """One line per change with its values, or per batch with its counts."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lines' level. If logging.level is above it, nothing is written."""
 
 
 class LogHandler(Handler):

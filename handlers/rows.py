@@ -7,9 +7,10 @@ from copy import deepcopy
 from operator import attrgetter
 
 import msgspec
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from handlers.api import Change, Row
+from handlers.options.section import Options
 
 _lacks = attrgetter("lacks")
 _WHOLE = {frozenset[str]()}
@@ -73,13 +74,13 @@ def _own(row: Row | None) -> Row | None:
     return row.copy() if _NESTED.isdisjoint(map(type, row.values())) else deepcopy(row)
 
 
-class ColumnChoice(BaseModel):
+class ColumnChoice(Options):
     """The options `columns` and `exclude`."""
 
-    columns: list[str] | None = Field(
-        default=None, min_length=1, description="The columns that are kept; null: all."
-    )
-    exclude: list[str] = Field(default=[], description="Columns to leave out.")
+    columns: list[str] | None = Field(default=None, min_length=1)
+    """The columns that are kept; null: all."""
+    exclude: list[str] = Field(default=[])
+    """Columns to leave out."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> ColumnChoice:

@@ -10,8 +10,7 @@ less one, from the end of the previous range (for the first: from the base offse
 less one. Both are at least one before that. Version 1 has only the ranges.
 
 Kafka's limit is 4,096 bytes (`offset.metadata.max.bytes`). confluent-kafka uses one of them for a closing
-zero byte. So 4,095 characters are accepted, and 4,096 are rejected.
-"""
+zero byte. So 4,095 characters are accepted, and 4,096 are rejected."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ def decode(text: str, base_offset: int) -> Checkpoint | None:
     """Decode the checkpoint that `encode` wrote for this base offset, as far as it fitted. For an empty text:
     a checkpoint with only the offset.
 
-    None for anything else: another program's text, a damaged text, or one for another base offset.
-    """
+    None for anything else: another program's text, a damaged text, or one for another base offset."""
     if not text:
         return Checkpoint(base_offset)
     found = _TEXT.fullmatch(text)
@@ -118,8 +116,7 @@ def _fit(
 ) -> str:
     """Return the text with the most ranges that fit. `fitting` of them (`text`) fit, all in `packed` do not.
 
-    `ends[n]` is the end of the varints of the first n ranges. Stops within 1 % of the limit.
-    """
+    `ends[n]` is the end of the varints of the first n ranges. Stops within 1 % of the limit."""
     too_many = len(ends) - 1
     near = limit - limit // 100
     middle = guess

@@ -123,8 +123,7 @@ def choose_start(
     5. `initial`.
 
     Stored positions of another topic, according to Kafka's ids of both, are ignored. `topic_id`: the present
-    id, or None if unknown. `began_with`: the result of that function for the topic.
-    """
+    id, or None if unknown. `began_with`: the result of that function for the topic."""
     if force:
         return _at_initial(partition, initial, "force", "checkpoint.force is set")
     earlier = None

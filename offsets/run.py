@@ -67,8 +67,7 @@ class Run:
     the old ones meanwhile. Whichever comes first, one of them sees the other's change.
 
     With a window, the flags are in the map of finished offsets, which outlives the process. Otherwise, or if
-    the map accepts no more, they are in this process.
-    """
+    the map accepts no more, they are in this process."""
 
     __slots__ = ("_flags", "_ranges", "before", "end", "number", "start")
 

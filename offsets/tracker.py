@@ -2,8 +2,7 @@
 
 Workers only flip a flag in a run of offsets that were fetched together. One thread advances the position (the
 design of Decaton's OutOfOrderCommitControl). Only fetched offsets are tracked. So transaction markers,
-aborted records and compacted offsets do not delay the commit (as in Parallel Consumer's PartitionState).
-"""
+aborted records and compacted offsets do not delay the commit (as in Parallel Consumer's PartitionState)."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class Checkpoint(NamedTuple):
     """What is finished of one partition.
 
     Every offset below `offset` is finished, and so are the `ahead` ranges beyond it (ascending, not touching
-    each other, each starting after `offset`).
-    """
+    each other, each starting after `offset`)."""
 
     offset: int
     ahead: tuple[OffsetRange, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client.samples import Sample
 
-from worker.observing.histogram import BOUNDS, HandlerTimes, merge
+from worker.observing.meters import BOUNDS, HandlerTimes, merge
 from worker.observing.metrics import Metrics
 
 

@@ -22,8 +22,7 @@ class CertificateError(ValueError):
 class Certificate:
     """A certificate (with those between it and its authority) and its private key, two PEM files.
 
-    Belongs to one thread.
-    """
+    Belongs to one thread."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Raises CertificateError."""

@@ -37,19 +37,16 @@ OWN_SETTINGS = {
 class ClickHouseOptions(VersionedOptions):
     """The keys of a `type: clickhouse` entry."""
 
-    database: str = Field(
-        default="{database}",
-        min_length=1,
-        description="The target table's database; {database} and {table} are replaced.",
-    )
-    table: str = Field(
-        default="{table}", description="The target table's name; {database} and {table} are replaced."
-    )
-    settings: dict[str, str | int | float | bool] = Field(
-        default={}, description="ClickHouse settings for each query and insert, such as insert_quorum: auto."
-    )
-    max_bytes: PositiveSize = size("32MiB", "The most bytes of one insert. A larger row is sent alone.")
-    timeout: PositiveDuration = duration("5m", "The timeout for a connection, and for an answer.")
+    database: str = Field(default="{database}", min_length=1)
+    """The target table's database; {database} and {table} are replaced."""
+    table: str = "{table}"
+    """The target table's name; {database} and {table} are replaced."""
+    settings: dict[str, str | int | float | bool] = Field(default={})
+    """ClickHouse settings for each query and insert, such as insert_quorum: auto."""
+    max_bytes: PositiveSize = size("32MiB")
+    """The most bytes of one insert. A larger row is sent alone."""
+    timeout: PositiveDuration = duration("5m")
+    """The timeout for a connection, and for an answer."""
 
     @field_validator("username", "password")
     @classmethod

@@ -23,6 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _CONFLICT = 409
 _OF_PIPELINE = "fail_processor_exception"
 """An ingest pipeline refuses the document on purpose. Its status 500 does not mean a failed cluster."""
+_NO_PIPELINE = "pipeline with id ["
 _OTHER_TYPE = (
     "If the type of the source's column changed: a field cannot change its type, so create an index with "
     "this one's mapping and the new type, copy the documents (_reindex with version_type: external), and "
@@ -227,7 +228,7 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
             continue
         if status == _CONFLICT:
             late.append(item)
-        elif _lacks_pipeline(error) or is_of_index(status, {"error": error}):
+        elif str(error.get("reason")).startswith(_NO_PIPELINE) or is_of_index(status, {"error": error}):
             raise UnfitPlace(f"_bulk of {path[1:]}: {status}: {told(error)}")
         elif _is_passing(status, error):
             unavailable = TargetUnavailable(f"_bulk of {path[1:]}: {told(error)}")
@@ -241,10 +242,6 @@ def _late(path: str, items: Sequence[Item], results: _Results, start: int) -> li
     if refused:
         raise refused[0]
     return late
-
-
-def _lacks_pipeline(error: dict[str, Any]) -> bool:
-    return str(error.get("reason")).startswith("pipeline with id [")
 
 
 def _is_passing(status: int, error: dict[str, Any]) -> bool:

@@ -18,18 +18,16 @@ _NAMED = re.compile(r"[A-Za-z0-9._-]*")
 class ElasticsearchOptions(VersionedOptions):
     """The keys of a `type: elasticsearch` (or `opensearch`) entry."""
 
-    api_key: str | None = Field(
-        default=None, min_length=1, repr=False, description="An API key, encoded, instead of a user."
-    )
-    index: str = Field(
-        default="{database}.{table}",
-        description="The table's index or its alias; {database} and {table} are replaced, in lower case.",
-    )
-    keep_deletes: PositiveDuration = duration(
-        "1h", "`index.gc_deletes` of created indexes: how long a deleted row's version is remembered."
-    )
-    max_bytes: PositiveSize = size("8MiB", "The most bytes of one request. A larger row is sent alone.")
-    timeout: PositiveDuration = duration("60s", "The timeout for a connection, and for an answer.")
+    api_key: str | None = Field(default=None, min_length=1, repr=False)
+    """An API key, encoded, instead of a user."""
+    index: str = "{database}.{table}"
+    """The table's index or its alias; {database} and {table} are replaced, in lower case."""
+    keep_deletes: PositiveDuration = duration("1h")
+    """`index.gc_deletes` of created indexes: how long a deleted row's version is remembered."""
+    max_bytes: PositiveSize = size("8MiB")
+    """The most bytes of one request. A larger row is sent alone."""
+    timeout: PositiveDuration = duration("60s")
+    """The timeout for a connection, and for an answer."""
 
     @field_validator("api_key")
     @classmethod

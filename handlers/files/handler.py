@@ -9,12 +9,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import OF_THE_DISK, UnfitPlace
 from handlers.files.table_file import TableFile, check_writable, recover, safe_name
 from handlers.logs import get_logger
+from handlers.options.section import Options
 from handlers.options.templates import place_of
 from handlers.options.values import PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.values.change_json import line
@@ -31,34 +32,27 @@ _OF_PARQUET = ("prefix", "topic_again")
 _STORES = ("s3", "s3a", "gs", "abfss")
 
 
-class FilesOptions(BaseModel):
+class FilesOptions(Options):
     """The keys of a `type: files` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    directory: str = Field(
-        min_length=1,
-        description="The folder of the files, relative to the configuration file's folder. With format: "
-        "parquet also a place in an object store: s3://bucket/path, gs://..., abfss://...",
-    )
-    format: Literal["jsonl", "parquet"] = Field(
-        "jsonl", description="jsonl: appends lines. parquet: a file for each batch, exactly once."
-    )
-    rotate_bytes: PositiveSize = size("64MiB", "Size on disk at which a file is finished. For jsonl.")
-    rotate_every: PositiveDuration = duration(
-        "10m", "Age at which a file is finished, also if its table is idle. For jsonl."
-    )
-    compress: Literal["none", "gzip"] = Field(
-        "none", description="gzip: one member for each batch. For jsonl; Parquet uses zstd."
-    )
+    directory: str = Field(min_length=1)
+    """The folder of the files, relative to the configuration file's folder. With format: parquet also a place
+    in an object store: s3://bucket/path, gs://..., abfss://..."""
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    """jsonl: appends lines. parquet: a file for each batch, exactly once."""
+    rotate_bytes: PositiveSize = size("64MiB")
+    """Size on disk at which a file is finished. For jsonl."""
+    rotate_every: PositiveDuration = duration("10m")
+    """Age at which a file is finished, also if its table is idle. For jsonl."""
+    compress: Literal["none", "gzip"] = "none"
+    """gzip: one member for each batch. For jsonl; Parquet uses zstd."""
     prefix: Annotated[str, Shaped(r"[A-Za-z_][A-Za-z0-9_]*", "a letter or _, then letters, digits and _")] = (
-        Field("_", description="Prefix of the columns that binlane adds. For parquet.")
+        "_"
     )
-    topic_again: dict[str, list[str]] = Field(
-        {},
-        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
-        "ids that it follows. For parquet.",
-    )
+    """Prefix of the columns that binlane adds. For parquet."""
+    topic_again: dict[str, list[str]] = Field(default={})
+    """Id of a topic that is in use again after a fail-over to another cluster and back -> the ids that it
+    follows. For parquet."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:

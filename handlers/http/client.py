@@ -57,8 +57,7 @@ class HttpClient:
     """Connections to one server, through the proxies of the environment. Any thread may use it.
 
     It does not follow redirects. No error repeats a secret. Errors name a server without user, path and
-    query, because these may contain secrets.
-    """
+    query, because these may contain secrets."""
 
     def __init__(
         self,
@@ -105,8 +104,7 @@ class HttpClient:
 
         A successful response is read to its end, at most `most_bytes` (None: 1 GiB). Of others (with
         `only_status`: of all), only the beginning is read. Raises TargetUnavailable if no response arrives,
-        or if it breaks off or does not end. Raises AnswerTooLarge.
-        """
+        or if it breaks off or does not end. Raises AnswerTooLarge."""
         try:
             with self._client.stream(method, url, content=content, headers=headers, params=params) as answer:
                 if answer.is_success and not only_status:
@@ -151,8 +149,7 @@ def trusted(url: str, tls: TlsOptions, folder: Path, *, where: str = "tls") -> s
     """Load the certificates that a client of `url` trusts and presents. `where`: the section's key path.
 
     False for plain HTTP, which uses none, because loading the usual certificates is slow. Raises OSError if
-    a certificate cannot be read, or if `url` is plain HTTP and would ignore it.
-    """
+    a certificate cannot be read, or if `url` is plain HTTP and would ignore it."""
     if httpx.URL(url).scheme != "https":  # in upper or lower case
         if tls.ca is not None or tls.certificate is not None:
             at = _origin(httpx.URL(url))

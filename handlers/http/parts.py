@@ -26,8 +26,7 @@ def by_halves(borders: Sequence[int], send: Callable[[int, int], None]) -> None:
     """Call `send(start, end)` from the first border to the last. If that raises Refused, do the same with
     each half, divided at a border.
 
-    Raises RowRefused with the start of the first part that is refused on its own. Passes on other errors.
-    """
+    Raises RowRefused with the start of the first part that is refused on its own. Passes on other errors."""
     try:
         send(borders[0], borders[-1])
     except Refused as error:
@@ -59,8 +58,7 @@ def in_parts(
 ) -> None:
     """Call `send(start, end)` for all rows, in requests of about `most_bytes`. Halve refused requests.
 
-    Raises RowRefused with the place of the first row that is refused on its own. Passes on other errors.
-    """
+    Raises RowRefused with the place of the first row that is refused on its own. Passes on other errors."""
     for start, end in chunks(rows, most_bytes):
         try:
             by_halves(range(start, end + 1), send)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace, behind
@@ -17,6 +17,7 @@ from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import check_properties, client_logger, client_settings, producer_settings
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
+from handlers.options.section import Options
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, PropertyValue, Servers, duration
 from handlers.rows import is_move
@@ -56,24 +57,19 @@ class Undelivered(Exception):
     """The brokers refused messages for a reason other than their content."""
 
 
-class KafkaOptions(BaseModel):
+class KafkaOptions(Options):
     """The keys of a `type: kafka` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    bootstrap_servers: Servers = Field(description="The target's brokers: HOST:9092,HOST:9092.")
-    topic: str = Field(
-        default="replica.{database}.{table}",
-        description="The topic of a table; {database} and {table} are replaced.",
-    )
-    value: Literal["change", "after"] = Field(
-        default="change",
-        description="change: the whole change. after: the row after the change, a tombstone for a delete.",
-    )
-    timeout: PositiveDuration = duration("10s", "The longest time until the brokers have a message.")
-    properties: dict[str, PropertyValue] = Field(
-        default={}, description="Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."
-    )
+    bootstrap_servers: Servers
+    """The target's brokers: HOST:9092,HOST:9092."""
+    topic: str = "replica.{database}.{table}"
+    """The topic of a table; {database} and {table} are replaced."""
+    value: Literal["change", "after"] = "change"
+    """change: the whole change. after: the row after the change, a tombstone for a delete."""
+    timeout: PositiveDuration = duration("10s")
+    """The longest time until the brokers have a message."""
+    properties: dict[str, PropertyValue] = Field(default={})
+    """Any other librdkafka property (TLS, SASL, compression.type, batch.size ...)."""
 
     @field_validator("topic")
     @classmethod

@@ -98,8 +98,7 @@ def resolve(handler_type: str, folder: Path) -> type[Handler]:
     the import path, because the module may import its neighbours later.
 
     Raises HandlerTypeError if the name, module or class does not exist, or if the import fails. Also raised
-    if the class is not a Handler, has no `handle`, or has a method that the worker cannot call.
-    """
+    if the class is not a Handler, has no `handle`, or has a method that the worker cannot call."""
     path = BUILT_IN.get(handler_type, handler_type)
     module_name, colon, class_name = path.partition(":")
     if not colon:
@@ -126,8 +125,7 @@ def create(entry: Entry, folder: Path) -> Handler:
     """Create a handler for `entry`, without opening it.
 
     Raises HandlerTypeError as `resolve` does. Raises OptionsError if the options are not valid, or if
-    `__init__` raises.
-    """
+    `__init__` raises."""
     handler = resolve(entry.type, folder)
     faults = check_options(handler, entry.options)
     if faults:
@@ -145,8 +143,7 @@ def load_function(path: str, folder: Path, arguments: Sequence[str]) -> Callable
     `arguments`: the names of its arguments, in order, for messages.
 
     Raises HandlerTypeError if the module or function does not exist, or if the import fails. Also raised if
-    the function does not take these arguments, is `async`, or has a `yield`.
-    """
+    the function does not take these arguments, is `async`, or has a `yield`."""
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), name]):
         raise HandlerTypeError("not an import path", _ALLOWED_FUNCTION)

@@ -51,8 +51,7 @@ def user_module(name: str) -> ModuleType | None:
 
     None if the import path has no such file. Within the module, `import handlers` is binlane's.
     Raises whatever the module raises. Raises ModuleNotFoundError if a part of `name` after the first does
-    not exist.
-    """
+    not exist."""
     top, _, rest = name.partition(".")
     if f"{_PREFIX}{top}" not in sys.modules:
         file = _file_of(top)

@@ -98,8 +98,7 @@ def check_options(
     """List the faults of a handler's options; the list is empty if the handler accepts them.
 
     `handler.options_model` decides, or the signature of `__init__` if the handler has no model. `of_file`:
-    the options are from a file, so durations and sizes must have a unit.
-    """
+    the options are from a file, so durations and sizes must have a unit."""
     if handler.options_model is None:
         return _check_signature(handler, options)
     return check_model(handler.options_model, options, of_file=of_file)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from handlers.options.section import Options
 from handlers.options.values import not_allowed
 
 
-class TlsOptions(BaseModel):
+class TlsOptions(Options):
     """Options `tls:` for services with their own certificates. Paths start at the configuration's folder."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    verify: bool = Field(default=True, description="Whether to verify the service's certificate.")
-    ca: str | None = Field(
-        default=None, min_length=1, description="A file of additional certificates (PEM) to trust."
-    )
-    certificate: str | None = Field(
-        default=None, min_length=1, description="binlane's certificate (PEM), for services that require one."
-    )
-    key: str | None = Field(
-        default=None, min_length=1, description="Its private key, unless the certificate's file contains it."
-    )
+    verify: bool = True
+    """Whether to verify the service's certificate."""
+    ca: str | None = Field(default=None, min_length=1)
+    """A file of additional certificates (PEM) to trust."""
+    certificate: str | None = Field(default=None, min_length=1)
+    """binlane's certificate (PEM), for services that require one."""
+    key: str | None = Field(default=None, min_length=1)
+    """Its private key, unless the certificate's file contains it."""
 
 
 def server_url(url: str, allowed: str) -> str:

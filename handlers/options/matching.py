@@ -103,8 +103,7 @@ _EXAMPLES: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
 def covers(wide: str, narrow: str) -> bool:
     """Whether the pattern `wide` certainly matches every table that `narrow` matches.
 
-    Also False if that cannot be decided, as for most regular expressions.
-    """
+    Also False if that cannot be decided, as for most regular expressions."""
     if is_name(narrow):
         return table_matcher(wide)(narrow)
     if wide == narrow or wide in ("*", "/.*/"):

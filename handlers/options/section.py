@@ -15,8 +15,7 @@ from pydantic_core import CoreSchema
 class Section(BaseModel):
     """A mapping of the configuration, with known keys and immutable values.
 
-    The docstring after each key is the key's description in the JSON Schema.
-    """
+    The docstring after each key is the key's description in the JSON Schema."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -36,11 +35,17 @@ class Section(BaseModel):
         return schema
 
 
+class Options(Section):
+    """A section of a handler. Its values are converted if pydantic can do so."""
+
+    model_config = ConfigDict(strict=False)
+
+
 def _docstrings(model: type[Section]) -> dict[str, str]:
     """Return each key's docstring, including the keys of base classes."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if each is not Section and issubclass(each, Section):
+        if each not in (Section, Options) and issubclass(each, Section):
             [source] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
             assert isinstance(source, ast.ClassDef)
             for key, behind in pairwise(source.body):
@@ -49,5 +54,5 @@ def _docstrings(model: type[Section]) -> dict[str, str]:
                         ast.AnnAssign(target=ast.Name(id=name)),
                         ast.Expr(value=ast.Constant(value=str(text))),
                     ):
-                        found[name] = inspect.cleandoc(text)
+                        found[name] = " ".join(text.split())
     return found

@@ -2,8 +2,7 @@
 
 `{database}`, `{table}` and `{key}` are the table's two names and the row's primary key. Any other name in
 braces is a column. `{column:NAME}` is also a column, for columns with one of those three names. Write `{{`
-and `}}` for braces.
-"""
+and `}}` for braces."""
 
 from __future__ import annotations
 
@@ -66,6 +65,11 @@ def escaped(text: str) -> str:
     return text.replace("%", "%25").replace(":", "%3A")
 
 
+def literal(text: str) -> str:
+    """Escape text for a template."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def place_of(change: Change, table: str) -> str:
     """Describe where a change was read, for error messages.
 
@@ -76,8 +80,6 @@ def place_of(change: Change, table: str) -> str:
 
 
 class Template:
-    """A parsed template."""
-
     def __init__(self, text: str, *, row: bool = True) -> None:
         """Parse `text`. `row`: whether it may name the key and columns. Raises TemplateError."""
         self.text = text
@@ -96,8 +98,7 @@ class Template:
     def start(self, database: str, table: str) -> str | None:
         """Return the prefix of all keys of this table, if no other table's keys share it.
 
-        None unless `{table}:` precedes every field of the row. (Names contain no colon once escaped.)
-        """
+        None unless `{table}:` precedes every field of the row. (Names contain no colon once escaped.)"""
         names = {"database": escaped(database), "table": escaped(table)}
         start, named = "", False
         for part, following in zip(self.parts, (*self.parts[1:], ""), strict=True):
@@ -116,8 +117,7 @@ class Template:
         """Render the text for a row.
 
         Raises MissingValue if the table has no primary key, or if a column is missing or NULL. Raises
-        TypeError for a value without a defined format.
-        """
+        TypeError for a value without a defined format."""
         texts = []
         for part in self.parts:
             if isinstance(part, str):

@@ -107,21 +107,18 @@ def _plain(number: Decimal) -> str:
 def not_allowed(allowed: str, nearest: str | None = None) -> PydanticCustomError:
     """Return the error for a value that is not `allowed`. `nearest` is what was probably meant.
 
-    Neither text may contain the value itself, because it may be a secret.
-    """
+    Neither text may contain the value itself, because it may be a secret."""
     return PydanticCustomError("not_allowed", "allowed: {allowed}", {"allowed": allowed, "nearest": nearest})
 
 
-def duration(default: str, description: str | None = None) -> Any:
+def duration(default: str) -> Any:
     """Return a field of type Duration. Its default is given as text, and appears so in the schema."""
-    return Field(
-        default=parse_duration(default), json_schema_extra={"default": default}, description=description
-    )
+    return Field(default=parse_duration(default), json_schema_extra={"default": default})
 
 
-def size(default: str, description: str | None = None) -> Any:
+def size(default: str) -> Any:
     """Return a field of type PositiveSize. Its default is given as text, and appears so in the schema."""
-    return Field(default=parse_size(default), json_schema_extra={"default": default}, description=description)
+    return Field(default=parse_size(default), json_schema_extra={"default": default})
 
 
 def _from_program(value: object, info: ValidationInfo) -> bool:

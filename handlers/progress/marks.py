@@ -4,8 +4,7 @@ A mark is the (offset, index) of the last applied change. A table has one for ea
 it is fed from. If batches are sharded (`order_by: row`), each shard has its own mark. A change counts as
 applied if it is at or before the mark of the whole table or of its shard. After a restart or a rebalance,
 changes come again from an earlier position, in order, but in other batches. After a change of `order_by`,
-changes that came for the whole table may come by shard, or the other way round.
-"""
+changes that came for the whole table may come by shard, or the other way round."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ def beyond(changes: Sequence[Change], known: Known, shard: int) -> tuple[Sequenc
     """Return the changes of a batch that are not applied yet, and their places in it.
 
     `shard`: the batch's, or WHOLE for a batch of the whole table. Only such a batch uses the marks of
-    other shards in `known`.
-    """
+    other shards in `known`."""
     if not any(_may_cover(first, known, shard) for first in _first_of_each(changes, _partitions(changes))):
         return changes, range(len(changes))
     places = [place for place, change in enumerate(changes) if not _is_applied(change, known, shard)]
@@ -95,8 +93,7 @@ class PassingOver:
     """Counts and logs the changes that a handler skips because of its marks. Any thread.
 
     Some changes come again after a restart or a rebalance, so skipping some is normal. It is logged once
-    for each table, and again at each tenfold.
-    """
+    for each table, and again at each tenfold."""
 
     def __init__(self, context: HandlerContext, log: Any) -> None:
         context.metrics.count(_METRIC, 0, handler=context.handler)  # rate() misses a counter that starts at 2

@@ -2,8 +2,7 @@
 
 Its offsets start at 0 again, so marks of the former topic cover none of its changes. A worker (for example,
 a process that was frozen) may still have changes of the former topic. They must not move the marks back,
-so a few former ids are kept.
-"""
+so a few former ids are kept."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ class KnownIds:
     thread.
 
     Kafka never reuses an id on a cluster. An id that no mark has is a new topic's, which follows all others.
-    So even a table's first mark shows which topics are former ones.
-    """
+    So even a table's first mark shows which topics are former ones."""
 
     def __init__(self, again: Mapping[str, Collection[str]] | None = None) -> None:
         """`again`: the id of a topic that is live again -> the ids that it follows."""

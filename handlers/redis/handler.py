@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from structlog.stdlib import BoundLogger
 
 from handlers.api import Batch, Handler, HandlerContext, Rejected
@@ -28,28 +28,21 @@ log = get_logger("handlers.redis")
 class RedisOptions(ColumnChoice):
     """The keys of a `type: redis` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    url: str = Field(description="The server: redis://USER:PASSWORD@HOST:6379/0, or rediss://... for TLS.")
-    key: str = Field(
-        default="{database}:{table}:{key}",
-        description="The key of a row: {database}, {table}, {key} (its primary key) and columns in braces.",
-    )
-    value: Literal["hash", "json"] = Field(
-        default="hash", description="A hash with a field for each column, or the row as a JSON text."
-    )
-    expire: PositiveDuration | None = Field(
-        default=None, description="How long a row is kept after its last change; null: permanently."
-    )
-    truncate: bool | None = Field(
-        default=None,
-        description="Whether TRUNCATE and DROP TABLE remove the table's keys. "
-        "null: if the keys begin with the table's name and a colon.",
-    )
-    wait_replicas: int = Field(
-        default=0, ge=0, description="How many replicas must have a batch before it counts as written (WAIT)."
-    )
-    timeout: PositiveDuration = duration("10s", "The timeout for a connection, and for an answer.")
+    url: str
+    """The server: redis://USER:PASSWORD@HOST:6379/0, or rediss://... for TLS."""
+    key: str = "{database}:{table}:{key}"
+    """The key of a row: {database}, {table}, {key} (its primary key) and columns in braces."""
+    value: Literal["hash", "json"] = "hash"
+    """A hash with a field for each column, or the row as a JSON text."""
+    expire: PositiveDuration | None = None
+    """How long a row is kept after its last change; null: permanently."""
+    truncate: bool | None = None
+    """Whether TRUNCATE and DROP TABLE remove the table's keys. null: if the keys begin with the table's name
+    and a colon."""
+    wait_replicas: int = Field(default=0, ge=0)
+    """How many replicas must have a batch before it counts as written (WAIT)."""
+    timeout: PositiveDuration = duration("10s")
+    """The timeout for a connection, and for an answer."""
 
     @field_validator("url")
     @classmethod

@@ -2,8 +2,7 @@
 
 lake/shop/orders/                        the Delta table
 lake/_binlane/shop/orders/table.json     the owner of the log beside it: source table, mode, prefix
-lake/_binlane/shop/orders/pending/       its segments
-"""
+lake/_binlane/shop/orders/pending/       its segments"""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from pathlib import Path
 from string import Formatter
 
 from handlers.api import Rejected
+from handlers.options.templates import literal
 from handlers.spark.options import SparkOptions
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef, app_id, path_safe, quoted
@@ -30,7 +30,7 @@ class Locations:
         """`folder`: where relative paths begin (the configuration file's folder)."""
         warehouse = location(section.warehouse.rstrip("/"), folder)
         self._catalog = options.table
-        template = options.path or f"{_braces(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
+        template = options.path or f"{literal(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
         self._path = _location_template(template, folder)
         # The folder above the first one whose name contains a field.
         self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
@@ -94,7 +94,7 @@ def location(path: str, folder: Path) -> str:
 
 
 def _location_template(template: str, folder: Path) -> str:
-    return template if _is_uri(template) else str(Path(_braces(str(folder.absolute())), template))
+    return template if _is_uri(template) else str(Path(literal(str(folder.absolute())), template))
 
 
 def _is_uri(path: str) -> bool:
@@ -103,13 +103,8 @@ def _is_uri(path: str) -> bool:
 
 def _before_fields(template: str) -> str:
     before = ""
-    for literal, field, _, _ in Formatter().parse(template):
-        before += literal
+    for text, field, _, _ in Formatter().parse(template):
+        before += text
         if field is not None:
             break
     return before
-
-
-def _braces(text: str) -> str:
-    """Escape text for a template."""
-    return text.replace("{", "{{").replace("}", "}}")

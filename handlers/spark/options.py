@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.options.section import Options
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.spark.rows.spark_types import read_spark_type
 
@@ -19,32 +20,26 @@ _FIELDS = ("database", "table")
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
-class MergeOptions(BaseModel):
+class MergeOptions(Options):
     """When received changes are merged into the table. Until then, they are kept durably beside the table."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_age: Duration = duration("10s", "How long the oldest change waits for a merge, if Spark is free.")
-    max_rows: PositiveInt = Field(200_000, description="This number of waiting rows is merged at once.")
-    max_bytes: PositiveSize = size(
-        "128MiB",
-        "The most bytes of log files in one merge. Halved after a merge that failed or that killed Java, "
-        "until nothing waits.",
-    )
-    max_waiting: PositiveSize = size(
-        "1GiB", "The most bytes that may wait for one table. Beyond it, its batches wait for Spark."
-    )
-    keep: Duration = duration(
-        "1m",
-        "How long views read merged segments, and how long their files stay after that. New columns and DDL "
-        "remove them at once.",
-    )
-    at_close: Duration = duration("10s", "How long a stopping worker keeps its partitions and merges.")
-    without_spark: bool = Field(
-        False,
-        description="Commit small replicas and changelogs in local folders with delta-rs, in the worker's "
-        "process. A commit then costs hundredths of a second, not one or two. Needs the package deltalake.",
-    )
+    max_age: Duration = duration("10s")
+    """How long the oldest change waits for a merge, if Spark is free."""
+    max_rows: PositiveInt = 200_000
+    """This number of waiting rows is merged at once."""
+    max_bytes: PositiveSize = size("128MiB")
+    """The most bytes of log files in one merge. Halved after a merge that failed or that killed Java, until
+    nothing waits."""
+    max_waiting: PositiveSize = size("1GiB")
+    """The most bytes that may wait for one table. Beyond it, its batches wait for Spark."""
+    keep: Duration = duration("1m")
+    """How long views read merged segments, and how long their files stay after that. New columns and DDL
+    remove them at once."""
+    at_close: Duration = duration("10s")
+    """How long a stopping worker keeps its partitions and merges."""
+    without_spark: bool = False
+    """Commit small replicas and changelogs in local folders with delta-rs, in the worker's process. A commit
+    then costs hundredths of a second, not one or two. Needs the package deltalake."""
 
     @field_validator("without_spark")
     @classmethod
@@ -57,76 +52,59 @@ class MergeOptions(BaseModel):
         return wanted
 
 
-class UpkeepOptions(BaseModel):
+class UpkeepOptions(Options):
     """Delta's own upkeep. 0s: never."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    optimize_every: Duration = duration("1h")
+    """How often small files are rewritten as larger ones."""
+    min_files: PositiveInt = 16
+    """OPTIMIZE skips tables with fewer files."""
+    vacuum_every: Duration = duration("24h")
+    """How often files that no version needs are removed."""
+    retention: PositiveDuration = duration("168h")
+    """How long VACUUM keeps files that old versions need."""
 
-    optimize_every: Duration = duration("1h", "How often small files are rewritten as larger ones.")
-    min_files: PositiveInt = Field(16, description="OPTIMIZE skips tables with fewer files.")
-    vacuum_every: Duration = duration("24h", "How often files that no version needs are removed.")
-    retention: PositiveDuration = duration("168h", "How long VACUUM keeps files that old versions need.")
 
-
-class SparkOptions(BaseModel):
+class SparkOptions(Options):
     """The keys of a `type: spark` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    mode: Literal["replica", "history", "changelog", "function"] = Field(
-        description="`replica`: the source's rows. `history`: every version of each row, with its period of "
-        "validity. `changelog`: every change as a row. `function`: your own function gets each batch as a "
-        "DataFrame."
-    )
-    format: Literal["delta", "parquet", "iceberg"] = Field(
-        "delta", description="parquet: plain files, for mode changelog."
-    )
-    path: str | None = Field(
-        None,
-        min_length=1,
-        description="The table's location; {database} and {table} are replaced. Default: {database}/{table} "
-        "in the warehouse.",
-    )
-    table: str | None = Field(
-        None,
-        min_length=1,
-        description="Instead of a path: a table in a catalog, such as lake.{database}.{table}.",
-    )
+    mode: Literal["replica", "history", "changelog", "function"]
+    """`replica`: the source's rows. `history`: every version of each row, with its period of validity.
+    `changelog`: every change as a row. `function`: your own function gets each batch as a DataFrame."""
+    format: Literal["delta", "parquet", "iceberg"] = "delta"
+    """parquet: plain files, for mode changelog."""
+    path: str | None = Field(default=None, min_length=1)
+    """The table's location; {database} and {table} are replaced. Default: {database}/{table} in the
+    warehouse."""
+    table: str | None = Field(default=None, min_length=1)
+    """Instead of a path: a table in a catalog, such as lake.{database}.{table}."""
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
-    ] = Field("_", description="Prefix of the columns that binlane adds (_op, _valid_from ...).")
-    columns: dict[str, str] = Field(
-        {}, description="Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."
-    )
-    without_key: Literal["match", "refuse"] = Field(
-        "match",
-        description="Replicas of tables without a primary key. `match`: an update or delete changes one "
-        "row that equals the old one. `refuse`: their changes are rejected.",
-    )
-    ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
-    merge: MergeOptions = Field(
-        default_factory=lambda: MergeOptions.model_validate({}), description="When changes are merged."
-    )
-    upkeep: UpkeepOptions = Field(
-        default_factory=lambda: UpkeepOptions.model_validate({}), description="Delta's own upkeep."
-    )
-    shared_segments: Duration = duration(
-        "0s",
-        "How often small batches of all tables are written as one shared file. For thousands of tables, or "
-        "if requests cost money. 0s: each batch at once, in its own file.",
-    )
-    partition_by: list[str] = Field([], description="Partition columns of a new table.")
-    properties: dict[str, str | int | float | bool] = Field(
-        {}, description="Table properties of a new table, such as delta.enableDeletionVectors."
-    )
-    topic_again: dict[str, list[str]] = Field(
-        {},
-        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
-        "ids that it follows.",
-    )
-    function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = Field(
-        None, description="With mode: function, package.module:function. It is called as f(frame, batch)."
-    )
+    ] = "_"
+    """Prefix of the columns that binlane adds (_op, _valid_from ...)."""
+    columns: dict[str, str] = Field(default={})
+    """Column -> Spark type, such as {price: 'decimal(12,2)'}. Overrides the source's type."""
+    without_key: Literal["match", "refuse"] = "match"
+    """Replicas of tables without a primary key. `match`: an update or delete changes one row that equals the
+    old one. `refuse`: their changes are rejected."""
+    ddl: DDLRules = Field(default=DDLRules.model_validate({}))
+    """Which DDL of the source is followed."""
+    merge: MergeOptions = Field(default_factory=lambda: MergeOptions.model_validate({}))
+    """When changes are merged."""
+    upkeep: UpkeepOptions = Field(default_factory=lambda: UpkeepOptions.model_validate({}))
+    """Delta's own upkeep."""
+    shared_segments: Duration = duration("0s")
+    """How often small batches of all tables are written as one shared file. For thousands of tables, or if
+    requests cost money. 0s: each batch at once, in its own file."""
+    partition_by: list[str] = Field(default=[])
+    """Partition columns of a new table."""
+    properties: dict[str, str | int | float | bool] = Field(default={})
+    """Table properties of a new table, such as delta.enableDeletionVectors."""
+    topic_again: dict[str, list[str]] = Field(default={})
+    """Id of a topic that is in use again after a fail-over to another cluster and back -> the ids that it
+    follows."""
+    function: Annotated[str, Shaped(r"^[\w.]+:[A-Za-z_]\w*$", "package.module:function")] | None = None
+    """With mode: function, package.module:function. It is called as f(frame, batch)."""
 
     @field_validator("columns")
     @classmethod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from handlers.options.section import Options
 from handlers.options.values import Shaped
 
 Memory = Annotated[
@@ -28,41 +29,30 @@ ConnectAddress = Annotated[
 _OF_THE_SERVER = ("master", "driver_memory", "packages", "ui")
 
 
-class SparkSection(BaseModel):
+class SparkSection(Options):
     """Where Spark runs, and where its tables are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    master: str = Field(
-        "local[2]",
-        min_length=1,
-        description="Spark's master URL: local[N], spark://host:port, yarn, k8s://... The driver runs in the "
-        "worker's pod.",
-    )
-    remote: ConnectAddress | None = Field(
-        None,
-        description="The address of a Spark Connect server, sc://host:port. Spark runs there, without Java "
-        "here. The server needs Delta's jars, and the worker must reach the warehouse, too.",
-    )
-    warehouse: str = Field(
-        "lake",
-        min_length=1,
-        description="The place of the tables: a URI, or a folder relative to the configuration file's.",
-    )
-    driver_memory: Memory = Field("2g", description="The Java heap, in Spark's form of sizes: 512m, 2g.")
-    concurrency: int = Field(2, ge=1, le=64, description="The number of tables that are merged at once.")
-    single_writer: bool = Field(
-        False,
-        description="Promises that only one worker at a time writes these tables. Needed for stores in which "
-        "Delta has no safe commits for several writers (S3).",
-    )
-    ui: bool = Field(True, description="Spark's web pages while it runs. `binlane status` shows where.")
-    packages: list[Coordinate] = Field(
-        [], description="Additional Maven coordinates (group:artifact:version), such as a storage connector."
-    )
-    conf: dict[str, str | int | float | bool] = Field(
-        {}, description="Any other Spark property. Overrides binlane's defaults."
-    )
+    master: str = Field(default="local[2]", min_length=1)
+    """Spark's master URL: local[N], spark://host:port, yarn, k8s://... The driver runs in the worker's
+    pod."""
+    remote: ConnectAddress | None = None
+    """The address of a Spark Connect server, sc://host:port. Spark runs there, without Java here. The server
+    needs Delta's jars, and the worker must reach the warehouse, too."""
+    warehouse: str = Field(default="lake", min_length=1)
+    """The place of the tables: a URI, or a folder relative to the configuration file's."""
+    driver_memory: Memory = "2g"
+    """The Java heap, in Spark's form of sizes: 512m, 2g."""
+    concurrency: int = Field(default=2, ge=1, le=64)
+    """The number of tables that are merged at once."""
+    single_writer: bool = False
+    """Promises that only one worker at a time writes these tables. Needed for stores in which Delta has no
+    safe commits for several writers (S3)."""
+    ui: bool = True
+    """Spark's web pages while it runs. `binlane status` shows where."""
+    packages: list[Coordinate] = Field(default=[])
+    """Additional Maven coordinates (group:artifact:version), such as a storage connector."""
+    conf: dict[str, str | int | float | bool] = Field(default={})
+    """Any other Spark property. Overrides binlane's defaults."""
 
     @field_validator("conf")
     @classmethod

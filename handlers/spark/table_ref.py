@@ -50,17 +50,13 @@ def path_safe(name: str) -> str:
     >>> path_safe("sp ace"), path_of("sp!20ace")
     ('sp!20ace', 'sp ace')
     """
-    return re.sub(r"[^\w.\-]|^\.", _encoded, name)
+    return re.sub(r"[^\w.\-]|^\.", lambda found: "".join(f"!{byte:02X}" for byte in found[0].encode()), name)
 
 
 def path_of(safe: str) -> str:
     """Return the name from which `path_safe` made this. A text that it cannot have made stays unchanged."""
     name = re.sub(r"(?:![0-9A-F]{2})+", _decoded, safe)
     return name if path_safe(name) == safe else safe
-
-
-def _encoded(found: re.Match[str]) -> str:
-    return "".join(f"!{byte:02X}" for byte in found[0].encode())
 
 
 def _decoded(found: re.Match[str]) -> str:

@@ -134,7 +134,6 @@ class SqlHandler(Handler):
         raise DatabaseError(f"{batch.table}: its table in the target keeps changing")
 
     def close(self) -> None:
-        """Close all connections."""
         if self._engine is not None:
             self._engine.dispose()
         self._engine = self._applier = None

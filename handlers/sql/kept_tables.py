@@ -3,8 +3,7 @@
 All of this is in the table of marks and uses the caller's transaction. A table that the handler created or
 renamed has a separate row there, without a topic. So has the last schema of a table whose source sends no
 DDL. A statement that has begun and is not done has a row with the topic and offset of its record. That row
-stays if the statement fails and the table continues without it, because its dead letter may be replayed.
-"""
+stays if the statement fails and the table continues without it, because its dead letter may be replayed."""
 
 from __future__ import annotations
 

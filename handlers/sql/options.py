@@ -5,66 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from handlers.mysql.ddl.rules import DDLRules
+from handlers.options.section import Section
 from handlers.options.values import PositiveDuration, Shaped, duration
 from handlers.sql.naming import check_template
 from handlers.sql.target.engine import check_url
 
 
-class SqlOptions(BaseModel):
+class SqlOptions(Section):
     """The keys of a `type: sql` entry."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
-    url: str = Field(
-        min_length=1,
-        repr=False,
-        description="The target: postgresql://user:password@host/database, mysql://..., mariadb://..., "
-        "sqlite:///file or duckdb:///file (relative to the configuration file's folder).",
-    )
-    schema_: str | None = Field(
-        None,
-        alias="schema",
-        min_length=1,
-        description="The target's schema (MySQL: database); {database} and {table} are replaced. Default: "
-        "{database}; SQLite has none.",
-    )
-    table: str | None = Field(
-        None,
-        min_length=1,
-        description="The target's table; {database} and {table} are replaced. Default: {table}; SQLite: "
-        "{database}.{table}.",
-    )
-    create: bool = Field(
-        True, description="Create missing schemas, tables and columns from the source's types."
-    )
-    new_columns: Literal["add", "ignore", "refuse"] | None = Field(
-        None,
-        description="What happens to a row's column that the target's table lacks. Default: add if create "
-        "and ddl.add_columns are true, else refuse.",
-    )
-    without_key: Literal["match", "append", "refuse"] = Field(
-        "match",
-        description="Tables without a primary key. `match`: an update or delete changes one row that "
-        "equals the old one. `append`: rows are only inserted, updates and deletes are rejected. `refuse`: "
-        "all changes are rejected.",
-    )
-    ddl: DDLRules = Field(DDLRules.model_validate({}), description="Which DDL of the source is followed.")
-    marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = Field(
-        "binlane_marks",
-        description="The table, or schema.table, with the marks: the positions of applied changes.",
-    )
-    topic_again: dict[str, list[str]] = Field(
-        {},
-        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
-        "ids that it follows.",
-    )
-    pool_size: int | None = Field(
-        None, ge=1, le=1000, description="The most connections. Default: one for each lane, at most 32."
-    )
-    timeout: PositiveDuration = duration("10m", "The longest time of one statement, DDL included.")
+    url: str = Field(min_length=1, repr=False)
+    """The target: postgresql://user:password@host/database, mysql://..., mariadb://..., sqlite:///file or
+    duckdb:///file (relative to the configuration file's folder)."""
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    """The target's schema (MySQL: database); {database} and {table} are replaced. Default: {database}; SQLite
+    has none."""
+    table: str | None = Field(default=None, min_length=1)
+    """The target's table; {database} and {table} are replaced. Default: {table}; SQLite:
+    {database}.{table}."""
+    create: bool = True
+    """Create missing schemas, tables and columns from the source's types."""
+    new_columns: Literal["add", "ignore", "refuse"] | None = None
+    """What happens to a row's column that the target's table lacks. Default: add if create and
+    ddl.add_columns are true, else refuse."""
+    without_key: Literal["match", "append", "refuse"] = "match"
+    """Tables without a primary key. `match`: an update or delete changes one row that equals the old one.
+    `append`: rows are only inserted, updates and deletes are rejected. `refuse`: all changes are rejected."""
+    ddl: DDLRules = Field(default=DDLRules.model_validate({}))
+    """Which DDL of the source is followed."""
+    marks_table: Annotated[str, Shaped(r"^[^.]+(\.[^.]+)?$", "a table, or schema.table")] = "binlane_marks"
+    """The table, or schema.table, with the marks: the positions of applied changes."""
+    topic_again: dict[str, list[str]] = Field(default={})
+    """Id of a topic that is in use again after a fail-over to another cluster and back -> the ids that it
+    follows."""
+    pool_size: int | None = Field(default=None, ge=1, le=1000)
+    """The most connections. Default: one for each lane, at most 32."""
+    timeout: PositiveDuration = duration("10m")
+    """The longest time of one statement, DDL included."""
 
     @model_validator(mode="before")
     @classmethod

@@ -62,6 +62,11 @@ def json_value(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON: {value!r:.60}")
 
 
+def json_text(value: Any) -> str:
+    """Encode one value. Raises as `json_value`."""
+    return msgspec.json.encode(json_value(value)).decode()
+
+
 def duration_text(value: timedelta) -> str:
     """Format a duration as MySQL prints a TIME: `[-]HH:MM:SS[.ffffff]`. Hours may exceed 24.
 

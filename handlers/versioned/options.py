@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from handlers.options.http_values import TlsOptions, header_text, server_url
+from handlers.options.section import Options
 
 
-class VersionedOptions(BaseModel):
+class VersionedOptions(Options):
     """Options for the server, for what may be created and removed there, and for which changes win."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
-    url: str = Field(description="The HTTP address of the server or cluster: https://HOST:PORT.")
-    username: str | None = Field(default=None, min_length=1, description="The user, with `password`.")
-    password: str | None = Field(default=None, min_length=1, repr=False, description="The user's password.")
-    tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
-    create: bool = Field(
-        default=True, description="Create missing databases, tables, indexes, columns and fields."
-    )
-    truncate: bool = Field(default=True, description="Whether TRUNCATE removes the table's rows.")
-    drop_tables: bool = Field(default=False, description="Whether DROP TABLE removes the table's rows.")
-    epoch: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="Increase it by one to let new writes override all existing rows.",
-    )
-    topic_again: dict[str, list[str]] = Field(
-        default={},
-        description="Id of a topic that is in use again after a fail-over to another cluster and back -> the "
-        "ids that it follows.",
-    )
+    url: str
+    """The HTTP address of the server or cluster: https://HOST:PORT."""
+    username: str | None = Field(default=None, min_length=1)
+    """The user, with `password`."""
+    password: str | None = Field(default=None, min_length=1, repr=False)
+    """The user's password."""
+    tls: TlsOptions = Field(default=TlsOptions())
+    """Certificates."""
+    create: bool = True
+    """Create missing databases, tables, indexes, columns and fields."""
+    truncate: bool = True
+    """Whether TRUNCATE removes the table's rows."""
+    drop_tables: bool = False
+    """Whether DROP TABLE removes the table's rows."""
+    epoch: int = Field(default=0, ge=0, le=100)
+    """Increase it by one to let new writes override all existing rows."""
+    topic_again: dict[str, list[str]] = Field(default={})
+    """Id of a topic that is in use again after a fail-over to another cluster and back -> the ids that it
+    follows."""
 
     @field_validator("url")
     @classmethod

@@ -14,13 +14,14 @@ from urllib.parse import unquote
 
 import httpx
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace, behind
 from handlers.http.client import HttpClient, is_denied, is_passing, segment, trusted
 from handlers.http.parts import Refused, RowRefused, by_halves
 from handlers.options.http_values import TlsOptions
+from handlers.options.section import Options
 from handlers.options.templates import Template, place_of
 from handlers.options.values import PositiveDuration, duration, not_allowed
 from handlers.rows import borders
@@ -40,16 +41,15 @@ _WRONG_ADDRESS = frozenset((402, 404, 405, 410, 411, 414, 415, 421, 426, 428, 43
 """Statuses that refuse every request: the URL, the method or a header is wrong, or payment is required."""
 
 
-class SignatureOptions(BaseModel):
+class SignatureOptions(Options):
     """Options `signature:`, with which the receiver verifies that a request is from binlane."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    secret: str = Field(min_length=1, description="The secret that both sides know.")
-    header: str = Field(default="X-Binlane-Signature", description="The header with the signature.")
-    timestamp_header: str = Field(
-        default="X-Binlane-Timestamp", description="The header with the time, which is signed with the body."
-    )
+    secret: str = Field(min_length=1)
+    """The secret that both sides know."""
+    header: str = "X-Binlane-Signature"
+    """The header with the signature."""
+    timestamp_header: str = "X-Binlane-Timestamp"
+    """The header with the time, which is signed with the body."""
 
     @field_validator("header", "timestamp_header")
     @classmethod
@@ -57,23 +57,25 @@ class SignatureOptions(BaseModel):
         return _header_name(name)
 
 
-class WebhookOptions(BaseModel):
+class WebhookOptions(Options):
     """The keys of a `type: webhook` entry."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    url: str = Field(description="The receiver's URL; {database} and {table} are replaced.")
-    method: Literal["POST", "PUT", "PATCH"] = Field(default="POST", description="The HTTP method.")
-    headers: dict[str, str] = Field(default={}, description="Additional headers, such as Authorization.")
-    format: Literal["json", "ndjson"] = Field(
-        default="json", description="json: an object with a list of changes. ndjson: one change per line."
-    )
-    max_changes: int = Field(default=500, ge=1, le=100_000, description="The most changes in one request.")
-    timeout: PositiveDuration = duration(
-        "30s", "The timeout for a connection, and for each part of an answer."
-    )
-    signature: SignatureOptions | None = Field(default=None, description="Sign each request (HMAC-SHA256).")
-    tls: TlsOptions = Field(default=TlsOptions(), description="Certificates.")
+    url: str
+    """The receiver's URL; {database} and {table} are replaced."""
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    """The HTTP method."""
+    headers: dict[str, str] = Field(default={})
+    """Additional headers, such as Authorization."""
+    format: Literal["json", "ndjson"] = "json"
+    """json: an object with a list of changes. ndjson: one change per line."""
+    max_changes: int = Field(default=500, ge=1, le=100_000)
+    """The most changes in one request."""
+    timeout: PositiveDuration = duration("30s")
+    """The timeout for a connection, and for each part of an answer."""
+    signature: SignatureOptions | None = None
+    """Sign each request (HMAC-SHA256)."""
+    tls: TlsOptions = Field(default=TlsOptions())
+    """Certificates."""
 
     @field_validator("url")
     @classmethod

@@ -6,8 +6,7 @@ given up.
 
 A record is a header. A run's record continues with one flag per offset. With wide gaps, the offsets precede
 the flags. A window has a record in each segment with its runs. It shows whether the window was ended, and the
-last commits sent for it. Valid flags and states are never zero, so lost pages are detected.
-"""
+last commits sent for it. Valid flags and states are never zero, so lost pages are detected."""
 
 from __future__ import annotations
 
@@ -102,7 +101,8 @@ def run_bytes(record: RunRecord) -> tuple[bytes, int]:
     if sparse is not None:
         kind, offsets = _SPARSE, struct.pack(f"<{len(sparse)}q", *sparse)
     head = _head((kind, window, start, end, first, len(flags)), offsets)
-    return _padded(head + offsets + flags), len(head) + len(offsets)
+    written = head + offsets + flags
+    return written + bytes(-len(written) % 8), len(head) + len(offsets)
 
 
 def window_bytes(window: int, marks: tuple[Mark, ...]) -> tuple[bytes, int]:
@@ -188,7 +188,3 @@ def _window(window: int, body: bytes) -> WindowRecord:
 def _head(fields: tuple[int, int, int, int, int, int], offsets: bytes = b"") -> bytes:
     packed = _RECORD.pack(*fields)
     return _CHECKSUM.pack(zlib.crc32(offsets, zlib.crc32(packed))) + packed
-
-
-def _padded(record: bytes) -> bytes:
-    return record + bytes(-len(record) % 8)

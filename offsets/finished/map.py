@@ -10,8 +10,7 @@ later checkpoint is in the local file. Until then both count, and an offset is f
 a kill loses no flag at any moment.
 
 If something cannot be written (no room, no rights), the whole map ends: a part would mark later changes as
-finished and earlier ones not. Checkpoints continue, and a new map starts as soon as possible.
-"""
+finished and earlier ones not. Checkpoints continue, and a new map starts as soon as possible."""
 
 from __future__ import annotations
 

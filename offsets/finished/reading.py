@@ -45,8 +45,7 @@ def read(directory: Path, names: Iterable[str], *, remove: bool = False) -> dict
 
     Omits a window if its worker is alive or its map cannot be used: cut off, damaged, or given up. Also if
     the machine restarted since, because a power loss may leave some pages older than others. Logs one line
-    for each unusable map. `remove`: also removes its files, so nobody uses them later.
-    """
+    for each unusable map. `remove`: also removes its files, so nobody uses them later."""
     found: dict[str, Found] = {}
     wanted: dict[int, list[_Name]] = {}
     for name in names:

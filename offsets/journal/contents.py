@@ -7,8 +7,7 @@ units beyond the new position are on another branch, which the chain of parents 
 remembered until the new one overtakes it.
 
 Each unit also has a jump to an earlier one, as in Myers' random-access stack. The lengths of the jumps are
-such that O(log n) steps find any place in the chain. Written units never change.
-"""
+such that O(log n) steps find any place in the chain. Written units never change."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class Contents:
         """By the partition's key."""
         self.complete = False
         """Whether the last file has all its copies: everything else in it was written after them."""
-        self.ways = _Ways(self.files.read, self._parent_of)
+        self.ways = _Ways(self.files.read, lambda unit: self.before(unit, unit.parent, timed=True))
         self._end: int | None = None  # None: not opened
 
     @property
@@ -122,9 +121,6 @@ class Contents:
     def _note(self, unit: Unit) -> None:
         self.complete = self.complete or not unit.flags & CARRIED
         self.states[unit.key] = _noted(self.states.get(unit.key), unit)
-
-    def _parent_of(self, unit: Unit) -> Unit | None:
-        return self.before(unit, unit.parent, timed=True)
 
 
 class _Ways(NamedTuple):

@@ -22,8 +22,7 @@ _BLOCK_UNITS = 1024
 class UnitFiles:
     """A folder of files. Numbers only grow. What was removed, cut off or damaged is read as None.
 
-    One process at a time appends. Any process may read meanwhile. One thread at a time. Raises OSError.
-    """
+    One process at a time appends. Any process may read meanwhile. One thread at a time. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +47,6 @@ class UnitFiles:
         return tuple(self._firsts)
 
     def path(self, first: int) -> Path:
-        """Return the path of the file with this first unit."""
         return self.folder / f"{first:0{_DIGITS}d}{_SUFFIX}"
 
     def end(self, first: int) -> int:

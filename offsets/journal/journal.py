@@ -30,8 +30,7 @@ class Journal:
     `journal.lock` and first reads what others have appended. Readers never wait.
 
     A new file starts with copies of each partition's last unit, so earlier files can be removed, and a start
-    reads only the last file.
-    """
+    reads only the last file."""
 
     folder: Path
     group: str
@@ -64,15 +63,13 @@ class Journal:
 
         Raises JournalError: they were not written, or not flushed. The next append tries again."""
         entries = list(entries)
-        with self._guarded("write"):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with locked(self.folder / "journal.lock", self.lock_wait):
-                self._contents.catch_up()
-                self._write(entries)
-                now = self.clock()
-                if not 0 <= now - self._cleaned < _CLEAN_SECONDS:
-                    self._cleaned = now
-                    self._clean(now)
+        with self._guarded("write"), locked(self.folder / "journal.lock", self.lock_wait):
+            self._contents.catch_up()
+            self._write(entries)
+            now = self.clock()
+            if not 0 <= now - self._cleaned < _CLEAN_SECONDS:
+                self._cleaned = now
+                self._clean(now)
 
     def search(self, partition: TopicPartition, source_ms: int, topic_id: str | None = None) -> Found:
         """Find the units around a source time, for the topic with this id (None: any id).

@@ -15,7 +15,7 @@ import structlog
 from offsets.file_lock import LockHeld, locked
 from offsets.stores import file_format
 from offsets.stores.file_format import DamagedFile, Document, FileEntry, NewerFile
-from offsets.stores.interface import CheckpointError, FileLock, held_by_another
+from offsets.stores.interface import CheckpointError, held_by_another, identity_lock
 from offsets.types import Checkpoint, Mark, TopicPartition
 
 _log = structlog.get_logger(__name__)
@@ -36,8 +36,7 @@ class FileStore:
     A write goes to a temporary file, which is flushed to the disk and then renamed. The previous file remains
     as `checkpoint.json.previous`. Writers take turns with a lock on `checkpoint.lock`. If the file is
     damaged, the previous one is used. Without a valid one, the file counts as absent, and Kafka's own commits
-    decide. Both are logged as errors and listed in `warnings`.
-    """
+    decide. Both are logged as errors and listed in `warnings`."""
 
     name = "file"
     title = "local file"
@@ -48,10 +47,9 @@ class FileStore:
         """Touches no file. The first `save` or `open` makes the folder.
 
         `identity`: no other process with this group and folder may have it at the same time. `lock_wait`:
-        seconds to wait for another process that is writing.
-        """
+        seconds to wait for another process that is writing."""
         self._identity = identity
-        self._identity_lock = None if identity is None else FileLock.of(directory, group_id, identity)
+        self._identity_lock = None if identity is None else identity_lock(directory, group_id, identity)
         self.path = directory / "checkpoint.json"
         self.previous = directory / "checkpoint.json.previous"
         self.directory = directory
@@ -111,8 +109,7 @@ class FileStore:
         one may still write.
 
         Costs about 20 ms for 100 partitions with 1,000 ranges each, plus the disk's own time. A save without
-        changes writes nothing.
-        """
+        changes writes nothing."""
         marks, windows = acknowledged or {}, windows or {}
 
         def apply(entries: dict[TopicPartition, FileEntry]) -> bool:
@@ -134,7 +131,6 @@ class FileStore:
     def _update(self, apply: Callable[[dict[TopicPartition, FileEntry]], bool]) -> None:
         with self._lock:
             try:
-                self.directory.mkdir(parents=True, exist_ok=True)
                 with locked(self.directory / "checkpoint.lock", self._lock_wait):
                     found, sound = self._read()
                     document = Document(dict(found.entries), found.others)

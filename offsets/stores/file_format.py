@@ -5,8 +5,7 @@ object: group -> topic -> partition -> a list of six. Offset. [[first, end], ...
 commit that Kafka acknowledged, or null. The topic's id, or null. The partitions that the group began with, or
 null. The window of the map of finished offsets that continues here, or null; not in old files.
 
-Version 1 ends with the acknowledged offset or null. It is read, and rewritten as version 2.
-"""
+Version 1 ends with the acknowledged offset or null. It is read, and rewritten as version 2."""
 
 from __future__ import annotations
 
@@ -106,8 +105,7 @@ def decode(data: bytes, group: str) -> Document:
     """Decode a file, with the entries of `group`.
 
     Raises DamagedFile: torn, changed, or no checkpoint file at all; NewerFile: this version of binlane must
-    not touch it.
-    """
+    not touch it."""
     line, _, body = data.partition(b"\n")
     try:
         version = _version.decode(line).binlane_checkpoint

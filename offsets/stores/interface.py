@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from offsets.file_lock import FileLock
 from offsets.stores.file_format import FileEntry
 from offsets.types import Checkpoint, Mark, TopicPartition
 
@@ -95,34 +94,6 @@ def held_by_another(place: str, identity: str, group: str) -> StoreAway:
     )
 
 
-class FileLock:
-    """A lock on its own file in a folder. The system releases it when the process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    @classmethod
-    def of(cls, folder: Path, group: str, identity: str) -> FileLock:
-        return cls(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")
-
-    def take(self) -> bool:
-        """Take the lock. Returns False if another process has it. Raises OSError."""
-        if self._descriptor is not None:
-            return True
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if isinstance(error, BlockingIOError):
-                return False
-            raise
-        self._descriptor = descriptor
-        return True
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+def identity_lock(folder: Path, group: str, identity: str) -> FileLock:
+    """Return the lock of an identity in a folder."""
+    return FileLock(folder / f"worker-{number_of(group, identity) & (2**64 - 1):016x}.lock")

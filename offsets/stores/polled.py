@@ -2,8 +2,7 @@
 
 confluent-kafka admits one thread at a time to a consumer, and a thread that polls without pauses leaves
 hardly a gap. A commit from another thread would wait forever. So the polling thread sends the commits between
-its polls (`serve`), and its polls return the answers (`answered`, the consumer's `on_commit`).
-"""
+its polls (`serve`), and its polls return the answers (`answered`, the consumer's `on_commit`)."""
 
 from __future__ import annotations
 
@@ -84,8 +83,7 @@ class PolledKafkaStore:
         accepts no more. Returns the commit's marks.
 
         On the polling thread (in a rebalance callback), it blocks until Kafka answers. On any other, it waits
-        up to the deadline. Raises CommitInterrupted if a rebalance interrupts it.
-        """
+        up to the deadline. Raises CommitInterrupted if a rebalance interrupts it."""
         if not checkpoints:
             return {}
         if threading.get_ident() == self._poller:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from offsets.stores.file_format import FileEntry
-from offsets.stores.interface import CheckpointError, FileLock, StoreAway, held_by_another, number_of
+from offsets.stores.interface import CheckpointError, StoreAway, held_by_another, identity_lock, number_of
 from offsets.stores.sql_session import IdentityLock, cut_after, options_of
 from offsets.types import Checkpoint, Mark, TopicPartition
 
@@ -61,8 +61,7 @@ class SqlStore:
         """Connects on first use. `url`: of PostgreSQL, MySQL, MariaDB or SQLite, with its driver.
 
         `identity`: no other process with this group may have it at the same time. `deadline`: seconds that
-        connecting may take, and one transaction.
-        """
+        connecting may take, and one transaction."""
         # The URL's driver options may contain another password.
         self.place = f"{url.set(query={}).render_as_string(hide_password=True)} ({TABLE})"
         self._group = group_id
@@ -74,7 +73,7 @@ class SqlStore:
         self._file_lock = self._identity_lock = None
         if identity is not None and url.get_backend_name() == "sqlite":
             folder = Path(str(url.database)).absolute().parent
-            self._file_lock = FileLock.of(folder, group_id, identity)
+            self._file_lock = identity_lock(folder, group_id, identity)
         elif identity is not None:
             self._identity_lock = IdentityLock(number_of(group_id, identity), url.database or "")
         self._lock = threading.Lock()  # guards the connection

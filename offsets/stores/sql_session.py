@@ -21,8 +21,7 @@ _GHOST_SECONDS = 1.0
 def options_of(url: sa.URL, deadline: float) -> dict[str, Any]:
     """Return arguments for `create_engine` that end connecting, and a statement, after `deadline` seconds.
 
-    Settings in the URL itself take precedence.
-    """
+    Settings in the URL itself take precedence."""
     seconds = max(1, round(deadline))
     match url.get_backend_name():
         case "sqlite":
@@ -67,8 +66,7 @@ def cut_after(connection: sa.Connection, seconds: float) -> Iterator[None]:
     """Cut the connection if the block takes longer, which then raises as if the network were gone.
 
     Only where needed: libpq waits without limit for an answer, and `statement_timeout` depends on a working
-    server. https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-TCP-USER-TIMEOUT
-    """
+    server. https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNECT-TCP-USER-TIMEOUT"""
     if connection.dialect.name != "postgresql":
         yield
         return
@@ -110,8 +108,7 @@ class IdentityLock:
         """Take it for as long as the connection's session lasts. False: another process has it.
 
         An earlier session of this process may still have it, because the server has not noticed the lost
-        connection, or has not ended the session. The server is then asked to end it.
-        """
+        connection, or has not ended the session. The server is then asked to end it."""
         if not self._try(connection):
             if self._session is None or not self._is_end_asked(connection, self._session):
                 return False

@@ -21,6 +21,7 @@ from worker.fetching.parking import Parking
 from worker.lanes.lanes import Lanes
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignments
+from worker.units.parked import ParkedChanges, ParkedRecords
 from worker.units.parking_files import ParkingLot
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
@@ -56,7 +57,7 @@ def test_what_is_parked_is_read_back_as_it_was(lot: ParkingLot) -> None:
         )
         for number in range(200)
     ]
-    parked = lot.records("t", PLACE, made)  # type: ignore[arg-type]
+    parked = ParkedRecords.write(lot, "t", PLACE, made)  # type: ignore[arg-type]
     assert [fields(each) for each in parked] == [fields(each) for each in made]  # type: ignore[arg-type]
     chance = random.Random(7)
     for _ in range(200):
@@ -99,7 +100,7 @@ def test_changes_are_read_back_as_they_were(lot: ParkingLot) -> None:
         )
         for number in range(20)
     ]
-    parked = lot.changes("t", made)
+    parked = ParkedChanges.write(lot, "t", made)
     assert list(parked) == made
     assert list(parked[3:9][1:4]) == made[4:7]
     assert parked[-1] == made[-1]
@@ -107,18 +108,18 @@ def test_changes_are_read_back_as_they_were(lot: ParkingLot) -> None:
 
 
 def test_records_without_changes_are_followed_by_others(lot: ParkingLot) -> None:
-    none = lot.changes("t", [])
+    none = ParkedChanges.write(lot, "t", [])
     work = Work.of(unit(), [chunk(assignment(), [record(0)])])
     assert work.decode(lambda _record, _fault: False) is None
     assert work.changes
-    some = lot.changes("t", work.changes)
+    some = ParkedChanges.write(lot, "t", work.changes)
     assert not none.span.precedes(some.span)
     assert list(none) == []
 
 
 def test_files_are_deleted_when_nobody_needs_them(lot: ParkingLot, tmp_path: Path) -> None:
-    first = lot.records("t", PLACE, [record(0, value=b"x" * (33 << 20))])
-    second = lot.records("t", PLACE, [record(1), record(2)])
+    first = ParkedRecords.write(lot, "t", PLACE, [record(0, value=b"x" * (33 << 20))])
+    second = ParkedRecords.write(lot, "t", PLACE, [record(1), record(2)])
     assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
     assert lot.bytes == sum(each.stat().st_size for each in tmp_path.iterdir())
     part = second[1:]
@@ -133,7 +134,7 @@ def test_files_are_deleted_when_nobody_needs_them(lot: ParkingLot, tmp_path: Pat
 
 def test_a_start_deletes_what_a_killed_worker_left_and_nothing_of_one_that_runs(tmp_path: Path) -> None:
     runs = ParkingLot(tmp_path)
-    kept = runs.records("t", PLACE, [record(0)])
+    kept = ParkedRecords.write(runs, "t", PLACE, [record(0)])
     for name in ("parked-7.lock", "parked-7.1", "parked-7.2"):
         (tmp_path / name).write_bytes(b"x")
     ParkingLot(tmp_path).clear()

@@ -12,6 +12,7 @@ import pytest
 from building import record
 
 from offsets.types import TopicPartition
+from worker.units.parked import ParkedRecords
 from worker.units.parking_files import ParkingLot
 
 PLACE = TopicPartition("cdc", 0)
@@ -29,13 +30,13 @@ def test_a_link_that_waits_for_the_first_record_is_not_followed(lot: ParkingLot,
     other.write_text("of somebody")
     lot.folder.mkdir()
     (lot.folder / "parked-1.1").symlink_to(other)
-    parked = lot.records("t", PLACE, [record(7)])
+    parked = ParkedRecords.write(lot, "t", PLACE, [record(7)])
     assert other.read_text() == "of somebody"
     assert [each.offset() for each in parked] == [7]
 
 
 def test_what_another_user_put_there_is_not_read(lot: ParkingLot, monkeypatch: pytest.MonkeyPatch) -> None:
-    parked = lot.records("t", PLACE, [record(0)])
+    parked = ParkedRecords.write(lot, "t", PLACE, [record(0)])
     found = os.fstat
     with monkeypatch.context() as patches:
         patches.setattr(os, "fstat", lambda file: SimpleNamespace(st_uid=found(file).st_uid + 1))
@@ -44,23 +45,23 @@ def test_what_another_user_put_there_is_not_read(lot: ParkingLot, monkeypatch: p
 
 
 def test_after_a_deleted_file_records_are_written_to_another(lot: ParkingLot) -> None:
-    first = lot.records("t", PLACE, [record(0)])
+    first = ParkedRecords.write(lot, "t", PLACE, [record(0)])
     (lot.folder / "parked-1.1").unlink()
     with pytest.raises(FileNotFoundError):
-        lot.records("t", PLACE, [record(1)])
-    second = lot.records("t", PLACE, [record(1)])
+        ParkedRecords.write(lot, "t", PLACE, [record(1)])
+    second = ParkedRecords.write(lot, "t", PLACE, [record(1)])
     assert [each.offset() for each in second] == [1]
     with pytest.raises(FileNotFoundError):
         list(first)
 
 
 def test_after_a_replaced_file_records_are_written_to_another(lot: ParkingLot, tmp_path: Path) -> None:
-    first = lot.records("t", PLACE, [record(0)])
+    first = ParkedRecords.write(lot, "t", PLACE, [record(0)])
     (lot.folder / "parked-1.1").unlink()
     (lot.folder / "parked-1.1").symlink_to(tmp_path)
     with pytest.raises(OSError, match="symbolic links"):
-        lot.records("t", PLACE, [record(1)])
-    second = lot.records("t", PLACE, [record(1)])
+        ParkedRecords.write(lot, "t", PLACE, [record(1)])
+    second = ParkedRecords.write(lot, "t", PLACE, [record(1)])
     assert [each.offset() for each in second] == [1]
     with pytest.raises(OSError, match="symbolic links"):
         list(first)
@@ -82,7 +83,7 @@ def test_no_other_worker_gets_the_names_of_files_that_are_being_deleted(
     lot: ParkingLot, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     for owner in range(50):
-        lot.records(owner, PLACE, [record(0)])
+        ParkedRecords.write(lot, owner, PLACE, [record(0)])
     deleted: list[str] = []
     if end == "clear":
         os.close(lot._held or 0)  # as the system does if it is killed
@@ -101,6 +102,6 @@ def test_the_last_of_the_disk_is_left_to_the_checkpoint(
     little = SimpleNamespace(f_blocks=1 << 20, f_bavail=16 << 10, f_frsize=4096)
     monkeypatch.setattr(os, "fstatvfs", lambda _: little)
     with pytest.raises(OSError, match="less than 64 MiB of the disk would remain free") as raised:
-        lot.records("t", PLACE, [record(0)])
+        ParkedRecords.write(lot, "t", PLACE, [record(0)])
     assert raised.value.errno == errno.ENOSPC
     assert lot.bytes == 0

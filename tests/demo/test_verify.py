@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from worker.demo.report import Result, TableResult
+from worker.demo.screen import Result, TableResult
 from worker.demo.shop_source import Place
 from worker.demo.verify import (
     Commit,

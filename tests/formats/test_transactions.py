@@ -18,7 +18,7 @@ from worker.formats.decoding import LARGE, transactions_of
 from worker.formats.dts.record import read_header
 from worker.formats.interface import Record
 from worker.formats.registry import get
-from worker.units.transactions import Transactions
+from worker.units.assigned_partition import Transactions
 
 
 def borders(format_: str, rows: Iterable[Record]) -> list[int]:

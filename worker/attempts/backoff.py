@@ -16,8 +16,7 @@ _LONGEST_TEXT = 500
 def backoff(rule: RetryRule, attempt: int, random: Callable[[], float]) -> float:
     """Return the seconds to wait after the failed `attempt` (from 1): exponential, jittered, bounded.
 
-    `random` returns numbers from 0 to 1.
-    """
+    `random` returns numbers from 0 to 1."""
     try:
         growth = rule.multiplier ** (attempt - 1)
     except OverflowError:

@@ -1,7 +1,6 @@
 """A configured handler, and the circuit of its target: while it is down, one batch at a time tests it.
 
-After M. Nygard, Release It!, chapter "Circuit Breaker". Opened by a handler's report, never by guessing.
-"""
+After M. Nygard, Release It!, chapter "Circuit Breaker". Opened by a handler's report, never by guessing."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class Down(NamedTuple):
 class Circuit:
     """Closed: every batch passes. Open: none. Half-open: one probe runs, all others wait.
 
-    Any thread. Requests to a closed circuit take no lock.
-    """
+    Any thread. Requests to a closed circuit take no lock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

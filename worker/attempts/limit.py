@@ -19,8 +19,7 @@ class Limited(AskAgain):
 class Limit:
     """Calls start in the order of the queue, in which tables take turns. Guarded by the lock of `Lanes`.
 
-    `now`: clock time. A call with more rows than a second allows starts when a second's rows are allowed.
-    """
+    `now`: clock time. A call with more rows than a second allows starts when a second's rows are allowed."""
 
     def __init__(self, rule: LimitRule | None = None) -> None:
         self.rule = rule

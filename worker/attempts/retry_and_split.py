@@ -32,8 +32,7 @@ class HandlerRun:
     """The progress of one handler in one batch.
 
     The changes before `done` are applied, skipped or dead-lettered. `ends` is a stack. Its top is the end of
-    the piece that is tried next. The entries below are the ends of the pieces after it.
-    """
+    the piece that is tried next. The entries below are the ends of the pieces after it."""
 
     __slots__ = (
         "_condemned",

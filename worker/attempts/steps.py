@@ -48,9 +48,7 @@ class Tried(Protocol):
         ...
 
     @property
-    def rule(self) -> TableRule:
-        """Return its table's rule."""
-        ...
+    def rule(self) -> TableRule: ...
 
     def batch(self, first: int, end: int, attempt: int) -> Batch:
         """Return the changes from `first` up to `end` as a handler gets them."""

@@ -91,7 +91,6 @@ class TablePauses:
     def __call__(self, asked: PauseRequest, client: str) -> Answer:
         """`client`: the address that the request came from."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with locked(self.path.with_suffix(".lock"), _LOCK_SECONDS):
                 after, answer = self._changed(asked)
                 new = self.path.with_suffix(".new")

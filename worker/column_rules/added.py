@@ -10,8 +10,6 @@ from handlers import Change
 
 
 class Added(NamedTuple):
-    """One added column."""
-
     type: str
     """The type text, as in `Change.types`."""
     value: Callable[[Change, str, str], Any]

@@ -25,8 +25,7 @@ def bring_under(
 ) -> None:
     """Replace the changes from `first` on, which are of one record, by what handlers may see of them.
 
-    `rows`: the rules of their table. `statements`: the rules of all tables. Raises RuleFault.
-    """
+    `rows`: the rules of their table. `statements`: the rules of all tables. Raises RuleFault."""
     if len(changes) <= first:
         return
     has_ddl = rows is None or rows.apply(changes, first, database, table)
@@ -49,8 +48,7 @@ def decode_under(
 ) -> None:
     """Decode a record whose table has these rules. Raises only UndecodableRecord.
 
-    `alone`: as in its route. The rules are not applied to the changes yet.
-    """
+    `alone`: as in its route. The rules are not applied to the changes yet."""
     try:
         format_.decode(record, into)
     except Exception as error:

@@ -151,8 +151,7 @@ def like(value: Any, pattern: Any) -> bool | None:
     """Evaluate SQL's LIKE: % matches any characters, _ matches one, and a backslash escapes both.
 
     The time is the sum of both lengths. With _ between two %, it is up to their product. Raises FilterFault
-    if that takes more than MOST_STEPS, and for values that are not texts.
-    """
+    if that takes more than MOST_STEPS, and for values that are not texts."""
     if value is None or pattern is None:
         return None
     if not isinstance(value, str) or not isinstance(pattern, str):

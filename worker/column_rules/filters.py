@@ -3,8 +3,7 @@
 sqlglot parses them. Only the syntax listed in docs/columns.md is accepted. A condition is compiled to
 functions of a row, once for rows with the same columns. It cannot call anything or loop, and its time is
 bounded by its own length and that of its values. As in SQL, NULL is neither equal nor unequal to anything: a
-condition is then neither true nor false.
-"""
+condition is then neither true nor false."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A row that no longer matches becomes a delete, whatever the operation. A row that starts to match becomes an
 insert. The old row shows whether the row matched before. If the source sent no whole old row, the row may be
-in the target. The same is true for inserts and snapshots. A delete by its key then removes it, if present.
-"""
+in the target. The same is true for inserts and snapshots. A delete by its key then removes it, if present."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Leaving:
     def kept(self, change: Change, gone: Change | None = None) -> Change | None:
         """Return the change for a target with only matching rows, or None.
 
-        `gone`: the delete of the old key, if this insert is the other half of a move. Raises RuleFault.
-        """
+        `gone`: the delete of the old key, if this insert is the other half of a move. Raises RuleFault."""
         try:
             if change.after is None:
                 return self._deleted(change)

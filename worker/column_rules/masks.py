@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from worker.column_rules.casts import canonical
-
-if TYPE_CHECKING:
-    from worker.column_rules.settings import MaskRule
+from worker.column_rules.settings import MaskRule
 
 REDACTED = "***"
 

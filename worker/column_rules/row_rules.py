@@ -68,8 +68,7 @@ class RowRules:
     def apply(self, changes: list[Change], first: int, database: str, table: str) -> bool:
         """Replace the changes from `first` on by what handlers may see of them.
 
-        Return whether DDL is among them, which stays unchanged. Raises RuleFault.
-        """
+        Return whether DDL is among them, which stays unchanged. Raises RuleFault."""
         own = changes[first:]
         del changes[first:]
         has_ddl = False

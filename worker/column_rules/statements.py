@@ -2,8 +2,7 @@
 
 The result has only columns, keys and tables: no comments, checks or indexes, and no defaults that name
 hidden columns. A statement that renames a hidden column to a name that is not hidden is refused, because its
-values would be visible from then on.
-"""
+values would be visible from then on."""
 
 from __future__ import annotations
 
@@ -231,8 +230,7 @@ def _definition(
 ) -> ddl.Column | None:
     """Return the column's definition for handlers; None if it is hidden.
 
-    `fills`: existing rows get its default, or the type's default if it is NOT NULL and names none.
-    """
+    `fills`: existing rows get its default, or the type's default if it is NOT NULL and names none."""
     if treatment is None:
         return None
     if treatment.mask is None and treatment.cast is None:

@@ -19,8 +19,7 @@ _LOOK_SECONDS = 0.5
 def broker(directory: Path | None = None, port: int | None = None) -> None:
     """Run a real single-node Kafka for development, until Ctrl-C or SIGTERM.
 
-    `directory` keeps the data between runs; default: a temporary folder. `port`: default: any free port.
-    """
+    `directory` keeps the data between runs; default: a temporary folder. `port`: default: any free port."""
     logs.configure()
     # Both are set explicitly, because a shell's background job starts with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):

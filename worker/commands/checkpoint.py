@@ -27,8 +27,7 @@ def show(config: Path, as_json: bool = False, history: int = 0) -> int:
 
     `history`: also print this many of the latest positions of each partition.
 
-    Returns 0, or 1 if a store or the journal cannot be read. Raises ConfigurationError.
-    """
+    Returns 0, or 1 if a store or the journal cannot be read. Raises ConfigurationError."""
     configuration, output = begin("checkpoint", config, check_handlers=False)
     try:
         with connect(configuration) as cluster:
@@ -66,8 +65,7 @@ def move(
     that start, else Kafka does.
 
     Returns 0; 1 if the group is active or a store cannot be written; 2 unless exactly one of `offset` and
-    `time` is given. Raises ConfigurationError.
-    """
+    `time` is given. Raises ConfigurationError."""
     if (offset is None) == (time is None):
         return Output("checkpoint").failed("give either --offset or --time", 2)
     configuration, output = begin("checkpoint", config, check_handlers=False)
@@ -87,7 +85,9 @@ def move(
             cluster.move(place, offset)
             where = f"{place} is now at {offset}, in Kafka and in {cluster.own.place}"
             print(output.clean(f"{where}: {how}" if how else where))
-            _journal(cluster, place, offset)
+            if cluster.journal is not None:
+                topic_id = cluster.topic_id(place.topic)
+                cluster.journal.append([Entry(place, offset, None, topic_id, moved=True)])
     except JournalError as error:
         output.failed(f"the position was moved, but the journal could not record this: {error}")
     except (CheckpointError, PositionError) as error:
@@ -101,8 +101,7 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
     `source`: default: the configuration's own store. `replace`: also overwrite different positions.
 
     Returns 0; 1 if the group is active, a store cannot be used, or the target has a different position.
-    Raises ConfigurationError.
-    """
+    Raises ConfigurationError."""
     configuration, output = begin("checkpoint", config, check_handlers=False)
     # Both may be URLs with passwords that the configuration does not contain.
     secrets = [password for text in (to, source or "") for password in passwords_in(text)]
@@ -126,11 +125,6 @@ def copy(config: Path, to: str, source: str | None = None, replace: bool = False
     except (CheckpointError, PositionError) as error:
         return output.failed(error)
     return 0
-
-
-def _journal(cluster: Cluster, place: TopicPartition, offset: int) -> None:
-    if cluster.journal is not None:
-        cluster.journal.append([Entry(place, offset, None, cluster.topic_id(place.topic), moved=True)])
 
 
 def _history(cluster: Cluster, place: TopicPartition, count: int) -> list[Unit]:
@@ -234,8 +228,7 @@ def _copy(
     different positions in the other store. Finished ranges are copied too, into Kafka as far as they fit.
 
     Raises CheckpointError: a store cannot be used, the source is empty, or the other store has different
-    positions. Nothing was copied.
-    """
+    positions. Nothing was copied."""
     found = _entries(source, partitions)
     if not found:
         raise CheckpointError(f"{_place(source)} has no position of this group; nothing was copied")

@@ -32,8 +32,7 @@ def list_letters(
 ) -> int:
     """Print the letters, oldest first; with `limit` only that many of the newest.
 
-    Returns 0, or 1 if the topic cannot be read. Raises ConfigurationError.
-    """
+    Returns 0, or 1 if the topic cannot be read. Raises ConfigurationError."""
     configuration, output = begin("dead-letters", config, check_handlers=False)
     try:
         with open_topic(configuration) as topic:
@@ -61,8 +60,7 @@ def list_letters(
 def show(config: Path, place: str) -> int:
     """Print one letter completely: headers, key, value, and its changes by the current configuration.
 
-    Returns 0; 1 if it cannot be read; 2 if `place` is not valid. Raises ConfigurationError.
-    """
+    Returns 0; 1 if it cannot be read; 2 if `place` is not valid. Raises ConfigurationError."""
     found = _place(place)
     if found is None:
         return _no_place(place)
@@ -110,8 +108,7 @@ def replay(
     """Replay letters through their handlers: those at `places`, or all (of a table) not replayed yet.
 
     Returns 0; 1 if a letter could not be applied, or the user declined; 2 for an invalid place. Raises
-    ConfigurationError.
-    """
+    ConfigurationError."""
     wanted: list[tuple[int, int]] = []
     for place in places or ():
         found = _place(place)

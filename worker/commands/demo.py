@@ -26,8 +26,7 @@ def demo(directory: Path | None, changes: int, seed: int, keep: bool) -> int:
     folder. That is removed at the end, unless `keep` is set or something failed.
 
     Returns 0 if replica and source are equal and each table's order was kept, else 1; 2 for an unusable
-    directory, 130 at a signal.
-    """
+    directory, 130 at a signal."""
     logs.configure("warning")
     if directory is not None and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         print(f"binlane demo: {directory} is not an empty folder: name a new one", file=sys.stderr)

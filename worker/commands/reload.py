@@ -12,8 +12,7 @@ def reload(config: Path, table: str, handler: str | None = None, *, alone: bool 
     """Rebuild the target's table from the beginning of its topic, then replace the old table. `alone`: no
     worker writes it meanwhile.
 
-    Returns 0, or 1 if it failed: then the table is unchanged. Raises ConfigurationError.
-    """
+    Returns 0, or 1 if it failed: then the table is unchanged. Raises ConfigurationError."""
     configuration, output = begin("reload", config, level="warning")
 
     def tell_now(text: str) -> None:

@@ -25,8 +25,7 @@ def schema() -> int:
 def configuration_schema() -> dict[str, Any]:
     """Return the schema, with the options of the built-in handlers.
 
-    Every value may also be a variable (`${NAME}`), as `load` allows.
-    """
+    Every value may also be a variable (`${NAME}`), as `load` allows."""
     document = Configuration.model_json_schema()
     definitions = document["$defs"]
     document["properties"]["spark"] = {

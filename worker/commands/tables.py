@@ -20,7 +20,8 @@ from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
 from worker.commands.output import Output, begin, wide_console
-from worker.observing.visible_text import moment
+from worker.observing.overview.trouble import plural
+from worker.observing.visible_text import count, moment
 from worker.verifying.spark_lakes import Lake, chosen_by, opened_lakes
 
 _WIDTH_WITHOUT_TERMINAL = 1_000
@@ -32,8 +33,7 @@ _AT_ONCE = 4
 def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, views: bool = False) -> int:
     """List the tables of the Spark handlers; with `views`, print statements that create views of them.
 
-    Returns 0, or 1 if something could not be read. Raises ConfigurationError.
-    """
+    Returns 0, or 1 if something could not be read. Raises ConfigurationError."""
     chosen = chosen_by(patterns)
     configuration, output = begin("tables", config, level="warning")
     try:
@@ -106,10 +106,10 @@ def _print(facts: Sequence[Facts], output: Output) -> None:
         cells = (
             each.table,
             each.mode,
-            _number(each.rows),
-            _number(each.files),
+            count(each.rows),
+            count(each.files),
             "-" if each.bytes is None else _size(each.bytes),
-            _number(each.version),
+            count(each.version),
             _waiting(each),
             _time(each.source_time_ms),
             _time(each.merged_source_time_ms),
@@ -132,13 +132,9 @@ def _waiting(facts: Facts) -> str:
     parts = []
     if facts.waiting_segments:
         parts = [f"{facts.waiting_rows:,} rows, {_size(facts.waiting_bytes)}"]
-    if count := facts.waiting_statements:
-        parts.append(f"{count:,} statement{'s' if count > 1 else ''}")
+    if waiting := facts.waiting_statements:
+        parts.append(plural(waiting, "statement"))
     return ", ".join(parts) or "-"
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
 
 
 def _size(value: int) -> str:

@@ -44,8 +44,7 @@ def verify(
     the repair. Returns 1 if not, if a side cannot be reached, or if no table matches one of the patterns.
 
     Raises ConfigurationError: the configuration cannot be used, or has no Spark replicas; typer.BadParameter:
-    an argument is invalid.
-    """
+    an argument is invalid."""
     chosen = chosen_by(patterns)
     if through not in ("view", "table"):
         raise typer.BadParameter(f"--through: found {through!r}; allowed: view, table")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from string import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers.options.matching import topic_matcher, topics_matcher
 from worker.configuration.faults import KeyPath
+from worker.configuration.model import Configuration
 from worker.formats.registry import entry_for
-
-if TYPE_CHECKING:
-    from worker.configuration.model import Configuration
 
 _LAST_COMMIT_SECONDS = 5.0
 _POLL_INTERVAL, _POLL_INTERVAL_MS = "max.poll.interval.ms", 300_000  # librdkafka's default

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from handlers.mysql.online_changes import ghosts_of
 from handlers.options.matching import covers
 from handlers.options.values import format_size
 from worker.configuration.agreement import doubtful_locations
-
-if TYPE_CHECKING:
-    from worker.configuration.model import Configuration
-    from worker.configuration.table_rules import TableRule
+from worker.configuration.model import Configuration
+from worker.configuration.table_rules import TableRule
 
 
 def doubts(configuration: Configuration) -> Iterator[str]:

@@ -45,8 +45,7 @@ class Fault:
 class ConfigurationError(Exception):
     """The configuration cannot be used. `faults` lists every fault, in the order of the file.
 
-    The text of the exception has one line for each fault.
-    """
+    The text of the exception has one line for each fault."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from worker.configuration.model import Configuration
 from worker.formats.registry import FormatChoice
-
-if TYPE_CHECKING:
-    from worker.configuration.model import Configuration
 
 COMMAND_SECONDS = 15.0
 """Seconds that a command waits for a schema registry that does not answer."""

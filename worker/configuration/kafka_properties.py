@@ -1,7 +1,6 @@
 """Convert the `kafka:` section to librdkafka's properties.
 
-Property names and meanings: librdkafka's CONFIGURATION.md.
-"""
+Property names and meanings: librdkafka's CONFIGURATION.md."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def consumer_settings(configuration: _Configuration) -> dict[str, Any]:
     The user's properties override binlane's defaults, except those that binlane's guarantees depend on.
 
     Raises SettingsError: a property that binlane sets itself, one that `group.protocol=consumer` excludes, or
-    a value that is not text, a number or a boolean.
-    """
+    a value that is not text, a number or a boolean."""
     kafka = configuration.kafka
     properties = _user_properties(kafka)
     has_patterns = any(topic.startswith("^") for topic in kafka.topics)
@@ -129,8 +127,7 @@ def check_settings(configuration: _Configuration) -> None:
     """Let librdkafka check the properties. Connects to no broker; takes a few milliseconds.
 
     Raises SettingsError: as `consumer_settings`, and for anything that librdkafka rejects. Examples: an
-    unknown property, a value out of range, a certificate file that cannot be read.
-    """
+    unknown property, a value out of range, a certificate file that cannot be read."""
     settings = consumer_settings(configuration)
     del settings["bootstrap.servers"]
     refuse_units(settings)
@@ -143,8 +140,7 @@ def check_settings(configuration: _Configuration) -> None:
 def settings_faults(kafka: KafkaRule) -> list[SettingsError]:
     """Return every fault of the properties, each once.
 
-    librdkafka reports one fault at a time: the faulty property is removed, and the rest is checked again.
-    """
+    librdkafka reports one fault at a time: the faulty property is removed, and the rest is checked again."""
     left, faults = dict(kafka.properties), list[SettingsError]()
     while found := _fault(kafka, left):
         name = found.key.removeprefix(f"{PROPERTIES}.")

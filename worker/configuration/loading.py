@@ -188,8 +188,7 @@ class _Checker:
     def _retyped(self, error: ValidationError, place: KeyPath) -> bool:
         """Convert variables' values to the type that is expected: the original text, or the number in it.
 
-        Returns whether anything changed.
-        """
+        Returns whether anything changed."""
         changed = False
         for one in error.errors(include_url=False, include_context=False):
             path = (*place, *one["loc"])
@@ -210,7 +209,9 @@ class _Checker:
                 self._add(path, one.message)
             elif one.problem == "refused":
                 found = "" if isinstance(self._value(path), Mapping) else f"found {self._shown(path)}: "
-                self._add(path, f"{found}{self._without_value(path, one.message)}")
+                is_hidden = self._hidden(path)
+                message = one.message.replace(str(self._value(path)), MASK) if is_hidden else one.message
+                self._add(path, f"{found}{message}")
             else:
                 found = f"found {self._shown(path)}" if one.problem == "value" else one.problem
                 self._add(path, found, one.allowed, one.nearest)
@@ -232,9 +233,6 @@ class _Checker:
 
     def _shown(self, path: KeyPath) -> str:
         return MASK if self._hidden(path) else shown(self._value(path))
-
-    def _without_value(self, path: KeyPath, sentence: str) -> str:
-        return sentence.replace(str(self._value(path)), MASK) if self._hidden(path) else sentence
 
     def _hidden(self, path: KeyPath) -> bool:
         return path in self._document.replaced or is_secret_place(path)

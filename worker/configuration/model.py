@@ -40,8 +40,7 @@ class Configuration(Section):
     """The configuration of one worker. Times are seconds, sizes are bytes.
 
     `load` reads it from a file. `Configuration.model_validate` accepts a mapping of the same shape, and also
-    numbers as seconds and bytes.
-    """
+    numbers as seconds and bytes."""
 
     kafka: KafkaRule
     """The source of the change records."""

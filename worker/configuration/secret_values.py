@@ -26,8 +26,7 @@ _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "con
 def secret_texts(document: Document) -> Iterator[str]:
     """Yield texts that must not be logged: of secret keys, of secret files, of variables in free sections.
 
-    Variables in binlane's own keys (a name, an address, a level) are not secret.
-    """
+    Variables in binlane's own keys (a name, an address, a level) are not secret."""
     for path, replacement in document.replaced.items():
         if replacement.from_file or is_secret_place(path) or _is_free(path):
             yield from (value for value in replacement.values if value not in ("true", "false", "null"))

@@ -129,8 +129,7 @@ class Secrets:
     def learn(self, others: Secrets) -> None:
         """Also redact the texts of `others` from now on. Any thread may call this.
 
-        Earlier secrets stay: errors that contain an earlier password may be shown much later.
-        """
+        Earlier secrets stay: errors that contain an earlier password may be shown much later."""
         self._learn(others._texts)
 
     def _learn(self, texts: Iterable[str]) -> None:

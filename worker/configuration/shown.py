@@ -45,8 +45,7 @@ def shown_settings(configuration: Configuration) -> list[Setting]:
 
     Hidden are values of secret keys and values from files. In `kafka.properties`, `spark` and handlers,
     values from variables are hidden too. So are headers, passwords and tokens in URLs and connection strings,
-    and a webhook's URL except scheme, host and port.
-    """
+    and a webhook's URL except scheme, host and port."""
     found: list[Setting] = []
     for path, value, given in _of_model(configuration, (), given=True):
         if len(found) == _MOST:

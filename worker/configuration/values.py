@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -13,15 +12,13 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from handlers.options.http_values import http_parts
 from handlers.options.matching import topic_matcher
-from handlers.options.values import not_allowed, pattern_of, text
+from handlers.options.values import Shaped, not_allowed, pattern_of, text
 from worker.formats import registry
 
 FORMATS = registry.names()
 StartOffsets = dict[str, dict[int, int]]
 """{topic: {partition: offset}}."""
 
-_TOKEN_PATTERN = "^[!-~]{16,}$"
-_HEADER_PATTERN = "^[ -~]*$"
 _INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"
 _OFFSETS = "a mapping of partitions to offsets, such as {0: 1200, 1: 0}"
 
@@ -92,12 +89,6 @@ def _count(value: object) -> int:
     raise not_allowed(_OFFSETS)
 
 
-def _token(value: str) -> str:
-    if re.fullmatch(_TOKEN_PATTERN, value) is None:
-        raise not_allowed("at least 16 ASCII characters without spaces")
-    return value
-
-
 def _database_url(value: str) -> str:
     # Imported here because few configurations have a database URL, and importing SQLAlchemy is slow.
     from handlers.sql.target.engine import check_url  # noqa: PLC0415
@@ -120,12 +111,6 @@ def _path(value: object) -> Path:
 def _http_url(value: str) -> str:
     if http_parts(value) is None or not value.isascii() or any(each.isspace() for each in value):
         raise not_allowed("a URL that begins with http:// or https://")
-    return value
-
-
-def _header_value(value: str) -> str:
-    if re.fullmatch(_HEADER_PATTERN, value) is None:
-        raise not_allowed("a header value (ASCII, no line breaks)")
     return value
 
 
@@ -159,12 +144,10 @@ Initial = Annotated[
         }
     ),
 ]
-AccessToken = Annotated[str, PlainValidator(lambda value: text(value, _token)), _text_like(_TOKEN_PATTERN)]
+AccessToken = Annotated[str, Shaped("^[!-~]{16,}$", "at least 16 ASCII characters without spaces")]
 DatabaseUrl = Annotated[
     str, PlainValidator(lambda value: text(value, _database_url)), _text_like("^[a-z]+(\\+[a-z]+)?://")
 ]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 HttpUrl = Annotated[str, PlainValidator(lambda value: text(value, _http_url)), _text_like("^https?://")]
-HeaderValue = Annotated[
-    str, PlainValidator(lambda value: text(value, _header_value)), _text_like(_HEADER_PATTERN)
-]
+HeaderValue = Annotated[str, Shaped("^[ -~]*$", "a header value (ASCII, no line breaks)")]

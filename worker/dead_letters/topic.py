@@ -87,7 +87,6 @@ class DeadLetterTopic:
         return (letter for letter in self.read() if not self.is_replayed(letter))
 
     def get(self, partition: int, offset: int) -> DeadLetter:
-        """Return one letter."""
         place = TopicPartition(self.topic, partition)
         if place not in self._bounds:
             raise DeadLetterError(f"topic {self.topic} has no partition {partition}")

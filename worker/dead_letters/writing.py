@@ -49,8 +49,7 @@ class Flood:
     """Counts how many of the last 1,000 finished records became dead letters. One thread at a time.
 
     Each letter is stored with the number of records that the worker had finished by then. It counts until
-    1,000 more are finished. The window is never shorter, so a single early failure is no flood.
-    """
+    1,000 more are finished. The window is never shorter, so a single early failure is no flood."""
 
     def __init__(self, max_ratio: float) -> None:
         self.allow(max_ratio)
@@ -77,8 +76,7 @@ class DeadLetters:
     """The dead-letter topic for processors. Any thread. Letters are written one at a time.
 
     `settings`: the producer's. `finished`: the number of records that the worker has finished so far. `back`:
-    called when the topic accepts letters again.
-    """
+    called when the topic accepts letters again."""
 
     rule: InitVar[DeadLetterRule]
     settings: dict[str, Any]

@@ -15,8 +15,7 @@ import yaml
 from handlers.spark import SparkSection
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
-from worker.demo.report import Result, TableResult, show_result
-from worker.demo.screen import Screen
+from worker.demo.screen import Result, Screen, TableResult, show_result
 from worker.demo.shop_changes import Played, Shop, now_ms, play
 from worker.demo.shop_source import SourceTable
 from worker.demo.shop_tables import DATABASE
@@ -65,8 +64,7 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
     """Return whether every table was handled in order and its replica equals the source.
 
     Raises BrokerError, JarsError, JavaError, KafkaException, WorkerFailed, and RuntimeError if Spark does not
-    start.
-    """
+    start."""
     began = time.monotonic()
     with screen.step("looking for Java and its libraries") as step:
         java = find_java()

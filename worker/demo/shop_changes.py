@@ -1,8 +1,7 @@
 """Simulate a small shop: the same seed gives the same changes, with a busy middle and quiet edges.
 
 Most changes are order lines and stock. The others are statements of many rows, deletes, changed keys, columns
-that are added, renamed and retyped, a truncate, and a table without a key.
-"""
+that are added, renamed and retyped, a truncate, and a table without a key."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ _FLUSH_SECONDS = 60
 class Shop:
     """`messages()` plays at least `changes` row changes. Afterwards `tables` contain the final rows.
 
-    `clock`: the source's commit times, in ms since 1970. Everything else depends only on the seed.
-    """
+    `clock`: the source's commit times, in ms since 1970. Everything else depends only on the seed."""
 
     def __init__(self, changes: int = 50_000, *, seed: int = 7, clock: Callable[[], int]) -> None:
         self._wanted = changes
@@ -260,8 +258,7 @@ class Played(Counter[str]):
 def play(shop: Shop, bootstrap_servers: str, topic: str) -> Played:
     """Produce all messages of the shop, in order, to partition 0. Raises KafkaException.
 
-    The topic must be new, so that a message's number is its offset.
-    """
+    The topic must be new, so that a message's number is its offset."""
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: object) -> None:

@@ -47,8 +47,7 @@ class Place(NamedTuple):
 class SourceTable:
     """The current rows of one table, and its history.
 
-    `key` is empty for a table without a primary key. Its rows are stored under sequential numbers.
-    """
+    `key` is empty for a table without a primary key. Its rows are stored under sequential numbers."""
 
     def __init__(self, name: str, key: Sequence[str], columns: Sequence[Column]) -> None:
         self.name = name

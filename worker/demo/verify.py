@@ -108,8 +108,7 @@ class Commit(NamedTuple):
 def read_commits(table: Path, topic: str) -> list[Commit]:
     """Return the merges of changes from partition 0 of the topic, in order; empty if there is no table.
 
-    The log's format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
-    """
+    The log's format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md"""
     commits = []
     for path in sorted((table / "_delta_log").glob("*.json")):
         for action in msgspec.json.Decoder(dict[str, Any]).decode_lines(path.read_bytes()):
@@ -155,8 +154,7 @@ def order_faults(
 
     The handlers must have received the source's changes row by row in the source's order. Each commit of the
     Delta table must continue after the previous one, and must not precede the handling of its changes. The
-    last one must contain the last change.
-    """
+    last one must contain the last change."""
     own = [batch for batch in batches if batch.table == table]
     faults = []
     seen = [place for batch in own for place in batch.places]

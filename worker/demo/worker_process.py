@@ -25,8 +25,7 @@ class WorkerFailed(RuntimeError):
 class WorkerProcess:
     """Runs `binlane run config` and writes its log to `log`. A context manager: leaving it ends the worker.
 
-    The worker never outlives this process: a guard ends it when this process has ended.
-    """
+    The worker never outlives this process: a guard ends it when this process has ended."""
 
     def __init__(self, config: Path, log: Path) -> None:
         self._log = log

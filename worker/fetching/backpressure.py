@@ -106,8 +106,7 @@ class PollPause:
     memory and delay the commit. If calls take long whatever their size, more records make batches fuller: it
     stays 0.02 s.
 
-    The fetcher's own. `cpu`: processor seconds that all threads of this process have used.
-    """
+    The fetcher's own. `cpu`: processor seconds that all threads of this process have used."""
 
     lanes: Lanes
     commits: PolledKafkaStore

@@ -39,8 +39,7 @@ class DDLHistory:
     A row is decoded with the definition that its table had at its place in the log. The definition may be
     much older than the committed offset. Uses its own consumer, which joins no group and commits nothing.
 
-    `settings`: the worker's consumer settings. `has_ddl`: whether a topic carries DDL.
-    """
+    `settings`: the worker's consumer settings. `has_ddl`: whether a topic carries DDL."""
 
     settings: InitVar[dict[str, Any]]
     has_ddl: Callable[[str], bool]

@@ -2,8 +2,7 @@
 
 They wait for Kafka to accept their assignment's first commit, or for a schema. Held records are not
 registered, so they are read again after a restart. Their partition is paused meanwhile: only records that
-were already fetched are held. Other partitions are still read.
-"""
+were already fetched are held. Other partitions are still read."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class HeldRecords(Stage):
     """The fetcher's own, except `uncommitted_seconds`.
 
     `commit`: makes another thread send the first commits. `lose`: called with the number of a partition's
-    records that cannot be handled, and the reason.
-    """
+    records that cannot be handled, and the reason."""
 
     pauses: Pauses
     assignments: Assignments

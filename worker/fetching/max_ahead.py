@@ -21,11 +21,9 @@ class MaxAhead(Stage):
     """Pauses a partition with too many fetched records after its first unfinished one.
 
     The flags of records finished behind that one take memory, and their ranges take room in the checkpoint.
-    One poll may exceed the bound: fetched records are handled.
-    """
+    One poll may exceed the bound: fetched records are handled."""
 
     def __init__(self, pauses: Pauses, most: int) -> None:
-        """`most`: records."""
         self._pauses = pauses
         self._most = most
         self._passed: dict[Assignment, None] = {}  # partitions with records since the last look

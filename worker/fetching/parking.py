@@ -145,7 +145,7 @@ def _changes(lot: ParkingLot, unit: Unit, work: Work) -> ParkedChanges | None:
     changes, known = work.changes, work.in_file
     if changes is None or isinstance(changes, ParkedChanges):  # given back without a call
         return changes
-    return known[1] if known is not None and known[0] is changes else lot.changes(unit, changes)
+    return known[1] if known is not None and known[0] is changes else ParkedChanges.write(lot, unit, changes)
 
 
 def _chunk(lot: ParkingLot, unit: Unit, chunk: Chunk) -> tuple[ParkedRecords, ParkedChanges | None] | None:
@@ -156,7 +156,7 @@ def _chunk(lot: ParkingLot, unit: Unit, chunk: Chunk) -> tuple[ParkedRecords, Pa
     if chunk.in_file is not None:
         return chunk.in_file
     try:
-        in_file = None if changes is None else lot.changes(unit, changes)
+        in_file = None if changes is None else ParkedChanges.write(lot, unit, changes)
     except RecursionError:
         return None
-    return lot.records(unit, chunk.assignment.partition, records), in_file
+    return ParkedRecords.write(lot, unit, chunk.assignment.partition, records), in_file

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import Message
 
 from handlers.logs import get_logger
+from offsets.run import Run
 from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, concerned_unit, further_units, hidden_behind
@@ -20,9 +21,6 @@ from worker.units.piece_order import AnyRun, PieceOrder
 from worker.units.table import routed
 from worker.units.table_book import UNDECODABLE, TableBook
 from worker.units.unit import Unit
-
-if TYPE_CHECKING:
-    from offsets.run import Run
 
 log = get_logger("router")
 
@@ -74,8 +72,7 @@ class Router:
         """Register the records with the partition's tracker, and add one chunk per table to the delivery.
 
         Raises UndecodableHalt at the first record that must stop the worker. Earlier records are delivered.
-        That record and later ones are not registered.
-        """
+        That record and later ones are not registered."""
         tracker, fetched = assignment.tracker, messages
         if self._book.whole and assignment.transactions.in_use:
             _read_transactions(assignment, fetched, delivery)

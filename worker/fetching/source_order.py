@@ -8,8 +8,7 @@ not interleaved: each table's own partition orders them.
 A record may continue once no partition of its stream can still return an earlier one. Each partition has
 returned a later one, or is read to its end. An end counts only `grace` seconds after the record arrived,
 because answers of several brokers may overtake each other. (Kafka Streams merges its inputs in this way, with
-`max.task.idle.ms`: KIP-695.)
-"""
+`max.task.idle.ms`: KIP-695.)"""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class SourceOrder(Stage):
     """Holds records back until their turn. The fetcher's own: one thread.
 
     `has_ddl`: whether a topic carries DDL. `high`: a partition's end according to the last fetch.
-    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: the bound of the lanes.
-    """
+    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: the bound of the lanes."""
 
     has_ddl: Callable[[str], bool]
     _: KW_ONLY

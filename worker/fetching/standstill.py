@@ -87,8 +87,7 @@ class Standstill(Stage):
     outage, a blocked table and an open transaction are no standstill. Kafka's error about a partition is kept
     until it is over. `reason`, `seconds` and `error`: any thread.
 
-    `is_hindered`: whether the worker accepts nothing now, for example because its lanes are full.
-    """
+    `is_hindered`: whether the worker accepts nothing now, for example because its lanes are full."""
 
     consumer: Consumer
     assignments: Assignments

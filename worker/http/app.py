@@ -58,8 +58,7 @@ def build_app(
     `ready` and `started` run on the server's thread and must return at once, so a probe never waits for a
     scrape. `access` checks all requests except probes (default: the machine's own names). Changes are checked
     further by `Access.refusal_of_change`. `unblock` and `pause` receive the request and the client's address,
-    and may take half a minute; None: refused.
-    """
+    and may take half a minute; None: refused."""
     allowed = access or Access()
     watch = Watch(sources or Sources(status))
     feed = Feed(watch.live, lambda: watch.every)
@@ -159,8 +158,7 @@ def _page() -> tuple[str, str]:
     """Return the page and its policy: only its own style, its own script, and requests to its own origin.
 
     Table names and errors are foreign text. The script writes them only as text, and the policy blocks
-    everything else.
-    """
+    everything else."""
     folder = files("worker.http") / "page"
     style = (folder / "style.css").read_text("utf-8")
     script = "".join((folder / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)

@@ -1,7 +1,6 @@
 """Accept connections for the server, limited in number and in time.
 
-A client that sends nothing, sends slowly, or does not read its response is disconnected.
-"""
+A client that sends nothing, sends slowly, or does not read its response is disconnected."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ _CLIENT_SECONDS = 10.0
 class HttpServer:
     """Serves `app` on `host:port` (port 0: any free port) from `start` to `stop`, in the thread `http`.
 
-    The thread is a daemon and installs no signal handlers, because the worker decides when it ends.
-    """
+    The thread is a daemon and installs no signal handlers, because the worker decides when it ends."""
 
     def __init__(
         self,

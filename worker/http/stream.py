@@ -30,8 +30,7 @@ class Feed:
     """Makes messages while somebody listens. All methods except `make` run on the server's thread.
 
     Only the latest message is kept, so a slow reader misses some. The gate disconnects a client that does not
-    read at all, as with any other response.
-    """
+    read at all, as with any other response."""
 
     make: Callable[[], bytes]
     """Called on its own thread; may block."""

@@ -42,8 +42,7 @@ def reach_kafka(configuration: Configuration, seconds: float = KAFKA_SECONDS) ->
     """Request the topics from the brokers, for at most `seconds`. Return an answer for Kafka, for each entry
     of `kafka.topics` and `kafka.ddl_topics`, and for the dead-letter topic.
 
-    The request never creates a topic.
-    """
+    The request never creates a topic."""
     servers = configuration.kafka.bootstrap_servers
     try:
         metadata = _metadata(configuration, seconds)

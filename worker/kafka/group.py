@@ -34,8 +34,7 @@ class InstanceId:
 
     With `group.protocol: consumer`, a killed member keeps the name until its session ends. A consumer that
     joins earlier gets UNRELEASED_INSTANCE_ID, and librdkafka gives that consumer up. A member that left also
-    keeps its place, and the group lists both alike. Only another consumer that joins can distinguish them.
-    """
+    keeps its place, and the group lists both alike. Only another consumer that joins can distinguish them."""
 
     settings: dict[str, Any]
     topics: list[str]

@@ -6,18 +6,15 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from worker.configuration import LanesRule
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
 from worker.units.delivery import Delivery
 from worker.units.unit import Account, Shard, Unit, UnitState
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
 
 _SPREAD_SHARE = 8
 """Rows as Python objects take about this many times their record's bytes. So rows that wait in shards take
@@ -74,8 +71,7 @@ class Lane:
 class Room:
     """What is queued and running against the bounds, and the delivery that waits for room.
 
-    Guarded by the lock of `Lanes`.
-    """
+    Guarded by the lock of `Lanes`."""
 
     def __init__(self, lanes: Sequence[Lane], rule: LanesRule, lock: threading.Lock) -> None:
         self.spread = 0
@@ -211,6 +207,16 @@ class Room:
         account.lane = home
 
 
+def is_reached(barrier: Barrier[Unit]) -> bool:
+    """Whether all its tables have finished everything before it."""
+    return all(
+        unit.state is UnitState.WAITING_FOR_OTHERS
+        and unit.chunks[0].barrier is barrier
+        and (unit.shards is None or unit.shards.through)
+        for unit in (barrier.home, *barrier.others)
+    )
+
+
 class Timers:
     """When waiting units (for a fuller batch, or for a retry) are due. Guarded by the lock of `Lanes`."""
 
@@ -229,7 +235,6 @@ class Timers:
         self._units[key] = unit
 
     def cancel(self, unit: Unit) -> None:
-        """Cancel the unit's timer, if it has one."""
         key = self._keys.pop(unit, None)
         if key is not None:
             del self._units[key]

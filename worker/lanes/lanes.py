@@ -3,16 +3,15 @@
 The interface has four verbs: put (`offer`), `take`, `finish`, `give_back`. A unit (a table, or with order by
 row a shard of one) has at most one running batch. An idle processor takes a ready unit from the fullest lane,
 so one busy lane never leaves the others idle. Each batch is ended exactly once. Ending it again raises
-RuntimeError, because its records and bytes may already be released.
-"""
+RuntimeError, because its records and bytes may already be released."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.batch_cutting import keep_orders
 from worker.lanes.lane import Lane, Room
 from worker.lanes.parking import ParkedUnits
@@ -21,12 +20,9 @@ from worker.lanes.seen_lanes import SeenLanes
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
 from worker.units.sharding import Spread
+from worker.units.table import Table
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
-    from worker.units.table import Table
 
 
 class Lanes:
@@ -174,7 +170,7 @@ class Lanes:
             timers = schedule.timers
             while not self._stopping:
                 if number >= schedule.ready.count:
-                    schedule.retire(lane)
+                    schedule.idle.retire(lane)
                     return None
                 if timers:
                     schedule.ran_out(now)

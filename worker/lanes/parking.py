@@ -1,7 +1,6 @@
 """Records of units that stand still, parked in files: which ones, and what they count against the bounds.
 
-Functions need the lock of `Lanes`. Methods take it.
-"""
+Functions need the lock of `Lanes`. Methods take it."""
 
 from __future__ import annotations
 

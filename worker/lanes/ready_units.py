@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.lane import Lane, Timers
 from worker.units.unit import QUICK_SECONDS, Unit
-
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
 
 _FEW, _PATIENCE = 4, 4
 """While tables take turns: up to 4 ready units per lane count as few. After 4 others per lane became ready,
@@ -76,6 +73,11 @@ class ReadyUnits:
         self._quick_share += ((seconds < QUICK_SECONDS) - self._quick_share) * _OF_ONE_BATCH
 
     @property
+    def or_running(self) -> bool:
+        """Whether a unit is ready, or a batch runs."""
+        return self._ready > 0 or any(lane.running for lane in self._lanes)
+
+    @property
     def are_many(self) -> bool:
         """Whether each processor has its next two batches, and most are too quick to gain from more records.
         Any thread, approximate."""
@@ -119,8 +121,7 @@ class IdleProcessors:
     """The processors without work. Guarded by the lock of `Lanes`.
 
     One of them, the watcher, wakes when the next timer is due. The others wait until they are notified. So
-    each timer wakes one thread. Whoever takes work while nobody watches notifies another processor.
-    """
+    each timer wakes one thread. Whoever takes work while nobody watches notifies another processor."""
 
     def __init__(self, lanes: Sequence[Lane], timers: Timers, ready: ReadyUnits) -> None:
         self._lanes = lanes
@@ -159,6 +160,12 @@ class IdleProcessors:
         """A timer was set. If it is now the next one, notify the watcher, or a processor to become it."""
         if self._waiting and due <= self._timers.next_due():
             self._tell(next(iter(self._waiting)) if self._watcher is None else self._watcher)
+
+    def retire(self, lane: Lane) -> None:
+        """Its processor ends. Another one takes over its notifications, its watch and its work."""
+        lane.manned = False
+        self.wake(len(self._ready))
+        self.left_for_work()
 
     def left_for_work(self) -> None:
         """A processor found work. If it was the watcher, another processor must replace it."""

@@ -6,35 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
+from worker.configuration import LanesRule
 from worker.lanes.batch_cutting import cut, rebind, unfold
-from worker.lanes.lane import Lane, Room, Timers
+from worker.lanes.lane import Lane, Room, Timers, is_reached
 from worker.lanes.parking import unpark
 from worker.lanes.permits import Permits
 from worker.lanes.ready_units import IdleProcessors, ReadyUnits
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Barrier, Chunk
 from worker.units.sharding import ShardChunk
+from worker.units.table import Table
 from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 
-if TYPE_CHECKING:
-    from worker.configuration import LanesRule
-    from worker.units.table import Table
-
-
 _OPEN_SECONDS = 1.0  # how long an open transaction waits for its rest, if `max_wait` is 0
-
-
-def _reached(barrier: Barrier[Unit]) -> bool:
-    """Whether all its tables have finished everything before it."""
-    return all(
-        unit.state is UnitState.WAITING_FOR_OTHERS
-        and unit.chunks[0].barrier is barrier
-        and (unit.shards is None or unit.shards.through)
-        for unit in (barrier.home, *barrier.others)
-    )
 
 
 class Schedule:
@@ -47,7 +33,6 @@ class Schedule:
         self.timers = Timers()
         self.idle = IdleProcessors(lanes, self.timers, self.ready)
         self.permits = Permits(lock, clock, self.let_run, self.set_timer, self.wake)
-        self._lanes = lanes
         self._room = room
         self._clock = clock
         self._crowded: dict[Unit, None] = {}  # tables that wait for fewer rows in shards
@@ -71,12 +56,7 @@ class Schedule:
     @property
     def quiescent(self) -> bool:
         """Whether nothing is running, and nothing will run by itself."""
-        return not self.timers and not self._runs
-
-    @property
-    def _runs(self) -> bool:
-        """Whether a batch runs or is ready."""
-        return bool(self.ready) or any(lane.running for lane in self._lanes)
+        return not self.timers and not self.ready.or_running
 
     def give_table(self, unit: Unit, table: Table) -> None:
         """Give a table other rules and handlers, and retry at once what halted or waits."""
@@ -87,12 +67,6 @@ class Schedule:
             if member.state in (UnitState.HALTED, UnitState.BACKOFF, UnitState.LIMITED):
                 member.mended()
                 self.let_run((member,))
-
-    def retire(self, lane: Lane) -> None:
-        """Its processor ends. Another one takes over its notifications, its watch and its work."""
-        lane.manned = False
-        self.idle.wake(len(self.ready))
-        self.idle.left_for_work()
 
     def wake(self, *, by_processor: bool = False) -> None:
         """Notify one processor for each unit that became ready. A calling processor counts as one."""
@@ -134,7 +108,7 @@ class Schedule:
         waiting = self.timers.gathering()
         self.let_run(unit for unit in waiting if not unit.is_open)
         soon = self._clock() + _OPEN_SECONDS
-        if not self._runs:
+        if not self.ready.or_running:
             for unit in waiting:
                 if unit.state is UnitState.GATHERING and unit.due > soon:
                     self.set_timer(unit, soon)
@@ -157,7 +131,7 @@ class Schedule:
                 and unit.is_open
                 and self._room.refused is not None
                 and self.taken + wait <= unit.due
-                and self._runs
+                and self.ready.or_running
             ):
                 self.set_timer(unit, now + wait)
             else:
@@ -277,7 +251,7 @@ class Schedule:
             self.let_run(member for member in unit.members() if member.state is UnitState.GATHERING)
             return True
         if front.barrier is not None:
-            if not _reached(front.barrier):
+            if not is_reached(front.barrier):
                 return True
             unit = front.barrier.home
         self._make_ready(unit)

@@ -33,7 +33,6 @@ class SeenLanes:
         return max(self.room.max_bytes, SMALL)
 
     def running(self) -> list[Work]:
-        """Return the running batches."""
         with self.lock:
             return [lane.running for lane in self.lanes if lane.running]
 

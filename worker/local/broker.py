@@ -57,8 +57,7 @@ class Broker:
     archive.
 
     The Java process ends with this one, however this one ends (see `worker.local.broker_guard`). A broker
-    belongs to one thread.
-    """
+    belongs to one thread."""
 
     def __init__(
         self,
@@ -165,8 +164,7 @@ class Broker:
         """Create a topic, wait until every partition is writable, and return its name.
 
         `config`: the topic's settings by Kafka's names, with `_` for each dot: `cleanup_policy="compact"`.
-        Raises BrokerError.
-        """
+        Raises BrokerError."""
         admin = self._admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)

@@ -6,8 +6,7 @@ error. The pipe's end, a new parent, SIGTERM or SIGINT end the command: SIGTERM,
 period. If the guard is killed, the kernel kills the command.
 
 A parent that ends the command on purpose writes KEEP. Without it the parent has died, and the guard removes
-the temporary folder (empty string: none), because nothing else will.
-"""
+the temporary folder (empty string: none), because nothing else will."""
 
 from __future__ import annotations
 

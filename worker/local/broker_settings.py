@@ -2,8 +2,7 @@
 
 The node runs on this machine, starts quickly, and keeps its data. The files are Kafka's classes, read and
 checked once per machine, and the first records of a formatted folder. They are beside Spark's archive in the
-cache (see `handlers.spark.runtime.class_archive`). `worker.local.training` creates them.
-"""
+cache (see `handlers.spark.runtime.class_archive`). `worker.local.training` creates them."""
 
 from __future__ import annotations
 
@@ -105,8 +104,7 @@ def free_port() -> int:
     """Return a free port outside the kernel's range for outgoing connections.
 
     In that range, another program's connection could take the port while the broker restarts. Even a client's
-    own reconnect could, and would then be connected to itself.
-    """
+    own reconnect could, and would then be connected to itself."""
     low, high = (int(part) for part in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     ports = [port for port in range(10_000, 65_536) if not low <= port <= high] or range(10_000, 65_536)
     while True:

@@ -1,7 +1,6 @@
 """`python -m worker.local.training` creates the files of `prepared`: 15 s of CPU, 50 MB.
 
-A broker does typical work, and Java writes the loaded classes when it ends.
-"""
+A broker does typical work, and Java writes the loaded classes when it ends."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ class LogLimits:
     """Log at most ten lines a minute per event and subject, and a hundred per event. Count the rest.
 
     A subject's next line reports how many were omitted before it (`repeated`). If there is no next line,
-    `due` reports them. At most a thousand subjects are kept per event. Thread-safe.
-    """
+    `due` reports them. At most a thousand subjects are kept per event. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

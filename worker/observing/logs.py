@@ -48,8 +48,7 @@ def configure(
     `exception` if there is one. `auto` means console for a terminal, else JSON. `redact` is applied to every
     text of an event: `Configuration.secrets.redact` removes the configuration's secrets.
 
-    A later call replaces the earlier settings, also for loggers that exist already.
-    """
+    A later call replaces the earlier settings, also for loggers that exist already."""
     stream = sys.stderr if stream is None else stream
     as_json = format == "json" or (format == "auto" and not stream.isatty())
     shared: list[Processor] = [

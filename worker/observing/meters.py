@@ -1,18 +1,82 @@
-"""The Prometheus client's objects for the metrics, and the limit on values of their label `table`."""
+"""The objects behind the metrics: handler times, the Prometheus client's meters, and the limit on values of
+the label `table`."""
 
 from __future__ import annotations
 
+import itertools
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge, Histogram
+import prometheus_client
+from prometheus_client import Counter, Gauge
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from worker.observing.histogram import BOUNDS
 from worker.observing.metric_definitions import definition
 
-Meter = Counter | Gauge | Histogram
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Inclusive upper bounds of the buckets, in seconds. One more bucket counts longer calls."""
+
+_BUCKETS = len(BOUNDS) + 1
+
+
+class HandlerTimes:
+    """The handler times of one thread. Only that thread may call `observe`; any thread may call `read`.
+
+    A row contains the count of each bucket and, last, the sum of seconds. `observe` changes single items, and
+    `read` copies a row in one step. So a reader sees every finished call, but may see its seconds only in the
+    next read."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[float]] = {}
+
+    def observe(self, handler: str, seconds: float) -> None:
+        """Count one call of `handler`. Takes about 0.2 us."""
+        row = self._rows.get(handler)
+        if row is None:
+            row = self._rows[handler] = [0] * (_BUCKETS + 1)
+        row[bisect_left(BOUNDS, seconds)] += 1
+        row[_BUCKETS] += seconds
+
+    def add(self, other: HandlerTimes) -> None:
+        """Add the counts of `other`, which must no longer be written to. Only for the owning thread."""
+        for handler, row in other.read().items():
+            known = self._rows.get(handler)
+            self._rows[handler] = row if known is None else [a + b for a, b in zip(known, row, strict=True)]
+
+    def read(self) -> dict[str, list[float]]:
+        """Return a copy of the rows: {handler: [count of each bucket ..., sum of seconds]}."""
+        return {handler: row.copy() for handler, row in self._rows.copy().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """`counts` has one count per bucket (not cumulative). `total` is the sum of all seconds."""
+
+    counts: tuple[int, ...]
+    total: float
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Return Prometheus's form: (upper bound, calls that took at most that long), `+Inf` last."""
+        return list(zip((*map(str, BOUNDS), "+Inf"), itertools.accumulate(self.counts), strict=True))
+
+
+def merge(parts: Iterable[HandlerTimes]) -> dict[str, Histogram]:
+    """Add up the times of all threads, by handler."""
+    sums = HandlerTimes()
+    for part in parts:
+        sums.add(part)
+    return {
+        handler: Histogram(tuple(int(count) for count in row[:_BUCKETS]), row[_BUCKETS])
+        for handler, row in sorted(sums.read().items())
+    }
+
+
+Meter = Counter | Gauge | prometheus_client.Histogram
 MAX_TABLE_LABELS = 1_000
 OTHER_TABLES = "__other__"
 Combine = Callable[[Iterable[float]], float]
@@ -22,7 +86,9 @@ def meter(name: str) -> Meter:
     """Create a meter that counts or measures events as they happen. It belongs to no registry."""
     entry = definition(name)
     if entry.kind == "histogram":
-        return Histogram(entry.family, entry.help, entry.labels, registry=None, buckets=BOUNDS)
+        return prometheus_client.Histogram(
+            entry.family, entry.help, entry.labels, registry=None, buckets=BOUNDS
+        )
     return (Counter if entry.kind == "counter" else Gauge)(
         entry.family, entry.help, entry.labels, registry=None
     )
@@ -46,8 +112,7 @@ class TableLabels:
     """Limits the values of the label `table` across all metrics that have it.
 
     The first `limit` tables have their own values. If there are more, the last of these joins the rest, so
-    that `__other__` counts towards the limit too.
-    """
+    that `__other__` counts towards the limit too."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,8 +1,7 @@
 """The worker's Prometheus metrics.
 
 Rare events are counted here as they happen. Lanes, tables and partitions are read from the worker's status
-when Prometheus scrapes, and handler times from `HandlerTimes`. So a batch updates no metric here.
-"""
+when Prometheus scrapes, and handler times from `HandlerTimes`. So a batch updates no metric here."""
 
 from __future__ import annotations
 
@@ -23,10 +22,17 @@ from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFami
 from prometheus_client.registry import Collector
 
 from worker import __version__
-from worker.observing.histogram import HandlerTimes, merge
 from worker.observing.log_limits import STORMY, LogLimits
 from worker.observing.logs import LIMITS
-from worker.observing.meters import MAX_TABLE_LABELS, TableLabels, families, family, meter
+from worker.observing.meters import (
+    MAX_TABLE_LABELS,
+    HandlerTimes,
+    TableLabels,
+    families,
+    family,
+    merge,
+    meter,
+)
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
 from worker.observing.status_metrics import HandlerMeters, of_status
@@ -69,8 +75,7 @@ _FROM_ZERO = {
 class Metrics(Collector):
     """All metrics of one worker, in their own registry.
 
-    Any thread may call any method.
-    """
+    Any thread may call any method."""
 
     def __init__(self, version: str = __version__, log_limits: LogLimits = LIMITS) -> None:
         self.registry = CollectorRegistry(auto_describe=False)

@@ -1,8 +1,7 @@
 """The bodies of `POST /api/unblock` and `POST /api/pause`, and the secret with which the commands prove where
 they run.
 
-An address proves nothing: behind a sidecar or a plain proxy, every client has this machine's address.
-"""
+An address proves nothing: behind a sidecar or a plain proxy, every client has this machine's address."""
 
 from __future__ import annotations
 

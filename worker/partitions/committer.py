@@ -30,8 +30,7 @@ _TRACKER = "tracker"  # beside the stores' names: the finished offsets could not
 class Committer(threading.Thread):
     """Commits on its own thread every `interval` seconds, and on any other thread that calls it.
 
-    If one store fails, the other is still written. Failed commits are retried.
-    """
+    If one store fails, the other is still written. Failed commits are retried."""
 
     def __init__(
         self,

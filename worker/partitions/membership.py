@@ -36,8 +36,7 @@ class Membership(Stage):
     batch starts unless the coordinator accepted a commit of this worker within the last session. If there is
     nothing to commit, `Committer` commits a position again (`due`).
 
-    A batch that started in time and runs longer than the session is not stopped.
-    """
+    A batch that started in time and runs longer than the session is not stopped."""
 
     def __init__(self, lanes: Lanes, session: float, clock: Callable[[], float]) -> None:
         """`session`: seconds, see `session_of`. Nothing may start before the first commit is accepted."""

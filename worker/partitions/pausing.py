@@ -30,8 +30,7 @@ class Pauses(Stage):
     of their first unfinished record. Those of a topic without a format, permanently. The fetcher's own.
 
     librdkafka keeps a flag for each partition. The flag outlives the assignment: a partition that was revoked
-    while paused is paused when it is assigned again. So the flag of each assigned partition is set.
-    """
+    while paused is paused when it is assigned again. So the flag of each assigned partition is set."""
 
     def __init__(self, consumer: Consumer, assignments: Assignments) -> None:
         self._consumer = consumer

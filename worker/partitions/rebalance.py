@@ -32,8 +32,7 @@ class Rebalancer:
 
     `withdraw`: makes the lanes forget assignments, and waits up to the given seconds for running batches.
     Returns the tables that still run. `release`: tells the handlers which partitions are revoked, and waits
-    up to the given seconds for them.
-    """
+    up to the given seconds for them."""
 
     starts: Starts
     _: KW_ONLY

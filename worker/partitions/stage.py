@@ -33,8 +33,7 @@ class Failure(NamedTuple):
 class Stage(Protocol):
     """One concern of the polling thread. All methods run on that thread.
 
-    At each moment, the stages are called in their order. A stage overrides the methods that concern it.
-    """
+    At each moment, the stages are called in their order. A stage overrides the methods that concern it."""
 
     def assigned(self, added: Collection[Assignment]) -> None:
         """Partitions were assigned. Called inside a poll."""
@@ -79,8 +78,7 @@ class Stage(Protocol):
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
         """Hold no records of this partition any more. Returns the records to handle now.
 
-        `again`: Kafka delivers its unregistered records again. Otherwise, they are never delivered again.
-        """
+        `again`: Kafka delivers its unregistered records again. Otherwise, they are never delivered again."""
         return ()
 
     def holds(self, assignment: Assignment) -> bool:

@@ -34,8 +34,7 @@ _ID_SECONDS = 2.0
 class Starts:
     """Finds where partitions start. Only on the fetcher's thread.
 
-    `alive`: called during long steps, with the seconds that the next step may take.
-    """
+    `alive`: called during long steps, with the seconds that the next step may take."""
 
     configuration: Configuration
     local: OwnStore
@@ -213,8 +212,7 @@ class ForcedStart:
 
     A partition that returns, or that another member started at `initial` too, continues there. One revoked
     before its first commit starts at `initial` again. New partitions and recreated topics start as without
-    `force`.
-    """
+    `force`."""
 
     before: dict[TopicPartition, Committed | None] = field(default_factory=dict)
     """The partitions that existed before this worker joined the group, with their commits."""

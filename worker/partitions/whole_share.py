@@ -33,8 +33,7 @@ class WholeShare(Stage):
     topic is missing: without its definitions, rows would have other values.
 
     `wanted`: whether a topic is among the merged ones. `ddl_topics`: names and patterns. Each must match a
-    topic.
-    """
+    topic."""
 
     consumer: Consumer
     assignments: Assignments

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers import Batch
 from handlers.loading.user_code import refuse_unrun
 from handlers.logs import get_logger
 from worker.attempts.backoff import describe, text_of
-from worker.attempts.steps import Caller, MustHalt, MustWait
+from worker.attempts.circuit import BoundHandler
+from worker.attempts.retry_and_split import HandlerRun
+from worker.attempts.steps import Caller, MustHalt, MustWait, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses
 from worker.column_rules.plan import ShownBehind
 from worker.configuration.table_rules import OnFailure
@@ -21,12 +23,7 @@ from worker.lanes.lanes import Lanes
 from worker.observing.metrics import Metrics
 from worker.processing.slow_calls import RunningCalls, origin_of, record_of, record_origin
 from worker.units.table import routed
-
-if TYPE_CHECKING:
-    from worker.attempts.circuit import BoundHandler
-    from worker.attempts.retry_and_split import HandlerRun
-    from worker.attempts.steps import SetAside
-    from worker.units.work import Work
+from worker.units.work import Work
 
 log = get_logger("processor")
 

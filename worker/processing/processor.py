@@ -14,7 +14,7 @@ from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.attempts.table_pauses import Paused
 from worker.lanes.lanes import Lanes
-from worker.observing.histogram import HandlerTimes
+from worker.observing.meters import HandlerTimes
 from worker.observing.metrics import Metrics
 from worker.processing.failures import FailureRules, Failures, words_of
 from worker.processing.slow_calls import origin_of, record_origin
@@ -31,8 +31,7 @@ class Processor(threading.Thread):
     """Takes batches from the lanes until they are stopped.
 
     `fail` is called with the error that must stop the worker: a handler's StopWorker, or an error of this
-    thread itself.
-    """
+    thread itself."""
 
     def __init__(
         self,

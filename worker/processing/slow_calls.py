@@ -9,14 +9,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers.logs import get_logger
 from worker.formats.interface import Record
 from worker.observing.logs import context
-
-if TYPE_CHECKING:
-    from worker.units.work import Work
+from worker.units.work import Work
 
 log = get_logger("slow_calls")
 
@@ -53,8 +51,7 @@ class Call:
 class RunningCalls:
     """The calls in progress, one per thread. Each thread starts and ends its own. Any thread may read them.
 
-    No lock: a dict is changed and copied in one step each. `worker`: its name, for log lines.
-    """
+    No lock: a dict is changed and copied in one step each. `worker`: its name, for log lines."""
 
     def __init__(self, worker: str = "") -> None:
         self._worker = worker

@@ -75,8 +75,7 @@ def reload_table(
     writes it meanwhile.
 
     `tell` receives the progress regularly; `say` the current step, or what is left. Raises ReloadFault. Then
-    the table is unchanged, but if the connection was lost at the commit, it may already be complete.
-    """
+    the table is unchanged, but if the connection was lost at the commit, it may already be complete."""
     context = HandlerContext(
         worker=configuration.name,
         handler=entry.name,

@@ -63,8 +63,7 @@ def replayed_topic(letter: DeadLetter) -> str:
     """Return the topic of a replayed change: one for each letter.
 
     Targets store how far each partition was applied. A separate topic makes each letter independent: a target
-    applies one after a later one, and skips one that it already has.
-    """
+    applies one after a later one, and skips one that it already has."""
     own = f"@{letter.offset}"
     return letter.place.topic[: _LONGEST_TOPIC - len(own)] + own
 

@@ -23,8 +23,7 @@ _PIECE = 4096  # the size that a writable pipe accepts at once
 def stop_seconds(*, shutdown_timeout: float, revoke_timeout: float, closing: float) -> float:
     """Return the longest time of a worker's stop, if each step takes all its time.
 
-    The steps: the lanes, the last commit, leaving the group, the handlers' `close`, the web pages.
-    """
+    The steps: the lanes, the last commit, leaving the group, the handlers' `close`, the web pages."""
     leaving = KAFKA_SECONDS + revoke_timeout
     return shutdown_timeout + LANES_SECONDS + COMMIT_SECONDS + leaving + closing + _REST_SECONDS
 
@@ -51,15 +50,13 @@ class LastResort:
 
         A thread does this, which also runs while Python waits for other threads at its end. If no thread can
         run (C code keeps the interpreter's lock, or hangs in the final steps), Python's own watchdog follows
-        10 s later. Its exit code is always 1.
-        """
+        10 s later. Its exit code is always 1."""
         if self._seconds is None:
             self._seconds = seconds
             faulthandler.dump_traceback_later(seconds + _HARD_SECONDS, exit=True, file=2)
             self._armed.set()
 
     def exit_with(self, code: int) -> None:
-        """Replace the exit code."""
         self._code = code
 
     def _run(self) -> None:

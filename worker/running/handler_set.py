@@ -53,8 +53,7 @@ class HandlerSet:
     """One object for each configured handler, or one per lane if the class says `per_lane`.
 
     The main thread's own, except `of`, `bound` and `statuses`. `open` and `plan` run in a separate thread.
-    The main thread waits for it unless the worker stops.
-    """
+    The main thread waits for it unless the worker stops."""
 
     configuration: Configuration
     _: KW_ONLY
@@ -207,9 +206,6 @@ class HandlerSet:
                 log.error("handler_close_failed", error=describe(error))
         return clean
 
-    def _handles(self, entry: HandlerEntry, table: str) -> bool:
-        return handles(self.configuration, entry, table)
-
     def _take(
         self, plan: HandlerPlan, entry: HandlerEntry, free: list[tuple[HandlerEntry, BoundHandler]]
     ) -> BoundHandler:
@@ -252,7 +248,7 @@ class HandlerSet:
                 spark=configuration.spark,
                 stop_worker=self.fail,
                 metrics=self.metrics,
-                handles=partial(self._handles, entry),
+                handles=lambda table: handles(self.configuration, entry, table),
                 partitions=self.partitions,
             )
             try:

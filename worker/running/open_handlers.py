@@ -115,8 +115,7 @@ def statuses(opened: Iterable[OpenHandler], redact: Callable[[str], str]) -> lis
     """Return `{"handler", "type", ("lane",) ...}` of each handler with a status, without secrets.
 
     A status that raises becomes `{"error": ...}`. One that hangs becomes its last answer with an `error`.
-    Neither may hide the worker's own figures.
-    """
+    Neither may hide the worker's own figures."""
     asked = [
         each for each in list(opened) if getattr(type(each.handler), "status", None) is not Handler.status
     ]
@@ -244,7 +243,6 @@ def handles(configuration: Configuration, entry: HandlerEntry, table: str) -> bo
 
 
 def pairs(known: BoundRule) -> Iterator[tuple[HandlerEntry, BoundHandler]]:
-    """Return each entry of the rule with its handler."""
     return zip(known.rule.handlers, known.bound, strict=True)
 
 

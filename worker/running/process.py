@@ -26,8 +26,7 @@ def take_signals(takers: Mapping[signal.Signals, Callable[[], None]]) -> None:
     handler does not run at all. Here, Python itself writes the signal's number to a pipe, whatever the main
     thread does. The thread that reads the pipe may do what any thread may.
 
-    A forked process gets the default signals again, because its signals are not the worker's.
-    """
+    A forked process gets the default signals again, because its signals are not the worker's."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     threading.Thread(target=_take, args=(read, dict(takers)), name="signals", daemon=True).start()

@@ -50,8 +50,7 @@ class FileWatch:
     """Checks the file on request. A change counts when two consecutive checks find the same content.
 
     So a file that is being written is not read half-way. The content decides, not the time: Kubernetes swaps
-    a link to another folder when a ConfigMap changes, and editors rewrite unchanged files.
-    """
+    a link to another folder when a ConfigMap changes, and editors rewrite unchanged files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,8 +82,7 @@ class Reloader:
 
     A broken new file, or one whose handlers cannot be opened, changes nothing. Code of handlers (their
     import, `open`, `close`) runs in a separate thread, so that a stop does not wait for it. Changes to lanes
-    and tables are made by the fetcher's thread between two polls, when nothing is routed.
-    """
+    and tables are made by the fetcher's thread between two polls, when nothing is routed."""
 
     def __init__(
         self, configuration: Configuration, components: Components, *, stopped: Callable[[], bool]

@@ -26,8 +26,7 @@ class Unreadable:
     """One order at a time. Any thread. Waits for the fetcher.
 
     `settings`: the consumer's. `commit`: saves what is finished, and returns whether Kafka has it. `stopped`:
-    whether the worker is about to stop.
-    """
+    whether the worker is about to stop."""
 
     assignments: Assignments
     requests: Requests

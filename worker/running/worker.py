@@ -69,8 +69,7 @@ class Worker:
     """One worker process. `run` returns its exit code.
 
     Threads: fetcher, one processor per lane, committer, HTTP, Kafka commits. This object uses the main
-    thread, which watches the others.
-    """
+    thread, which watches the others."""
 
     def __init__(self, configuration: Configuration) -> None:
         """Build the components, but start nothing. Raises SettingsError and handler errors."""

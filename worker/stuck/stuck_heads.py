@@ -53,8 +53,7 @@ class StuckHeads:
     """Reports the first unfinished record that stays the first for `after` seconds, and again at every
     doubling. One thread looks. Any thread may use `of`, `reason` and `after`.
 
-    `units`: all tables. `held`: records that the lanes had no room for yet.
-    """
+    `units`: all tables. `held`: records that the lanes had no room for yet."""
 
     assignments: Assignments
     lanes: Lanes

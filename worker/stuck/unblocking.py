@@ -44,8 +44,7 @@ class Unblocking:
     """One order at a time. Any thread. Waits for the processors.
 
     `held`: records that the lanes had no room for yet. `commit`: saves what is finished, and returns whether
-    Kafka has it. `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop.
-    """
+    Kafka has it. `letters`: there is a dead-letter topic. `stopped`: whether the worker is about to stop."""
 
     assignments: Assignments
     lanes: Lanes

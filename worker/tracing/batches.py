@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -29,18 +28,15 @@ from worker.tracing.spans import (
     tell,
     told,
 )
-
-if TYPE_CHECKING:
-    from worker.units.assigned_partition import Assignment
-    from worker.units.chunk import Chunk
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
 
 
 class BatchTrace:
     """The traces of a batch: its own span, if it was sampled, and the spans of its records.
 
     Only one processor uses it at a time. The handlers' threads may call `attempt` concurrently. If the batch
-    is dropped unfinished, its span ends too.
-    """
+    is dropped unfinished, its span ends too."""
 
     def __init__(
         self,

@@ -94,8 +94,7 @@ def _resource(service: str, environment: Mapping[str, str]) -> dict[str, str]:
 class SpanQueue(SpanProcessor):
     """Passes ended spans to the SDK's batches. The thread that ends a span never waits.
 
-    Spans that do not fit, or that the collector does not accept, are dropped and counted.
-    """
+    Spans that do not fit, or that the collector does not accept, are dropped and counted."""
 
     def __init__(self, exporter: SpanExporter, metrics: Metrics) -> None:
         # The SDK drops spans silently when its queue is full, so each span first takes a free slot.

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from offsets.types import TopicPartition
 from worker.formats.interface import Record
-
-if TYPE_CHECKING:
-    from offsets.types import TopicPartition
 
 Attributes = dict[str, AttributeValue]
 Place = tuple[str, int, int]

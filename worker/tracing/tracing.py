@@ -6,26 +6,22 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext
 
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
+from worker.configuration import TracingRule
+from worker.formats.interface import Record
 from worker.observing.metrics import Metrics
 from worker.tracing.batches import BatchTrace
 from worker.tracing.provider import Spans
 from worker.tracing.spans import Fault, Place, RecordTrace, is_sampled, of_record, parent_of, place_of
 from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
-
-if TYPE_CHECKING:
-    from worker.configuration import TracingRule
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.chunk import Chunk
-    from worker.units.work import Work
+from worker.units.work import Work
 
 log = get_logger("tracing")
 

@@ -6,19 +6,17 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from confluent_kafka import Message
 
+from handlers import Change
 from offsets.run import Run
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
 from worker.units.parked import ParkedChanges, ParkedRecords
-
-if TYPE_CHECKING:
-    from handlers import Change
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.piece_order import AnyRun
-    from worker.units.table import Table
+from worker.units.piece_order import AnyRun
+from worker.units.table import Table
 
 RECORD_OVERHEAD = 256
 """Bytes counted for each record beside its value. These are confluent_kafka's Record object (136 B), the
@@ -29,7 +27,7 @@ the memory that `max_bytes` allows."""
 _MOST_JOINED = 1_000
 """The most records of parked chunks that become one. To take a batch from a chunk copies the offsets of the
 rest."""
-_offset = cast("Callable[[Record], int]", Message.offset)
+_offset = cast(Callable[[Record], int], Message.offset)
 _Member = TypeVar("_Member")
 """The unit of a table."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from worker.units.assigned_partition import Assignment
+from worker.units.assigned_partition import Assignment, Transactions
 from worker.units.chunk import Chunk
-from worker.units.transactions import Transactions
 from worker.units.unit import Unit
 
 

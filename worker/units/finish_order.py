@@ -3,21 +3,19 @@
 A restart repeats unfinished records. A record with rows in several shards is repeated as a whole, including
 rows that were handled. Later records of these rows must then be repeated too. Otherwise, a target's last
 change of such a row would be an old one. So until all parts of the record are finished, its shards hold back
-what they finish after it.
-"""
+what they finish after it."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.chunk import Chunk
-    from worker.units.piece_order import AnyRun
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
+from worker.units.chunk import Chunk
+from worker.units.piece_order import AnyRun
 
 
 class SharedRecord:

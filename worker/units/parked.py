@@ -2,84 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import marshal
 import pickle
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 from confluent_kafka import Message
 
-if TYPE_CHECKING:
-    from handlers import Change
-    from offsets.types import TopicPartition
-    from worker.formats.interface import Record
-
-
-class Readable(Protocol):
-    def read(self, begin: int, length: int) -> bytes:
-        """Raises OSError."""
-        ...
-
-    def joined(self) -> None:
-        """Two sequences have become one."""
-        ...
-
-
-@dataclass(slots=True)
-class Span:
-    """Consecutive items in a file."""
-
-    file: Readable
-    begin: int
-    ends: array[int]
-    """Where each item ends, relative to `begin`."""
-    first: int = 0
-    """Where the first item begins, relative to `begin`."""
-
-    @classmethod
-    def of(cls, file: Readable, begin: int, items: Sequence[bytes]) -> Span:
-        return cls(file, begin, array("q", itertools.accumulate(map(len, items))))
-
-    def start(self, place: int) -> int:
-        return self.ends[place - 1] if place else self.first
-
-    def part(self, places: slice) -> Span:
-        first, _, _ = places.indices(len(self.ends))
-        return Span(self.file, self.begin, self.ends[places], self.start(first))
-
-    def precedes(self, other: Span) -> bool:
-        """Whether the other's items begin where these end."""
-        end = self.begin + self.ends[-1] if self.ends else None
-        return self.file is other.file and end == other.begin + other.first
-
-    def join(self, other: Span) -> None:
-        """Add the items of the span that it precedes."""
-        shift = other.begin - self.begin
-        self.ends.extend(end + shift for end in other.ends)
-        self.file.joined()
-
-    def item(self, place: int) -> bytes:
-        """Raises OSError."""
-        start = self.start(place)
-        return self.file.read(self.begin + start, self.ends[place] - start)
-
-    def items(self) -> Iterator[bytes]:
-        """Read all at once. Raises OSError."""
-        if not self.ends:
-            return
-        first = start = self.first
-        data = self.file.read(self.begin + first, self.ends[-1] - first)
-        for end in self.ends:
-            yield data[start - first : end - first]
-            start = end
+from handlers import Change
+from offsets.types import TopicPartition
+from worker.formats.interface import Record
+from worker.units.parking_files import ParkingLot, Span
 
 
 @dataclass(slots=True, eq=False)
-class ParkedRecords(Sequence["Record"]):
+class ParkedRecords(Sequence[Record]):
     """Records of one partition, in offset order. To read them may raise OSError."""
 
     span: Span
@@ -87,6 +27,16 @@ class ParkedRecords(Sequence["Record"]):
     offsets: array[int]
     lengths: array[int]
     """The values' lengths, in bytes."""
+
+    @classmethod
+    def write(
+        cls, lot: ParkingLot, owner: object, partition: TopicPartition, records: Sequence[Record]
+    ) -> ParkedRecords:
+        """Write records of one partition and table (`owner`). Raises OSError."""
+        records = list(records)
+        data = [marshal.dumps((r.offset(), r.key(), r.value(), r.headers(), r.timestamp())) for r in records]
+        offsets = array("q", [record.offset() for record in records])
+        return cls(lot.append(owner, data), partition, offsets, array("q", map(len, records)))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -109,16 +59,25 @@ class ParkedRecords(Sequence["Record"]):
         offset, key, value, headers, time = marshal.loads(data)
         topic, partition = self.partition
         fields = {"key": key, "value": value, "headers": headers, "timestamp": time}
-        return cast("Record", Message(topic=topic, partition=partition, offset=offset, **fields))
+        return cast(Record, Message(topic=topic, partition=partition, offset=offset, **fields))
 
 
 @dataclass(slots=True, eq=False)
-class ParkedChanges(Sequence["Change"]):
+class ParkedChanges(Sequence[Change]):
     """Changes of decoded records, in source order. To read them may raise OSError."""
 
     span: Span
     types: list[Mapping[str, str] | None]
     """Those of each change. Changes share them, so they stay in memory."""
+
+    @classmethod
+    def write(cls, lot: ParkingLot, owner: object, changes: Sequence[Change]) -> ParkedChanges:
+        """Write changes of a table (`owner`). Raises OSError."""
+        changes = list(changes)
+        bare = (msgspec.structs.replace(change, types=None) for change in changes)
+        data = [pickle.dumps(change, pickle.HIGHEST_PROTOCOL) for change in bare]
+        span = lot.append((owner, "changes"), data)  # in one piece with the former ones
+        return cls(span, [change.types for change in changes])
 
     def __len__(self) -> int:
         return len(self.types)

@@ -1,7 +1,6 @@
 """Files with the records of tables that stand still.
 
-The files are a cache of Kafka: nothing is flushed, and each start deletes what an earlier process left.
-"""
+The files are a cache of Kafka: nothing is flushed, and each start deletes what an earlier process left."""
 
 from __future__ import annotations
 
@@ -9,24 +8,13 @@ import contextlib
 import errno
 import fcntl
 import itertools
-import marshal
 import os
-import pickle
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from worker.units.parked import ParkedChanges, ParkedRecords, Span
-
-if TYPE_CHECKING:
-    from handlers import Change
-    from offsets.types import TopicPartition
-    from worker.formats.interface import Record
 
 _FILE_BYTES = 32 << 20
 """A file of this size gets no more records. It is deleted when its last record is."""
@@ -35,6 +23,55 @@ _OF_SEQUENCE, _OF_RECORD = 1_000, 28
 _SPARED_BYTES = 64 << 20
 """What remains free on the disk, because the checkpoint is on it too."""
 _NAME, _LOCK = "parked-", ".lock"
+
+
+@dataclass(slots=True)
+class Span:
+    """Consecutive items in a file."""
+
+    file: ParkingFile
+    begin: int
+    ends: array[int]
+    """Where each item ends, relative to `begin`."""
+    first: int = 0
+    """Where the first item begins, relative to `begin`."""
+
+    @classmethod
+    def of(cls, file: ParkingFile, begin: int, items: Sequence[bytes]) -> Span:
+        return cls(file, begin, array("q", itertools.accumulate(map(len, items))))
+
+    def start(self, place: int) -> int:
+        return self.ends[place - 1] if place else self.first
+
+    def part(self, places: slice) -> Span:
+        first, _, _ = places.indices(len(self.ends))
+        return Span(self.file, self.begin, self.ends[places], self.start(first))
+
+    def precedes(self, other: Span) -> bool:
+        """Whether the other's items begin where these end."""
+        end = self.begin + self.ends[-1] if self.ends else None
+        return self.file is other.file and end == other.begin + other.first
+
+    def join(self, other: Span) -> None:
+        """Add the items of the span that it precedes."""
+        shift = other.begin - self.begin
+        self.ends.extend(end + shift for end in other.ends)
+        self.file.joined()
+
+    def item(self, place: int) -> bytes:
+        """Raises OSError."""
+        start = self.start(place)
+        return self.file.read(self.begin + start, self.ends[place] - start)
+
+    def items(self) -> Iterator[bytes]:
+        """Read all at once. Raises OSError."""
+        if not self.ends:
+            return
+        first = start = self.first
+        data = self.file.read(self.begin + first, self.ends[-1] - first)
+        for end in self.ends:
+            yield data[start - first : end - first]
+            start = end
 
 
 class ParkingFile:
@@ -131,21 +168,9 @@ class ParkingLot:
         self._made = 0
         self._files: weakref.WeakValueDictionary[object, ParkingFile] = weakref.WeakValueDictionary()
 
-    def records(self, owner: object, partition: TopicPartition, records: Sequence[Record]) -> ParkedRecords:
-        """Write records of one partition and table (`owner`). Raises OSError."""
-        records = list(records)
-        data = [marshal.dumps((r.offset(), r.key(), r.value(), r.headers(), r.timestamp())) for r in records]
-        offsets = array("q", [record.offset() for record in records])
-        span = self._file(owner).append(data)
-        return ParkedRecords(span, partition, offsets, array("q", map(len, records)))
-
-    def changes(self, owner: object, changes: Sequence[Change]) -> ParkedChanges:
-        """Write changes of a table (`owner`). Raises OSError."""
-        changes = list(changes)
-        bare = (msgspec.structs.replace(change, types=None) for change in changes)
-        data = [pickle.dumps(change, pickle.HIGHEST_PROTOCOL) for change in bare]
-        span = self._file((owner, "changes")).append(data)  # in one piece with the former ones
-        return ParkedChanges(span, [change.types for change in changes])
+    def append(self, owner: object, data: Sequence[bytes]) -> Span:
+        """Append these items to the owner's file. Raises OSError."""
+        return self._file(owner).append(data)
 
     def tidy(self) -> None:
         """Delete the files that nobody needs any more."""

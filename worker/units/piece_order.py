@@ -7,8 +7,7 @@ hold back what they finish after it.
 
 A table in row order may finish a record before an earlier one. The two then have no row in common (see
 `worker.units.finish_order`), so the later one need not wait. Records wait only for lower offsets, so they
-never wait for each other in a cycle.
-"""
+never wait for each other in a cycle."""
 
 from __future__ import annotations
 

@@ -5,24 +5,20 @@ shards are normal units and keep all lanes busy. A shard exists while it has wor
 table's home lane until its last row is finished.
 
 Changes that concern the whole table are barriers: DDL, truncate, and a move of a row to another primary key.
-So are a row without its whole key, and a record with other key columns than the records before it.
-"""
+So are a row without its whole key, and a record with other key columns than the records before it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from handlers import Change
 from handlers.sharding import shard_of
+from worker.formats.interface import Record
 from worker.units.chunk import RECORD_OVERHEAD, Chunk, DecodedChunk, lengths, offsets
 from worker.units.finish_order import FinishOrder, SharedRecord
+from worker.units.table import Table
 from worker.units.work import Work
-
-if TYPE_CHECKING:
-    from handlers import Change
-    from worker.formats.interface import Record
-    from worker.units.table import Table
 
 KeyColumns = tuple[str, ...]
 _OTHER_RULES: KeyColumns = ("",)

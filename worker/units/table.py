@@ -89,8 +89,7 @@ def routed(format_: Format, record: Record) -> Route | Skip | Apart:
 def home_lane(table: str, lanes: int) -> int:
     """Return the lane that a table belongs to: the same in every process.
 
-    Salted, because keys that already chose a Kafka partition by a hash are biased within that partition.
-    """
+    Salted, because keys that already chose a Kafka partition by a hash are biased within that partition."""
     name = table.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(name, digest_size=8, salt=_LANES_SALT).digest()
     return int.from_bytes(digest, "big") % lanes

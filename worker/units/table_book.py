@@ -48,8 +48,7 @@ class TableBook:
     """The known tables. A table's handlers are looked up once, when it first appears. Of the idle tables, the
     most recently used ones are kept.
 
-    `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches.
-    """
+    `units` is the fetcher's own: database -> table -> Unit, or None for a table that no rule matches."""
 
     configuration: Configuration
     handlers_of: Callable[[TableRule], Sequence[BoundHandler]]

@@ -8,17 +8,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from worker.attempts.steps import SetAside
+from worker.configuration import TableRule
+from worker.formats.interface import Record
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk, offset_at
 from worker.units.finish_order import FinishOrder
-
-if TYPE_CHECKING:
-    from worker.attempts.steps import SetAside
-    from worker.configuration import TableRule
-    from worker.formats.interface import Record
-    from worker.units.assigned_partition import Assignment
-    from worker.units.table import Table
+from worker.units.table import Table
 
 _TURN_SECONDS = 0.05
 """The length of a turn while others wait. Tables that share the lanes then end at about the same time,
@@ -252,8 +249,7 @@ class Turns:
     Shorter batches are only fair if they cost nothing. A handler whose calls cost the same whatever their
     size (a commit, a request) would just make more calls. So the first batches of half the records are
     compared with the longest one. If a record has become dearer, the table's batches are never shortened
-    again.
-    """
+    again."""
 
     __slots__ = ("_last", "_longest", "_mean", "_scales", "_shorter")
 

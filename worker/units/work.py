@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers import Batch, Change
 from handlers.api import positions_of
@@ -12,6 +12,7 @@ from handlers.rows import borders, with_own_rows
 from offsets.stores import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import SetAside
+from worker.configuration import TableRule
 from worker.formats.decoding import SMALL
 from worker.formats.interface import Record, UndecodableRecord
 from worker.units.chunk import Chunk, offset_at, offsets, whole_records
@@ -19,9 +20,6 @@ from worker.units.decoded import Undecodable, decoded
 from worker.units.parked import ParkedChanges
 from worker.units.table import Table
 from worker.units.unit import Unit
-
-if TYPE_CHECKING:
-    from worker.configuration import TableRule
 
 _NONE: Mapping[int, SetAside] = {}
 

@@ -3,8 +3,7 @@
 The form depends on both types. Spark's type decides, but if Spark keeps text, the source's type does. A
 source value that Spark's column cannot contain stays unchanged, and equals nothing there. The form is None, a
 number (a Decimal has no trailing zeros), a str, bytes, a date or a datetime. Datetimes are naive, and in UTC
-if the source's have a zone.
-"""
+if the source's have a zone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Convert PostgreSQL's values to the form in which Debezium's records contain them.
 
 PostgreSQL's own types are read through their output functions (`output`). Drivers convert some to objects
-that lose information: `192.168.0.1/24` of an inet, `24:00:00` of a time, infinity.
-"""
+that lose information: `192.168.0.1/24` of an inet, `24:00:00` of a time, infinity."""
 
 from __future__ import annotations
 

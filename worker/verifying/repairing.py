@@ -2,8 +2,7 @@
 
 A worker may continue meanwhile. The table's version is noted before the source is read. A row is written only
 if the table still has that version's row. Any later row from a worker is newer than the row that was read.
-Rows that the worker writes later may be older, but the changes that follow end at the source's state.
-"""
+Rows that the worker writes later may be older, but the changes that follow end at the source's state."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def repair(check: Check, replica: Replica, lake: Lake, ref: TableRef, count: Cal
     receives the number of rows that each commit wrote.
 
     Raises TooDifferent for a table that cannot be repaired, Unwritable for a value, and the errors of both
-    sides.
-    """
+    sides."""
     _refuse(check)
     for _ in range(_ROUNDS):
         keys = list(dict.fromkeys(each.key for each in check.outcome.differences))

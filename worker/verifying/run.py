@@ -35,8 +35,6 @@ _LONGEST_PAUSE = 3.0
 
 @dataclass(slots=True)
 class TableReport:
-    """The result of one table."""
-
     table: str
     handler: str
     state: State
@@ -91,8 +89,7 @@ def compare(
 
     `settle`: seconds in which differing rows are checked again, because changes may be on their way.
     `repair`: then write rows that still differ. `say` receives the current step if it is slow; `tell` the
-    current table.
-    """
+    current table."""
     report = Report()
     try:
         with opened_lakes(configuration, say) as lakes, closing(Source(url, Path.cwd())) as source:

@@ -68,8 +68,7 @@ class Source:
     def tables(self) -> Iterator[SourceTable]:
         """Yield all tables that the URL's user can see (MySQL: those in the URL's database, if it has one).
 
-        `database` is the name in change records: PostgreSQL's schema, SQLite's file without its suffix.
-        """
+        `database` is the name in change records: PostgreSQL's schema, SQLite's file without its suffix."""
         inspector = sa.inspect(self._engine)
         partitions = self._partitions()
         for schema in self._schemas(inspector):

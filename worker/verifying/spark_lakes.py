@@ -73,8 +73,7 @@ def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
 class SparkWhenAsked:
     """A Spark in this process that starts when a question needs it. Thread-safe.
 
-    Each method raises JavaError, JarsError or RuntimeError if it does not start, and SharedSpark's errors.
-    """
+    Each method raises JavaError, JarsError or RuntimeError if it does not start, and SharedSpark's errors."""
 
     def __init__(
         self, section: SparkSection, folder: Path, name: str, say: Callable[[str], None] | None = None

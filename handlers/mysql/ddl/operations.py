@@ -35,8 +35,6 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column definition."""
-
     name: str
     type: str
     """Spelled as in `Change.types`: lower case, without character set. Examples: `decimal(12,2)`,

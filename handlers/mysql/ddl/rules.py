@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
 from handlers.mysql.ddl import operations as ddl
 from handlers.mysql.ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
+from handlers.options.section import Section
 
 _SWITCHES: dict[type[ddl.Operation], str] = {
     ddl.CreateTable: "create_tables",
@@ -24,23 +25,27 @@ _SWITCHES: dict[type[ddl.Operation], str] = {
 }
 
 
-class DDLRules(BaseModel):
+class DDLRules(Section):
     """One switch for each kind of statement. Statements that are switched off are logged and skipped.
 
     The option is a mapping of these switches, or `true` or `false` for all of them."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    create_tables: bool = Field(True, description="CREATE TABLE, also LIKE and SELECT.")
-    drop_tables: bool | Literal["made"] = Field(
-        "made", description="DROP TABLE. made: only for tables that binlane has created."
-    )
-    truncate: bool = Field(True, description="TRUNCATE TABLE.")
-    rename_tables: bool = Field(True, description="RENAME TABLE, ALTER TABLE ... RENAME.")
-    add_columns: bool = Field(True, description="ADD COLUMN, with the default in existing rows.")
-    drop_columns: bool = Field(True, description="DROP COLUMN.")
-    rename_columns: bool = Field(True, description="RENAME COLUMN, and CHANGE of a name.")
-    retype_columns: bool = Field(True, description="Changes of columns' types and of the key's columns.")
+    create_tables: bool = True
+    """CREATE TABLE, also LIKE and SELECT."""
+    drop_tables: bool | Literal["made"] = "made"
+    """DROP TABLE. made: only for tables that binlane has created."""
+    truncate: bool = True
+    """TRUNCATE TABLE."""
+    rename_tables: bool = True
+    """RENAME TABLE, ALTER TABLE ... RENAME."""
+    add_columns: bool = True
+    """ADD COLUMN, with the default in existing rows."""
+    drop_columns: bool = True
+    """DROP COLUMN."""
+    rename_columns: bool = True
+    """RENAME COLUMN, and CHANGE of a name."""
+    retype_columns: bool = True
+    """Changes of columns' types and of the key's columns."""
 
     @model_validator(mode="before")
     @classmethod

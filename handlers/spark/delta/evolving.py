@@ -121,7 +121,6 @@ def _set(session: SparkSession, ref: TableRef, name: str, value: str) -> None:
 
 
 def properties(session: SparkSession, ref: TableRef) -> dict[str, str]:
-    """The table's properties."""
     return {row.key: row.value for row in session.sql(f"SHOW TBLPROPERTIES {ref.sql}").collect()}
 
 

@@ -1,17 +1,182 @@
-"""Merges waiting segments into the Spark tables in the background: oldest first, several tables at once."""
+"""Merges waiting segments into the Spark tables in the background, several tables at once.
+
+A merge is due after `max_age`, after `max_rows`, or if a statement waits. The table whose rows waited longest
+is first, and light tables run beside heavy ones."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
+from dataclasses import dataclass
+from typing import Protocol
+from weakref import WeakSet
+
+from sortedcontainers import SortedKeyList
 
 from handlers.api import StopWorker, TargetUnavailable
 from handlers.failures import pause_after
 from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
-from handlers.spark.engine.merge_queue import Mergeable, MergeQueue
+from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
+
+_HEAVY = 10.0
+"""Seconds. If a table's last merge took longer, it leaves the last slot to due tables that are lighter."""
+
+_CLOCK_WAS_SET = 0.5
+"""Seconds by which the wall clock and the monotonic clock may differ before all tables are reordered."""
+
+
+class Mergeable(Protocol):
+    """A table that can be merged."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def faults(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    def merge(self) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A table that waits and is not being merged. Times are monotonic."""
+
+    table: Mergeable
+    is_heavy: bool
+    not_before: float | None
+    since: float | None = None
+    """When its oldest row was put (`Waiting.since`), as of the last calculation of `due`."""
+    latest: float = 0.0
+    """When it is due by this process's clock. `since` is from a clock that may be set, or is another
+    machine's."""
+    due: float = 0.0
+
+
+class MergeQueue:
+    """Tables with waiting rows. `offer`, `first`, `take` and `done` cost O(log n) of n tables, except after
+    the clock was set. One thread at a time."""
+
+    def __init__(self, options: MergeOptions, *, threads: int) -> None:
+        self._options = options
+        self._heavy_at_once = max(1, threads - 1)
+        self._entries: dict[Mergeable, _Entry] = {}
+        self._light: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
+        self._heavy: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
+        self._running: dict[Mergeable, _Entry] = {}
+        self._were_heavy: WeakSet[Mergeable] = WeakSet()
+        self._clock = _clock()
+
+    def offer(self, table: Mergeable) -> bool:
+        """Add a table with waiting rows. Returns whether threads that wait must look again."""
+        if table in self._running:
+            return False  # it is checked when that merge ends
+        entry = self._entries.get(table)
+        if entry is None:
+            return self._add(self._entry(table))
+        return self._reckon(entry)
+
+    def first(self) -> tuple[Mergeable | None, float]:
+        """Return the next table, and the seconds until it is due: 0 or less if now."""
+        self._look_at_clock()
+        now = time.monotonic()
+        while (entry := self._first(now)) is not None:
+            before = entry.due
+            self._reckon(entry)
+            if entry.table in self._entries and entry.due <= before:
+                return entry.table, entry.due - now
+            # Somebody else has merged its rows. Its turn is later, if more rows wait.
+        return None, 0.0
+
+    def first_at_once(self) -> tuple[Mergeable | None, float]:
+        """The same as `first`, if all tables are due except those that have just failed."""
+        now = time.monotonic()
+        soonest: tuple[Mergeable, float] | None = None
+        for entry in sorted(self._entries.values(), key=_due):
+            if entry.table.waiting.since is None:
+                self._remove(entry)
+            elif entry.not_before is None or entry.not_before <= now:
+                return entry.table, 0.0
+            elif soonest is None or entry.not_before - now < soonest[1]:
+                soonest = entry.table, entry.not_before - now
+        return soonest or (None, 0.0)
+
+    def take(self, table: Mergeable) -> None:
+        """Mark a table as being merged. `done` ends this."""
+        entry = self._entries[table]
+        self._remove(entry)
+        self._running[table] = entry
+
+    def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
+        """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
+        del self._running[table]
+        (self._were_heavy.add if seconds > _HEAVY else self._were_heavy.discard)(table)
+        self._add(self._entry(table, not_before))
+
+    def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
+        return _Entry(table, table in self._were_heavy, not_before)
+
+    def _add(self, entry: _Entry) -> bool:
+        """Add a table. Returns whether it is the next one."""
+        now = time.monotonic()
+        waiting = entry.table.waiting
+        if waiting.since is None:
+            return False
+        if entry.since is None or waiting.since > entry.since:
+            entry.latest = now + self._options.max_age
+        entry.since = waiting.since
+        since = waiting.since - self._clock
+        if waiting.is_urgent or waiting.rows >= self._options.max_rows:
+            due = min(since, entry.latest - self._options.max_age)
+        else:
+            due = min(since + self._options.max_age, entry.latest)
+        # Rows may have waited longer than this machine runs. Then they are due before 0 of its clock.
+        entry.due = due if entry.not_before is None else max(due, entry.not_before)
+        before = self._first(now)
+        self._entries[entry.table] = entry
+        (self._heavy if entry.is_heavy else self._light).add(entry)
+        return before is None or entry.due < before.due
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.table]
+        (self._heavy if entry.is_heavy else self._light).remove(entry)
+
+    def _reckon(self, entry: _Entry) -> bool:
+        """Calculate again when it is due. Returns whether it is the next one."""
+        self._remove(entry)
+        return self._add(entry)
+
+    def _first(self, now: float) -> _Entry | None:
+        light: _Entry | None = next(iter(self._light), None)
+        heavy: _Entry | None = next(iter(self._heavy), None)
+        if light is None or heavy is None:
+            return light or heavy
+        running = sum(entry.is_heavy for entry in self._running.values())
+        if running >= self._heavy_at_once and light.due <= now:
+            return light
+        return min(light, heavy, key=_due)
+
+    def _look_at_clock(self) -> None:
+        clock = _clock()
+        if abs(clock - self._clock) < _CLOCK_WAS_SET:
+            return
+        self._clock = clock
+        for entry in list(self._entries.values()):
+            self._reckon(entry)
+
+
+def _due(entry: _Entry) -> float:
+    return entry.due
+
+
+def _clock() -> float:
+    """The wall clock minus the monotonic clock."""
+    return time.time() - time.monotonic()
+
 
 _LONGEST_RETRY = 60.0
 _LONGEST_AWAY = 10.0

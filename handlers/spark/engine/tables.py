@@ -59,7 +59,6 @@ class Owners:
             return self._sinks.setdefault(log_folder, sink) is sink
 
     def release(self, log_folder: str, sink: TableSink) -> None:
-        """Free the log, if it is this sink's."""
         with self._lock:
             if self._sinks.get(log_folder) is sink:
                 del self._sinks[log_folder]
@@ -70,8 +69,6 @@ _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
 
 class LookAt(Protocol):
-    """See Tables."""
-
     def __call__(self, log_folder: str, owner: Owner | None = None) -> None: ...
 
 
@@ -125,7 +122,6 @@ class Tables:
         return [sink for sink in sinks if self.serves(sink)]
 
     def serves(self, sink: TableSink) -> bool:
-        """Whether the sink serves its log."""
         return _owners.of(sink.log_folder) is sink
 
     def partitions(self) -> frozenset[tuple[str, int]]:

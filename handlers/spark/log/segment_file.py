@@ -46,8 +46,6 @@ def missing(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the log."""
-
     number: int
     """From 1, without gaps."""
     path: str

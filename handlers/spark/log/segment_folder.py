@@ -3,8 +3,7 @@
 00000000000000000007.parquet            a segment, which views read
 _behind/00000000000000000008.parquet    a segment after a statement, which views do not read yet.
                                         When they may, it is copied unchanged to the folder above
-_removed/00000000000000000005           an empty file: the numbers up to this one are used up
-"""
+_removed/00000000000000000005           an empty file: the numbers up to this one are used up"""
 
 from __future__ import annotations
 

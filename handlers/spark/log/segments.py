@@ -63,7 +63,6 @@ class SegmentLog:
 
     @property
     def folder(self) -> str:
-        """The folder's path."""
         return self._folder.path
 
     @property

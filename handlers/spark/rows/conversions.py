@@ -14,12 +14,11 @@ from functools import lru_cache
 from types import NoneType
 from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from handlers.mysql.values import single
-from handlers.values.change_json import json_value
+from handlers.values.change_json import json_text
 from handlers.values.decimals import digits
 
 UNFIT = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
@@ -94,11 +93,6 @@ def text(value: Any) -> str:
     return next((form(value) for kinds, form in _TEXTS.items() if isinstance(value, kinds)), str(value))
 
 
-def _json(value: Any) -> str:
-    """Like `handlers.values.change_json`: NaN and infinities as text, bytes as {"base64": ...}."""
-    return msgspec.json.encode(json_value(value)).decode("utf-8")
-
-
 # The first match counts: a datetime is a date, a bool an int.
 _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     str: lambda value: value,
@@ -107,7 +101,7 @@ _TEXTS: Mapping[type | tuple[type, ...], Callable[[Any], str]] = {
     Decimal: digits,
     timedelta: lambda value: time_text(value, 0),
     tuple: lambda value: ",".join(map(text, value)),
-    (bool, dict, list): _json,
+    (bool, dict, list): json_text,
 }
 
 

@@ -54,8 +54,6 @@ def values_of(rows: Sequence[Row], name: str) -> list[Any]:
 
 
 class Columns:
-    """The source's columns in a run."""
-
     def __init__(self, run: Run, images: Sequence[Row], reserved: frozenset[str], prefix: str) -> None:
         """`images`: all rows of the run. Raises Rejected for names that are equal in Spark."""
         self._run = run

@@ -91,7 +91,6 @@ class Driver:
             raise self.gone() from error
 
     def gone(self) -> StopWorker:
-        """Return the error that stops the worker."""
         with self._lock:
             if self._given_up is None:
                 self._give_up(f"Spark is gone: it {self._process.end()}")

@@ -88,13 +88,7 @@ class SharedSpark:
         """Wait until Spark has started. Returns at once with Connect. Raises JavaError, JarsError, and
         RuntimeError if Spark does not start."""
         if self._start is not None:
-            self._start.over_within(None)
-            if self._start.error is not None:
-                raise self._start.error
-
-    def up_within(self, seconds: float) -> bool:
-        """Whether it has started, or does within these seconds. True with Connect, whose server runs."""
-        return self._start is None or (self._start.over_within(seconds) and self._start.done)
+            self._start.result()
 
     def tell(self, heard: Heard) -> None:
         """Call `heard` with None when it has started, or with the error of `wait` when it has failed. Any
@@ -108,7 +102,8 @@ class SharedSpark:
     def assumes_local_files(self) -> bool:
         """Whether paths without a scheme are assumed to be this machine's, because Spark cannot be asked yet
         and nothing indicates otherwise."""
-        return not self.up_within(0) and plain_paths_are_local(self.section)
+        is_up = self._start is None or self._start.done  # Connect's server runs
+        return not is_up and plain_paths_are_local(self.section)
 
     @property
     def session(self) -> SparkSession:
@@ -165,7 +160,6 @@ class SharedSpark:
         return {"master": self.master, "version": self.version, "ui": self.ui_url, "up": self.up}
 
     def alive(self) -> bool:
-        """Whether Spark answers."""
         return self._place.alive()
 
     def stop_worker_if_gone(self, error: BaseException) -> None:

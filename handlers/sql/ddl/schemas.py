@@ -2,8 +2,7 @@
 
 The table of marks stores the last schema. Records of an earlier schema may still arrive, from another
 partition or as a dead letter. Their source time shows that they are older, so they change no columns. A
-column that only the snapshot had is kept: PostgreSQL does not log values of generated columns.
-"""
+column that only the snapshot had is kept: PostgreSQL does not log values of generated columns."""
 
 from __future__ import annotations
 

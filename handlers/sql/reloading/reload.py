@@ -3,8 +3,7 @@
 An ordinary handler applies the new rows to a separate table with separate marks. Then one transaction locks
 the table's marks, so no worker can apply anything to it. It replaces the rows and moves the marks to the
 position of the new rows. Workers skip later batches up to that position, because these are applied already.
-If anything fails before the commit, the table stays unchanged.
-"""
+If anything fails before the commit, the table stays unchanged."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ import sqlalchemy as sa
 
 from handlers.api import Batch, HandlerContext, TargetUnavailable
 from handlers.mysql.ddl import TableName
+from handlers.options.templates import literal
 from handlers.progress.marks import Partition, Place
 from handlers.reloading import Behind, CatchUp, Differs, Hindered, Refused, Taken, is_behind, told_apart
 from handlers.sql.handler import SqlHandler
@@ -68,7 +68,7 @@ class SqlReload:
             context, handler=self._building.handler, handles=lambda table: table == self._table
         )
         schema, table = self._building.table
-        names = {"table": _literal(table), "schema": None if schema is None else _literal(schema)}
+        names = {"table": literal(table), "schema": None if schema is None else literal(schema)}
         self.handler = SqlHandler(**{**options, **names, "create": True})
         """Applies changes to the new table."""
         self._open = contextlib.ExitStack()
@@ -274,14 +274,8 @@ class SqlReload:
 
 
 def _columns_of(connection: sa.Connection, table: KnownTable) -> dict[str, str]:
-    """Return column -> type."""
     types = {one.name: one.sql_type for one in table.columns.values()}
     return {
         name: "?" if isinstance(type_, sa.types.NullType) else type_.compile(connection.dialect)
         for name, type_ in types.items()
     }
-
-
-def _literal(name: str) -> str:
-    """Escape the name as a template."""
-    return name.replace("{", "{{").replace("}", "}}")

@@ -44,8 +44,6 @@ def row_id(columns: Iterable[str], dialect: str) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownColumn:
-    """A column of the target."""
-
     name: str
     quoted: str
     kind: Kind

@@ -97,10 +97,6 @@ def _pg_bit(read: MySQLType) -> Type:
     return next((made() for end, made in _PG_BITS if _bits(read) < end), _NUMERIC20)
 
 
-def _pg_decimal(read: MySQLType) -> Type:
-    return sa.NUMERIC(read.sizes[0], _scale(read)) if read.sizes else sa.NUMERIC()
-
-
 def _pg_varchar(read: MySQLType) -> Type:
     # Not CHAR(n): PostgreSQL pads it with spaces, which MySQL removes.
     size = _size(read, 1 if read.name == "char" else None)
@@ -116,7 +112,7 @@ _POSTGRESQL: dict[str, Maker] = {
     "serial": lambda _: _NUMERIC20,
     "bit": _pg_bit,
     "year": lambda _: sa.SMALLINT(),
-    "decimal": _pg_decimal,
+    "decimal": lambda read: sa.NUMERIC(read.sizes[0], _scale(read)) if read.sizes else sa.NUMERIC(),
     "float": lambda read: sa.DOUBLE_PRECISION() if _is_double(read) else sa.REAL(),
     "double": lambda _: sa.DOUBLE_PRECISION(),
     "date": lambda _: sa.DATE(),
@@ -233,10 +229,6 @@ def _lite_integer(read: MySQLType) -> Type:
     return Unsigned64() if read.name == "bigint" and read.unsigned else sa.BIGINT()
 
 
-def _lite_varchar(read: MySQLType) -> Type:
-    return sa.VARCHAR(_size(read)) if read.sizes else sa.TEXT()
-
-
 _SQLITE: dict[str, Maker] = {
     **dict.fromkeys(INTEGERS, _lite_integer),
     "year": lambda _: sa.SMALLINT(),
@@ -248,7 +240,7 @@ _SQLITE: dict[str, Maker] = {
     "date": lambda _: sa.DATE(),
     "datetime": lambda _: sa.DATETIME(),
     "timestamp": lambda _: sa.TIMESTAMP(),
-    **dict.fromkeys(("char", "varchar"), _lite_varchar),
+    **dict.fromkeys(("char", "varchar"), lambda read: sa.VARCHAR(_size(read)) if read.sizes else sa.TEXT()),
     "boolean": lambda _: sa.BOOLEAN(),
     **dict.fromkeys(("binary", "varbinary", *_BLOBS), lambda _: sa.BLOB()),
 }

@@ -10,10 +10,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from handlers.values.beyond_calendar import BeyondCalendar
-from handlers.values.change_json import duration_text, json_value
+from handlers.values.change_json import duration_text, json_text
 from handlers.values.decimals import digits
 
 
@@ -27,11 +25,6 @@ def text_of(value: Any) -> str:
         if isinstance(value, kind):
             return text(value)
     raise UnfitValue(f"{type(value).__name__} cannot be written as text")
-
-
-def json_text(value: Any) -> str:
-    """Encode as `handlers.values.change_json` does: NaN and infinities as text, bytes as {"base64": ...}."""
-    return msgspec.json.encode(json_value(value)).decode("utf-8")
 
 
 def _no_text(_: Any) -> str:

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from handlers.mysql.values import single
-from handlers.sql.types.driver_values import UnfitValue, json_text, text_of
+from handlers.sql.types.driver_values import UnfitValue, text_of
 from handlers.sql.types.losses import is_double
+from handlers.values.change_json import json_text
 
 _CENTURY = 100
 _ESCAPE = re.compile(r"\\(.)")
@@ -128,10 +129,6 @@ def _is_kept(number: str) -> bool:
     return is_double(exact) or (number.lstrip("-").isdigit() and -(2**63) <= exact < 2**64)
 
 
-def _without_padding(value: Any) -> Any:
-    return value.rstrip(" ") if isinstance(value, str) else value
-
-
 # The first match counts: a Float is a Numeric, and an Enum is a String.
 _MAKERS: Sequence[tuple[type, Callable[[Any], Callable[[Any], Any] | None]]] = (
     (mysql.FLOAT, lambda type_: partial(_single, scale=type_.scale)),
@@ -143,5 +140,5 @@ _MAKERS: Sequence[tuple[type, Callable[[Any], Callable[[Any], Any] | None]]] = (
     (sa.BINARY, lambda type_: partial(_padded, length=type_.length or 1)),
     (mysql.ENUM, lambda type_: partial(_label, places=_places(type_.enums))),
     (mysql.SET, lambda type_: partial(_labels, places=_places(type_.values))),
-    (sa.CHAR, lambda _: _without_padding),
+    (sa.CHAR, lambda _: lambda value: value.rstrip(" ") if isinstance(value, str) else value),
 )

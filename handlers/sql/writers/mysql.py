@@ -62,8 +62,7 @@ def _own_row(key: Columns) -> str:
 
     ON DUPLICATE KEY uses the row that any unique index finds. That index may be new, of a prefix or of an
     expression, or ignore case. The failure is an overflow (error 1690), which no sql_mode turns into a
-    warning. It depends on a value, so no server computes it beforehand.
-    """
+    warning. It depends on a value, so no server computes it beforehand."""
     pairs = [(_bytes(one, one.quoted), _bytes(one, f"VALUES({one.quoted})")) for one in key]
     is_own = " AND ".join(f"{own} <=> {given}" for own, given in pairs)
     fails = f"~0 + (1 + LENGTH(VALUES({key[0].quoted})))"

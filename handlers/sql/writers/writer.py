@@ -97,7 +97,6 @@ class Writer:
                     raise UnfitColumn(computed[0].name, why)
 
     def insert(self, connection: sa.Connection, rows: Rows) -> None:
-        """Insert the rows."""
         connection.exec_driver_sql(_insert(rows.table, rows.columns, self.placeholder), rows.by_row())
 
     def delete(self, connection: sa.Connection, keys: Rows) -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from handlers.spark.engine.merge_queue import MergeQueue
+from handlers.spark.engine.merge_scheduler import MergeQueue
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
 

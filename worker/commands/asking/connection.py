@@ -105,8 +105,7 @@ def connected(
 
     `token`, `ca`, `seconds`: see WorkerConnection. With CONFIG, its http.token comes first, then the result
     of `own_token` for the configuration and its port, then `token`. Raises ConfigurationError if the
-    configuration cannot be used, and Unreachable without the configuration's secrets.
-    """
+    configuration cannot be used, and Unreachable without the configuration's secrets."""
     if not is_configuration(target):
         with WorkerConnection(target, token=token, ca=ca, seconds=seconds) as worker:
             yield worker

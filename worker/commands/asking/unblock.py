@@ -33,8 +33,7 @@ def unblock(
     """Send the request to the worker of `target` (CONFIG or URL), and print its answer.
 
     Returns 0 if the record is set aside or its handlers accepted it after all, else 1. Raises
-    ConfigurationError.
-    """
+    ConfigurationError."""
     asked = UnblockRequest(
         table=table, offset=offset, action=action, by=_who(), topic=topic, partition=partition
     )

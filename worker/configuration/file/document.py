@@ -65,7 +65,6 @@ class Document:
         return None
 
     def add(self, path: KeyPath, found: str, allowed: str = "", nearest: str | None = None) -> None:
-        """Add a fault at `path`."""
         self.faults.append(Fault(self.file, found, key_path(path), allowed, nearest, self.line(path)))
 
 

@@ -1,7 +1,6 @@
 """Variables in values: `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`.
 
-They are replaced after the YAML is parsed, so a value cannot add YAML structure.
-"""
+They are replaced after the YAML is parsed, so a value cannot add YAML structure."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ class Variables:
     def replace(self, text: str) -> Replacement | None:
         """Replace the variables in `text`. Return None if there are none.
 
-        Raises VariableError: a variable is not set, a file cannot be read, or `${` has no name.
-        """
+        Raises VariableError: a variable is not set, a file cannot be read, or `${` has no name."""
         if "${" not in text:
             return None
         pieces: list[str] = []

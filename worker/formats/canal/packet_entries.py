@@ -102,8 +102,6 @@ RowChange: Any = _CLASSES["RowChange"]
 
 
 class Content(NamedTuple):
-    """The content of a packet."""
-
     entries: Sequence[bytes]
     first_index: Sequence[int]
     """For each entry, the index of its first change."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,12 +21,10 @@ from worker.formats.debezium.connect.times import as_lost, as_told
 from worker.formats.debezium.connect.values import Forms, Reader, bits_of
 from worker.formats.debezium.postgres.columns import postgres_reader, source_type, with_native
 from worker.formats.debezium.postgres.types import postgres_type, sized_decimal
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 # Words after the size: INT(10) UNSIGNED.
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from handlers.api import Operation
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
 from worker.formats.interface import Record, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.strangers import hint_of
 from worker.formats.times import has_calendar
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 _HINT = (
     "a flattened record needs add.fields=op,db,table,source.ts_ms,source.connector (or the same in "
@@ -37,8 +35,6 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class FlatRecord(msgspec.Struct, gc=False):
-    """A flattened record."""
-
     op: Operation
     row: Row
     """Plain JSON values, without the fields that begin with `__`."""

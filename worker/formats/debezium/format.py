@@ -6,18 +6,18 @@ describes how each kind of record is handled."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
-from worker.formats.debezium.images import image_of, of_changed_key, of_moved_row
-from worker.formats.debezium.keys import Keys
+from worker.formats.debezium.images import Keys, image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.postgres.types import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
 from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import (
     REFUSALS,
     ROWS,
@@ -35,9 +35,6 @@ from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Shapes
 from worker.formats.table_history import TableHistory
 from worker.formats.times import kafka_time
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 OPERATIONS: Mapping[str, Operation] = {**ROWS, "t": "truncate"}
 _MAX_TOPICS = 10_000

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers.values.beyond_calendar import BeyondCalendar
 from worker.formats.debezium.connect.schema import Field
 from worker.formats.debezium.connect.times import LOST
 from worker.formats.debezium.connect.values import Reader
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import REFUSALS, Row
 from worker.formats.interface import UndecodableRecord
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 _ZEROS: tuple[Any, ...] = (
     *("AA==", "00000000-0000-0000-0000-000000000000"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -10,14 +10,12 @@ from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.rows import Transaction
 from worker.formats.debezium.schema_changes import SchemaChange, drops_again, read_schema_change, table_of
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import DECODE_ERRORS, number
 from worker.formats.strangers import stranger
 from worker.formats.transactions import ALONE, UNKNOWN, Named
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 _HEARTBEATS = "__debezium-heartbeat"
 _AVRO_HEAD = 5

@@ -7,7 +7,7 @@ refuses a message, the message is read column by column."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -17,15 +17,13 @@ from worker.formats.debezium.connect.schema import Head
 from worker.formats.debezium.connect.values import AS_IT_IS
 from worker.formats.debezium.postgres.types import is_unavailable, lacks_values
 from worker.formats.debezium.postgres_rows import PostgresRows
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import MYSQL, POSTGRESQL, REFUSALS, Payload, Row, Source
 from worker.formats.images import NOTHING, lacking
 from worker.formats.interface import wrong_value
 from worker.formats.json_values import number
 from worker.formats.row_struct import Practice, RowStruct, StructColumn
 from worker.formats.table_history import TableDefinition
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.times import Milliseconds
 
 RowType = TypeVar("RowType")
@@ -43,8 +41,6 @@ class Transaction(msgspec.Struct, gc=False):
 
 
 class Message(msgspec.Struct, Generic[RowType], gc=False):
-    """An envelope."""
-
     op: str
     source: Source
     before: RowType | None = None

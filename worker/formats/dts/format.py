@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 
 from handlers import Change
 from handlers.api import Operation
-from worker.formats.dts.record import DTSRecord, Header, RecordReader, names_of, read_header, routing_key
-from worker.formats.dts.shape import Row
+from worker.formats.dts.record import DTSRecord, Header, RecordReader, Row, names_of, read_header, routing_key
 from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.avro.values import READ_ERRORS
@@ -66,7 +65,6 @@ class DTS:
         return route
 
     def explain(self, record: Record) -> Route | Skip:
-        """Route or skip one record."""
         return self._explain(record.value())
 
     def _explain(self, value: bytes | None) -> PlainRoute | Skip:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
@@ -12,6 +12,7 @@ from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.json_values import READ_ERRORS, read_json
 from worker.formats.own_json.columns import reader_of, said
+from worker.formats.own_json.layout import JsonLayout
 from worker.formats.own_json.paths import ABSENT, InValue, Source, found_in, member, read_source, route_of
 from worker.formats.own_json.rows import (
     Row,
@@ -24,9 +25,6 @@ from worker.formats.own_json.rows import (
 )
 from worker.formats.strangers import stranger
 from worker.formats.times import kafka_time
-
-if TYPE_CHECKING:
-    from worker.formats.own_json.layout import JsonLayout
 
 _MAX_RULES = 10_000
 _SHOWN = 60

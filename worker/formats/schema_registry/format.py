@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from handlers import Change
 from worker.formats.debezium.connect.schema import Envelopes, Head, Split
 from worker.formats.debezium.format import OPERATIONS, Debezium
 from worker.formats.debezium.postgres.types import AVRO_MARK, lacks_values
 from worker.formats.debezium.rows import RowShape
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import REFUSALS, Source, log_position
 from worker.formats.interface import LogPosition, PlainRoute, Record, Route, Skip, UndecodableRecord
 from worker.formats.row_struct import Practice, Shapes
@@ -19,10 +20,7 @@ from worker.formats.schema_registry.avro.values import READ_ERRORS
 from worker.formats.schema_registry.client import Client
 from worker.formats.schema_registry.ids import names_schema
 from worker.formats.schema_registry.schemas import Schemas
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
-    from worker.formats.schema_registry.settings import SchemaRegistrySettings
+from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
 _MAGIC = b"\0"
 _FAULTS = (*REFUSALS, *READ_ERRORS)

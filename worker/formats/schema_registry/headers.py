@@ -6,15 +6,13 @@ identify its schema, so `route` leaves every record to `explain`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Record, Route, Skip, UndecodableRecord
 from worker.formats.schema_registry.format import DebeziumWithRegistry
 from worker.formats.schema_registry.ids import framed
 from worker.formats.schema_registry.schemas import Schemas
-
-if TYPE_CHECKING:
-    from worker.formats.debezium.settings import DebeziumSettings
 
 _MOST_TABLES = 10_000
 

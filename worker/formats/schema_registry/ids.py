@@ -30,8 +30,6 @@ _OURS = frozenset((*_CONFLUENT, *_APICURIO, *_HASHES, *_ENCODINGS))
 
 
 class SchemaId(NamedTuple):
-    """The id in a head."""
-
     kind: Literal["number", "guid", "content", "global"]
     """`number`: the record does not give the kind. `content` and `global`: an id of Apicurio."""
     text: str
@@ -61,7 +59,6 @@ class Heads:
 
     @staticmethod
     def read(head: bytes) -> SchemaId:
-        """The id in a head."""
         if head[0] == _GUID:
             return SchemaId("guid", str(uuid.UUID(bytes=head[1:])))
         text = str(int.from_bytes(head[1:], "big"))

@@ -52,7 +52,6 @@ class Unmerged:
 
     @property
     def has_statements(self) -> bool:
-        """Whether statements wait to be followed."""
         return any(one.segment.statement is not None for one in self._waiting)
 
     def add(self, segment: Segment, shape: Shape) -> None:

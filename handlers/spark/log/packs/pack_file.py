@@ -46,8 +46,6 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """The content of a pack."""
-
     stream: str
     number: int
     pieces: tuple[Piece, ...] = ()

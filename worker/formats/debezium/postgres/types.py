@@ -29,8 +29,6 @@ _VALUES: tuple[Any, ...] = ([_MARK], [_BASE64], [_HEX], [_UUID], _NUMBERS, {_MAR
 
 
 class PostgresType(NamedTuple):
-    """A column type."""
-
     field: Field
     """The Connect schema that the connector would send."""
     type_text: str | None

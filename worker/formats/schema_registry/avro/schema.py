@@ -22,8 +22,6 @@ class SchemaError(ValueError):
 
 
 class AvroField(msgspec.Struct, gc=False, eq=False):
-    """One field of a record."""
-
     name: str
     type: AvroSchema
     default: Any = None
