@@ -5,10 +5,16 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from handlers.hanging_calls import Bounded
+from handlers.logs import get_logger
+
+_log = get_logger("kafka")
 
 PROPERTIES = "kafka.properties"
 """The key of Kafka properties in the worker's configuration."""
@@ -96,6 +102,22 @@ def client_logger() -> logging.Logger:
     if not any(isinstance(known, _Told) for known in logger.filters):
         logger.addFilter(_Told())
     return logger
+
+
+@contextmanager
+def closed_within(seconds: float, consumer: Consumer) -> Iterator[Consumer]:
+    """Close the consumer at the end, and do not wait for that longer than `seconds`.
+
+    It never ends if librdkafka receives the answer to a fetch from outside the log in the same moment:
+    https://github.com/confluentinc/librdkafka/issues/4514
+    """
+    try:
+        yield consumer
+    finally:
+        try:
+            Bounded("close-consumer", consumer.close).within(seconds)
+        except TimeoutError as late:
+            _log.warning("consumer_not_closed", error=str(late))
 
 
 def explain(error: Exception) -> SettingsError:

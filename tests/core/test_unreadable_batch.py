@@ -6,13 +6,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from building import configuration
 from confluent_kafka import Consumer, KafkaError, Message
 from mock_brokers import mock_brokers
+from structlog.testing import capture_logs
 from test_receiving_held import Reading
 
+from handlers.kafka.librdkafka import closed_within
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
 from worker.fetching.unreadable_batch import EndUnknown, LastingError, end_of_batch
@@ -173,6 +176,40 @@ def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.M
         monkeypatch.setattr("worker.fetching.unreadable_batch.Consumer", Failing)
         with pytest.raises(EndUnknown, match="can be read now"):
             end_of_batch(settings, place, 5)
+
+
+def test_no_offset_outside_the_log_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer that fetches one and is closed may hang: librdkafka issue 4514."""
+    fetched: list[int] = []
+
+    class Damaged(Consumer):
+        """The batch from offset 12 to the end of the log, 20, is damaged."""
+
+        def assign(self, partitions: list[Any]) -> None:
+            fetched.append(partitions[0].offset)
+
+        def poll(self, timeout: float = -1) -> Any:
+            error = KafkaError(KafkaError._BAD_MSG if fetched[-1] >= 12 else KafkaError._PARTITION_EOF)
+            return Mock(
+                **{"partition.return_value": 0, "error.return_value": error, "offset.return_value": 12}
+            )
+
+    monkeypatch.setattr("worker.fetching.unreadable_batch.Consumer", Damaged)
+    with mock_brokers(20) as servers:
+        settings = {"bootstrap.servers": servers, "group.id": "g"}
+        assert end_of_batch(settings, TopicPartition("t", 0), 12) == 20
+        for begin in (20, 21):
+            with pytest.raises(EndUnknown, match="no longer exists"):
+                end_of_batch(settings, TopicPartition("t", 0), begin)
+    assert set(fetched) <= set(range(20))
+
+
+def test_a_consumer_that_does_not_close_is_left_alone() -> None:
+    hangs = threading.Event()
+    with capture_logs() as logged, closed_within(0.05, Mock(close=hangs.wait)):
+        pass
+    hangs.set()
+    assert [line["event"] for line in logged] == ["consumer_not_closed"]
 
 
 class Failing(Consumer):
