@@ -26,6 +26,7 @@ from benchmarks import (
     row_order,
     sleeping,
     sql,
+    standing,
     stuck,
     tracker,
 )
@@ -61,6 +62,7 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "backlog": backlog.run,
     "no_work": no_work.run,
     "stuck": stuck.run,
+    "standing": standing.run,
     "spark_backlog": spark_backlog.run,
     "spark_freshness": spark_freshness.run,
     "spark_slow_table": spark_slow_table.run,

@@ -11,7 +11,7 @@ from benchmarks.tally import FIRST, LAST, RECORDS, SLEPT, Tally
 from benchmarks.topics import micros
 from handlers import Batch, Handler
 
-__all__ = ["Reading", "Sleeping", "Slow", "Stuck"]
+__all__ = ["Reading", "Refusing", "Sleeping", "Slow", "Stuck"]
 
 
 class _Tallying(Handler):
@@ -43,6 +43,23 @@ class Reading(_Tallying):
             if change.after is None:
                 raise ValueError(f"a row without its columns at offset {change.offset}")
         self._count(row, batch.records)
+
+
+class Refusing(_Tallying):
+    """Read and count the rows of all tables but `shop.t0`. Raise for those of the table `refused`."""
+
+    def __init__(self, *, tally: str, refused: str) -> None:
+        super().__init__(tally=tally)
+        self._refused = refused
+
+    def handle(self, batch: Batch) -> None:
+        if batch.table == self._refused:
+            raise ValueError("refused")
+        for change in batch.changes:
+            if change.after is None:
+                raise ValueError(f"a row without its columns at offset {change.offset}")
+        if batch.table != "shop.t0":
+            self._count(self._row(), batch.records)
 
 
 class Stuck(_Tallying):
