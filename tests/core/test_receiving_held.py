@@ -69,6 +69,7 @@ class Site:
                 lambda topic: topic == "ddl",
                 high=lambda _: None,
                 pauses=pauses,
+                are_held=gate.__bool__,
                 is_damaged=lambda _: False,
                 max_bytes=max_bytes,
                 clock=Clock(),

@@ -99,6 +99,7 @@ class Bench:
             lambda topic: topic == "ddl",
             high=self.highs.get,
             pauses=Pauses(Mock(), Assignments()),
+            are_held=lambda: False,
             is_damaged=lambda _: False,
             max_bytes=self.max_bytes,
             clock=lambda: self.now,

@@ -1,8 +1,8 @@
 """Records that may not be handled yet: held in their order, with the end of their partition.
 
 They wait for Kafka to accept their assignment's first commit, or for a schema. Held records are not
-registered, so they are read again after a restart. Their partition is paused meanwhile: only records that
-were already fetched are held. Other partitions are still read.
+registered, so they are read again after a restart. After a moment, their partition is paused: then only
+records that were already fetched are held. Other partitions are still read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from worker.units.assigned_partition import Assignment, Assignments
 
 log = get_logger("fetcher")
 
+_MOMENT = 0.1
+"""Seconds until a waiting partition is paused. Most commits and schemas need less. A pause costs more:
+librdkafka may fetch a resumed partition only 1 s later."""
 _PATIENCE = 5.0
 """Seconds that a first commit may take before a warning: a rebalance in progress rejects some commits."""
 
@@ -48,6 +51,7 @@ class HeldRecords(Stage):
     def __post_init__(self) -> None:
         self._held: dict[Assignment, _Held] = {}
         self._uncommitted: dict[Assignment, float] = {}  # since when they wait for their first commit
+        self._since: dict[Assignment, float] = {}  # since when they wait for anything
         self._said = False
 
     def __bool__(self) -> bool:
@@ -58,21 +62,22 @@ class HeldRecords(Stage):
         self.between_polls(self.clock())
 
     def revoked(self, gone: Collection[Assignment]) -> None:
-        self._forget(gone)
+        for assignment in gone:
+            self._held.pop(assignment, None)
         self.between_polls(self.clock())
 
     def between_polls(self, now: float) -> None:
-        """Pause the partitions without a first commit, and request the commit."""
+        """Request the missing first commits, and pause the partitions that have waited for a moment."""
         before = self._uncommitted
         self._uncommitted = {
             each: before.get(each, now)
             for each in self.assignments.current()
             if not each.may_begin and each.tracker.next_offset is not None
         }
-        if self._uncommitted.keys() != before.keys():
-            self._tell()
         if self._uncommitted.keys() - before.keys():
             self.commit()
+        self._since = {each: self._since.get(each, now) for each in {*self._held, *self._uncommitted}}
+        self.pauses.single("held", [each for each, since in self._since.items() if now - since >= _MOMENT])
         self._said = self._said and bool(self._uncommitted)
         longest = now - min(self._uncommitted.values(), default=now)
         if not self._said and longest >= _PATIENCE:
@@ -107,12 +112,10 @@ class HeldRecords(Stage):
         if count == len(records):
             return records
         self._held[assignment] = _Held(records[count:])
-        self._tell()
         return records[:count]
 
     def due(self) -> Iterator[tuple[Assignment, list[Record]]]:
         """Yield the records that may continue now."""
-        before = len(self._held)
         for assignment, held in list(self._held.items()):
             count = _ready(assignment, held.records)
             if not count:
@@ -122,8 +125,6 @@ class HeldRecords(Stage):
             yield assignment, passed
         if any(not held.records and held.end is None for held in self._held.values()):
             self._held = {a: held for a, held in self._held.items() if held.records or held.end is not None}
-        if len(self._held) != before:
-            self._tell()
 
     def holds(self, assignment: Assignment) -> bool:
         return assignment in self._held
@@ -139,29 +140,18 @@ class HeldRecords(Stage):
         found = [(a, held.end) for a, held in self._held.items() if not held.records and held.end is not None]
         for assignment, _ in found:
             del self._held[assignment]
-        if found:
-            self._tell()
         return found
-
-    def _forget(self, gone: Iterable[Assignment]) -> None:
-        found = [assignment for assignment in gone if self._held.pop(assignment, None) is not None]
-        if found:
-            self._tell()
 
     def flush(self, assignment: Assignment, *, again: bool) -> Iterable[Run]:
         """If the records are not read again, handle those that wait for their first commit: nobody will
         commit it now. Records that name unknown schemas are lost."""
-        held = self._held.get(assignment)
-        self._forget([assignment])
+        held = self._held.pop(assignment, None)
         if held is None or again:
             return
         count = _known(assignment, held.records)
         self.lose(assignment, len(held.records) - count, "their schema was unknown")
         if count:
             yield assignment, held.records[:count]
-
-    def _tell(self) -> None:
-        self.pauses.single("held", {*self._held, *self._uncommitted})
 
 
 def _ready(assignment: Assignment, records: list[Record]) -> int:

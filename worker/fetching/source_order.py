@@ -35,13 +35,15 @@ class SourceOrder(Stage):
     """Holds records back until their turn. The fetcher's own: one thread.
 
     `has_ddl`: whether a topic carries DDL. `high`: a partition's end according to the last fetch.
-    `is_damaged`: whether a batch of a partition cannot be read. `max_bytes`: the bound of the lanes.
+    `are_held`: whether records of a partition wait for something else (see HeldRecords). `is_damaged`:
+    whether a batch of a partition cannot be read. `max_bytes`: the bound of the lanes.
     """
 
     has_ddl: Callable[[str], bool]
     _: KW_ONLY
     high: Callable[[Assignment], int | None]
     pauses: Pauses
+    are_held: Callable[[], bool]
     is_damaged: Callable[[Assignment], bool]
     max_bytes: InitVar[int]
     clock: Callable[[], float]
@@ -86,10 +88,10 @@ class SourceOrder(Stage):
         for assignment, own in runs:
             yield from self.add(assignment, own)
         if self:
-            # A paused partition returns nothing. Behind unreadable DDL, nothing continues until a person says
+            # Such a partition returns nothing. Behind unreadable DDL, nothing continues until a person says
             # so.
             yield from self.due(
-                patient=bool(self.pauses.of("max_ahead") or self.pauses.of("held"))
+                patient=bool(self.pauses.of("max_ahead") or self.are_held())
                 or any(self.is_damaged(each) for each, one in self._inputs.items() if one.has_ddl)
             )
         self.pauses.single("ddl_topics", self.ahead())

@@ -211,6 +211,7 @@ class Components:
                 has_ddl,
                 high=partial(known_end, consumer),
                 pauses=self.pauses,
+                are_held=self.gate.__bool__,
                 is_damaged=self.standstill.is_damaged,
                 max_bytes=configuration.lanes.max_bytes,
                 clock=clock,
