@@ -164,11 +164,14 @@ class Oracles:
 
         def added(new: list[Assignment]) -> None:
             add(new)
+            group = self._world.cluster.group
             for each in new:
                 part = self._part(each.partition)
-                known = self._world.cluster.group.committed.get(tuple(each.partition))
+                known = group.committed.get(tuple(each.partition))
                 if part is not None:
-                    self._ownership.given(process, part, each)
+                    # A member that was expelled may still be told of what others have by now.
+                    if any(own.member.name in group.members for own in process.consumers):
+                        self._ownership.given(process, part, each)
                     self.memory.assigned(process, each, part, known)
                 if part is None or known is None or each.topic_id not in (None, part.topic_id):
                     continue

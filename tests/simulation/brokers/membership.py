@@ -112,7 +112,9 @@ class Membership:
     def _last_heartbeat(self) -> float:
         """When the last one came that the coordinator hears. It waits a session for the next."""
         name, now, random = self.name, self._scheduler.now, self._scheduler.random
-        last = max(self.heard_at, now - random.random() * min(_HEARTBEAT_SECONDS, self._session / 2))
+        last = self.heard_at = max(
+            self.heard_at, now - random.random() * min(_HEARTBEAT_SECONDS, self._session / 2)
+        )
         self._scheduler.at(max(now, last + self._session), lambda: self._expire(name))
         return last
 
