@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from offsets.types import Checkpoint, TopicPartition
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "loaded"]
 
 
 class MemoryStore:
@@ -33,3 +34,11 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def loaded(store: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
+    """The checkpoints of these partitions in a store of any kind."""
+    if isinstance(store, MemoryStore):
+        return store.load(partitions)
+    found = store.load_committed(partitions) if store.name == "kafka" else store.load_entries(partitions)
+    return {partition: each.checkpoint for partition, each in found.items()}

@@ -15,6 +15,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from handlers.kafka.librdkafka import client_logger
 
 UNKNOWN_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
+OF_THE_MESSAGE = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+)
+"""The message is refused, not the topic: others may well be accepted."""
 
 _POLL_SECONDS = 0.1
 _FULL_SECONDS = 0.01

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from handlers.api import Batch, Change, Handler, HandlerContext, Rejected, TargetUnavailable
 from handlers.failures import UnfitPlace, behind
-from handlers.kafka.delivery import UNKNOWN_TOPIC, KafkaMessage, Outbox
+from handlers.kafka.delivery import OF_THE_MESSAGE, UNKNOWN_TOPIC, KafkaMessage, Outbox
 from handlers.kafka.librdkafka import check_properties, client_logger, client_settings, producer_settings
 from handlers.logs import get_logger
 from handlers.mysql.statement_of_change import shown
@@ -28,9 +28,6 @@ from handlers.values.change_json import json_row, line
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LITERAL = re.compile(r"[a-zA-Z0-9._-]*")
 
-_OF_THE_MESSAGE = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
-)
 _NO_RIGHT = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _DOWN = frozenset(
     (
@@ -204,7 +201,7 @@ class KafkaHandler(Handler):
             return
         failed = min(errors)
         error: KafkaError | None = errors[failed]
-        if errors[failed].code() in _OF_THE_MESSAGE:
+        if errors[failed].code() in OF_THE_MESSAGE:
             # Brokers refuse whole sets of messages. Send them one by one to find the refused one.
             for single in range(failed, len(messages)):
                 failed, error = single, self._outbox.send(topic, messages[single : single + 1]).get(0)
@@ -213,7 +210,7 @@ class KafkaHandler(Handler):
         if error is None:
             return
         at = places[failed]
-        if error.code() in _OF_THE_MESSAGE:
+        if error.code() in OF_THE_MESSAGE:
             raise behind(at, _rejected(batch, at, f"topic {topic} refuses it: {error.str()}"))
         raise behind(at, self._failure(topic, error))
 

@@ -14,21 +14,10 @@ from handlers.api import Batch, Change, Row, TargetUnavailable
 from handlers.mysql.ddl import TableName
 from handlers.progress.marks import WHOLE
 from handlers.rows import ValueUntold, check_all_told
+from handlers.sql import folding
 from handlers.sql.ddl import following as ddl
 from handlers.sql.ddl.schemas import SchemaChanged, Schemas
 from handlers.sql.fitting import Fitting, Unfit
-from handlers.sql.folding import (
-    Block,
-    ChangeFailed,
-    Folded,
-    KeyMissing,
-    Run,
-    blocks,
-    fold,
-    has_ddl,
-    pieces,
-    runs,
-)
 from handlers.sql.marks import Marks, Pending, Source
 from handlers.sql.naming import NameUnfit, Naming
 from handlers.sql.options import SqlOptions
@@ -43,7 +32,7 @@ from handlers.values.native_types import SchemaTypes
 
 TABLE_SECONDS = 3.0
 """Seconds between attempts of a table that waits alone. Many such tables would otherwise be a load."""
-UNFIT = (Unfit, UnfitColumn, NameUnfit, KeyMissing, ValueUntold, UnicodeError)
+UNFIT = (Unfit, UnfitColumn, NameUnfit, folding.KeyMissing, ValueUntold, UnicodeError)
 """Errors that a change itself causes."""
 
 
@@ -78,9 +67,9 @@ class Applier:
         raises TableMissing, ColumnsMissing, SchemaChanged, FormerTopic and TargetUnavailable."""
         kept = self._marks.kept(connection)
         source = Source(batch.table, WHOLE if batch.shard is None else batch.shard)
-        with kept.alone(_source_table(batch)) if has_ddl(batch.changes) else nullcontext():
+        with kept.alone(_source_table(batch)) if folding.has_ddl(batch.changes) else nullcontext():
             pending = self._marks.pending(connection, source, batch.changes, batch.topic_ids)
-            for run in runs(pending.changes, one_by_one=one_by_one):
+            for run in folding.runs(pending.changes, one_by_one=one_by_one):
                 try:
                     if run.is_ddl:
                         self._follow(connection, batch, run.changes, altered)
@@ -90,7 +79,7 @@ class Applier:
                     raise
                 except Exception as error:
                     if one_by_one:
-                        raise ChangeFailed(pending.places[run.first], error) from error
+                        raise folding.ChangeFailed(pending.places[run.first], error) from error
                     raise
             if pending.changes:
                 self._marks.advance(connection, source, pending)
@@ -125,7 +114,7 @@ class Applier:
             if not self._schemas.are_gone(kept, own, missing.columns):
                 create(connection, missing, making)
 
-    def _apply_rows(self, connection: sa.Connection, batch: Batch, run: Run) -> None:
+    def _apply_rows(self, connection: sa.Connection, batch: Batch, run: folding.Run) -> None:
         name = self._naming.target(batch.database, batch.name)
         why_not = self._marks.own_tables.why_not(name)
         if why_not:
@@ -189,14 +178,14 @@ class Applier:
             # Never replace a row to which others refer by delete and insert.
             return table.is_covered_by(row) and not is_referred_to()
 
-        for is_move, piece in pieces(changes, key, covers, moves=moves):
+        for is_move, piece in folding.pieces(changes, key, covers, moves=moves):
             if is_move:
                 self._move(connection, table, key, piece[0], piece[-1])
                 if piece[0].op == "update" and piece[0].after == piece[0].key:  # the old row stays
                     piece = piece[-1:]  # noqa: PLW2901
             else:
                 check_all_told(piece)
-            folded = fold(piece, key, covers=covers, moves=moves)
+            folded = folding.fold(piece, key, covers=covers, moves=moves)
             self._apply_folded(connection, table, key, folded, piece)
 
     def _move(
@@ -206,7 +195,7 @@ class Applier:
         (see `Change.moves_key`), a copy gets the new key and the columns of `made`."""
         before, after = gone.before or {}, made.after or {}
         own = self._fitting.key(table, key, [made])
-        finding = Block(key, [[before[column]] for column in key], 1)
+        finding = folding.Block(key, [[before[column]] for column in key], 1)
         old = self._fitting.rows(table, finding, [gone], keyed=True)
         row = self._fitting.row(table, after, made)
         new = Rows(table, own, [[after[column]] for column in key], 1, renewed=row.renewed)
@@ -222,20 +211,20 @@ class Applier:
         connection: sa.Connection,
         table: KnownTable,
         key: tuple[str, ...],
-        folded: Folded,
+        folded: folding.Folded,
         changes: Sequence[Change],
     ) -> None:
         own = self._fitting.key(table, key, changes)
         if folded.deleted:
-            keys = Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
+            keys = folding.Block(key, list(zip(*folded.deleted, strict=True)), len(folded.deleted))
             self._writer.delete(connection, self._fitting.rows(table, keys, changes, keyed=True))
-        alike = list(blocks([*folded.inserted, *folded.updated]))
+        alike = list(folding.blocks([*folded.inserted, *folded.updated]))
         untold = {frozenset(one.columns): self._fitting.untold(table, one, changes) for one in alike}
         if any(untold.values()):
-            for block in blocks(folded.inserted):
+            for block in folding.blocks(folded.inserted):
                 rows = self._fitting.rows(table, block, changes, keyed=True)
                 self._put(connection, replace(rows, untold=untold[frozenset(block.columns)]), own)
-            alike = list(blocks(folded.updated))
+            alike = list(folding.blocks(folded.updated))
         for block in alike:
             self._put(connection, self._fitting.rows(table, block, changes, keyed=True), own)
 
@@ -256,7 +245,7 @@ class Applier:
             raise Unfit("the table has no primary key, and without_key is refuse")
         for is_new, group in groupby(changes, lambda change: change.op in ("insert", "snapshot")):
             if is_new:
-                for block in blocks([change.after or {} for change in group]):
+                for block in folding.blocks([change.after or {} for change in group]):
                     self._writer.insert(connection, self._fitting.rows(table, block, changes))
                 continue
             for change in group:

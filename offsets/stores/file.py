@@ -80,11 +80,8 @@ class FileStore:
         """Damage that was found since the store was made, each once."""
         return tuple(self._warnings)
 
-    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
-
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """The same as `load`, with the commits that Kafka had acknowledged.
+        """As `OwnStore.load_entries`.
 
         Raises CheckpointError: the file cannot be read, or a newer version of binlane wrote it."""
         with self._lock:

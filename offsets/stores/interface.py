@@ -27,11 +27,6 @@ class CheckpointStore(Protocol):
     def name(self) -> str:
         """`file`, `sql` or `kafka`: the metrics' label `store`."""
 
-    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """Return the checkpoints of these partitions. Partitions that the store does not know are left out.
-
-        Raises CheckpointError: the store cannot be read."""
-
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> object:
         """Replace the checkpoints of these partitions. Other partitions stay as they are.
 
@@ -65,7 +60,8 @@ class OwnStore(CheckpointStore, Protocol):
         cannot be used."""
 
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
-        """The same as `load`, with the commits that Kafka had acknowledged. Raises CheckpointError."""
+        """Return the checkpoints of these partitions, with the commits that Kafka had acknowledged. Unknown
+        partitions are left out. Raises CheckpointError."""
 
     def entries(self) -> dict[TopicPartition, FileEntry]:
         """Return all entries of the group. Raises CheckpointError."""

@@ -33,19 +33,15 @@ class KafkaStore:
     name = "kafka"
 
     def __init__(self, consumer: Consumer, deadline: float) -> None:
-        """`deadline`: seconds that `load` and `save` may take."""
+        """`deadline`: seconds that `load_committed` and `save` may take."""
         self._consumer = consumer
         self._deadline = deadline
         self._texts = CommitTexts()
         self._turn = threading.Lock()  # held during a request to Kafka
         self._thread = threading.Thread()  # of the last commit
 
-    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """The same as `CheckpointStore.load`. Fails at once while an abandoned commit still runs."""
-        return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
-
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The same as `load`, with each commit's mark."""
+        """See the function `load_committed`. Fails at once while an abandoned commit still runs."""
         with self._turn:
             self._refuse_second()
             return load_committed(self._consumer, partitions, self._deadline)

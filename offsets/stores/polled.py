@@ -51,9 +51,9 @@ class PolledKafkaStore:
         taken: Callable[[float], None] = lambda sent: None,
         sending: Callable[[Mapping[TopicPartition, Mark]], None] = lambda marks: None,
     ) -> None:
-        """`deadline`: seconds that `save` may take. `load` may take half, because callers repeat it. `taken`:
-        called with the time when an accepted commit was sent; Kafka accepts only members' commits. `sending`:
-        called with a commit's marks just before it is sent, on the polling thread."""
+        """`deadline`: seconds that `save` may take. Loading may take half, because callers repeat it.
+        `taken`: called with the time when an accepted commit was sent; Kafka accepts only members' commits.
+        `sending`: called with a commit's marks just before it is sent, on the polling thread."""
         self._deadline = deadline
         self._clock = clock
         self._taken = taken
@@ -70,12 +70,8 @@ class PolledKafkaStore:
         self._consumer = consumer
         self._poller = threading.get_ident()
 
-    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        """The same as `CheckpointStore.load`. Only on the polling thread."""
-        return {partition: each.checkpoint for partition, each in self.load_committed(partitions).items()}
-
     def load_committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The same as `load`, with each commit's mark."""
+        """See `kafka.load_committed`. Only on the polling thread."""
         return load_committed(self._attached(), partitions, self._deadline / 2)
 
     def save(self, checkpoints: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Mark]:

@@ -82,9 +82,6 @@ class SqlStore:
     def open(self) -> None:
         self._within(lambda connection: None)
 
-    def load(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Checkpoint]:
-        return {partition: entry.checkpoint for partition, entry in self.load_entries(partitions).items()}
-
     def load_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, FileEntry]:
         """As `OwnStore.load_entries`. Raises StoreAway, or CheckpointError if a newer binlane wrote it."""
         ids = [self._id(partition) for partition in partitions]

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError
 from core.building import Clock, assignment
-from memory_store import MemoryStore
+from memory_store import MemoryStore, loaded
 
 from offsets.stores import CheckpointError, CommitInterrupted, FileStore
 from offsets.stores.commits import refusal
@@ -76,10 +76,10 @@ class Site:
         of.tracker.register(range(begin, begin + count)).finish(range(begin, begin + count))
 
     def in_kafka(self, of: Assignment) -> Checkpoint | None:
-        return self.kafka.load([of.partition]).get(of.partition)
+        return loaded(self.kafka, [of.partition]).get(of.partition)
 
     def in_file(self, of: Assignment) -> Checkpoint | None:
-        return self.local.load([of.partition]).get(of.partition)
+        return loaded(self.local, [of.partition]).get(of.partition)
 
 
 @pytest.fixture
@@ -222,7 +222,9 @@ def test_a_partition_that_is_lost_while_the_file_is_written_is_not_committed(
     monkeypatch.setattr(site.local, "save", lose)
     site.committer.commit()
     places = [site.first.partition, site.second.partition]
-    assert site.kafka.load(places) == {site.second.partition: Checkpoint(7)}, "its next owner may be further"
+    assert loaded(site.kafka, places) == {site.second.partition: Checkpoint(7)}, (
+        "its next owner may be further"
+    )
 
 
 def test_a_partition_that_is_lost_when_its_first_commit_begins_is_not_committed(site: Site) -> None:

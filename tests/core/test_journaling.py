@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from core.building import Clock, assignment, record
 from core.test_committer import Group
+from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets.journal import Journal
@@ -125,7 +126,7 @@ def test_a_journal_that_cannot_be_written_is_told_once_and_counted_and_holds_not
         for _ in range(3):
             site.finish(site.first, 1)
             assert site.committer.commit()
-            assert site.kafka.load([site.first.partition])[site.first.partition].offset > 5
+            assert loaded(site.kafka, [site.first.partition])[site.first.partition].offset > 5
         assert site.committer.status().last_error is None
         told = [line for line in logs if line["event"] == "journal_failed"]
         assert len(told) == 1

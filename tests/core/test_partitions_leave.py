@@ -12,6 +12,7 @@ import confluent_kafka
 import pytest
 from building import TOPIC, configuration, record
 from confluent_kafka import Producer
+from memory_store import loaded
 from told_ids import Brokers
 
 from offsets.types import TopicPartition
@@ -71,7 +72,7 @@ def three_of_five_finished(components: Components) -> Assignment:
 
 def committed(components: Components) -> tuple[int | None, int | None]:
     """Up to where, in Kafka and in the local file."""
-    found = [store.load([PLACE]).get(PLACE) for store in (components.kafka, components.local)]
+    found = [loaded(store, [PLACE]).get(PLACE) for store in (components.kafka, components.local)]
     in_kafka, on_disk = (None if each is None else each.offset for each in found)
     return in_kafka, on_disk
 

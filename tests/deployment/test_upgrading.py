@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from archives import opened_tar
+from memory_store import loaded
 
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.tables import drop_table
@@ -39,20 +40,20 @@ def left(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_checkpoint_file_is_read_and_written_on(left: Path) -> None:
     store = FileStore(left / "state", "replica")
-    assert store.load([PARTITION]) == {PARTITION: CHECKPOINT}
+    assert loaded(store, [PARTITION]) == {PARTITION: CHECKPOINT}
     assert store.entries()[PARTITION].acknowledged == Mark(10, None)
     further = CHECKPOINT._replace(offset=15, ahead=())
     store.save({PARTITION: further})
-    assert FileStore(left / "state", "replica").load([PARTITION]) == {PARTITION: further}
+    assert loaded(FileStore(left / "state", "replica"), [PARTITION]) == {PARTITION: further}
 
 
 def test_checkpoints_in_a_database_are_read_and_written_on(left: Path) -> None:
     url = sa.make_url(f"sqlite:///{left}/checkpoints.db")
     store = SqlStore(url, "replica")
-    assert store.load([PARTITION]) == {PARTITION: CHECKPOINT}
+    assert loaded(store, [PARTITION]) == {PARTITION: CHECKPOINT}
     further = CHECKPOINT._replace(offset=15, ahead=())
     store.save({PARTITION: further})
-    assert store.load([PARTITION]) == {PARTITION: further}
+    assert loaded(store, [PARTITION]) == {PARTITION: further}
     store.close()
 
 
@@ -63,7 +64,7 @@ def test_checkpoints_in_a_database_of_a_newer_release_are_refused_and_left_alone
         connection.exec_driver_sql("UPDATE binlane_checkpoints SET format = 2")
     store = SqlStore(url, "replica")
     with pytest.raises(CheckpointError, match=r"newer binlane \(format 2; .* up to 1\): run that version"):
-        store.load([PARTITION])
+        loaded(store, [PARTITION])
     store.close()
     with engine.begin() as connection:
         assert connection.exec_driver_sql("SELECT format FROM binlane_checkpoints").scalar() == 2
@@ -99,7 +100,7 @@ def test_the_map_of_finished_offsets_is_read(left: Path, monkeypatch: pytest.Mon
     found = read(left / "map", [window])[window].ranges
     assert {number for each in found for number in range(*each)} >= set(range(100, 130, 3))
     assert not {number for each in found for number in range(*each)} & {101, 102, 128, 129}
-    assert FileStore(left / "map", "replica").load([partition])[partition].offset == 100
+    assert loaded(FileStore(left / "map", "replica"), [partition])[partition].offset == 100
 
 
 def test_marks_in_a_database_pass_over_what_was_applied(left: Path) -> None:

@@ -14,6 +14,7 @@ import yaml
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from forked_commands import forked_binlane
+from memory_store import loaded
 
 from offsets.stores import FileStore, KafkaStore
 from offsets.topic_ids import TopicIds
@@ -54,7 +55,7 @@ class Site:
     def kafka(self) -> dict[TopicPartition, Checkpoint]:
         consumer = self.consumer()
         store = KafkaStore(consumer, deadline=20)
-        found = store.load([TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)])
+        found = loaded(store, [TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)])
         store.close()
         consumer.close()
         # Without the topic's id, which nobody foretells.

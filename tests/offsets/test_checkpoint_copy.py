@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from checkpoint_site import AHEAD, Site, checkpoint, complaint, shown
+from memory_store import loaded
 
 from handlers.sql.target.engine import check_url
 from offsets.stores import FileEntry
@@ -44,8 +45,8 @@ def test_a_position_is_moved_in_the_database(site: Site) -> None:
     done = checkpoint("set", config, "--topic", site.topic, "--partition", 0, "--offset", 2)
     assert done.returncode == 0, done.stderr
     assert "binlane_checkpoints" in done.stdout
-    assert database(site).load([site.first]) == {site.first: Checkpoint(2, (), site.topic_id(), 2)}
-    assert site.file.load([site.first]) == {}
+    assert loaded(database(site), [site.first]) == {site.first: Checkpoint(2, (), site.topic_id(), 2)}
+    assert loaded(site.file, [site.first]) == {}
 
 
 def test_kafka_gives_and_takes_as_well(site: Site) -> None:
@@ -70,9 +71,9 @@ def test_another_position_is_kept_unless_it_is_to_be_replaced(site: Site) -> Non
     done = checkpoint("copy", site.config(), "--to", url_of(site))
     assert done.returncode == 1
     assert "5, not 3; nothing was copied. --replace overwrites them" in complaint(done)
-    assert store.load([site.first]) == {site.first: Checkpoint(5)}
+    assert loaded(store, [site.first]) == {site.first: Checkpoint(5)}
     assert checkpoint("copy", site.config(), "--to", url_of(site), "--replace").returncode == 0
-    assert store.load([site.first]) == {site.first: Checkpoint(3)}
+    assert loaded(store, [site.first]) == {site.first: Checkpoint(3)}
     store.close()
 
 

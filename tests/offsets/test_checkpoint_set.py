@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 from checkpoint_site import AHEAD, RECORDS, TEN, Site, checkpoint, complaint, shown
 from confluent_kafka import Consumer
+from memory_store import loaded
 
 from offsets.journal import Entry, Journal
 from offsets.types import Checkpoint
@@ -141,7 +142,7 @@ def test_an_active_group_is_left_alone(site: Site, member: Consumer) -> None:
     assert f"group {site.group} is active (binlane at 127.0.0.1)" in said
     assert "stop its workers first" in said
     assert site.kafka() == {site.first: Checkpoint(7)}
-    assert site.file.load([site.first]) == {site.first: Checkpoint(7)}
+    assert loaded(site.file, [site.first]) == {site.first: Checkpoint(7)}
 
 
 @pytest.mark.parametrize(

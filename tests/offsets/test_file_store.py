@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
+from memory_store import loaded
 
 from offsets.stores import CheckpointError, FileEntry, FileStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
@@ -25,10 +26,10 @@ from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 def test_nothing_is_made_before_the_first_save(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "state", "replica")
-    assert store.load([SHOP]) == {}
+    assert loaded(store, [SHOP]) == {}
     assert not (tmp_path / "state").exists()
     store.save({SHOP: Checkpoint(1)})
-    assert reopened(store).load([SHOP]) == {SHOP: Checkpoint(1)}
+    assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(1)}
 
 
 def test_no_group_erases_another(tmp_path: Path) -> None:
@@ -36,11 +37,11 @@ def test_no_group_erases_another(tmp_path: Path) -> None:
     one.save({SHOP: Checkpoint(10, AHEAD)})
     other.save({SHOP: Checkpoint(99), STOCK: Checkpoint(5)})
     one.save({STOCK: Checkpoint(7)})
-    assert FileStore(tmp_path, "one").load([SHOP, STOCK]) == {
+    assert loaded(FileStore(tmp_path, "one"), [SHOP, STOCK]) == {
         SHOP: Checkpoint(10, AHEAD),
         STOCK: Checkpoint(7),
     }
-    assert FileStore(tmp_path, "other").load([SHOP, STOCK]) == {SHOP: Checkpoint(99), STOCK: Checkpoint(5)}
+    assert loaded(FileStore(tmp_path, "other"), [SHOP, STOCK]) == {SHOP: Checkpoint(99), STOCK: Checkpoint(5)}
 
 
 def test_two_stores_of_one_group_see_each_others_writes(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_writer_replaces_what_another_knew_of_kafka(store: FileStore) -> None:
 def test_the_topics_id_and_what_the_group_began_with_are_kept(store: FileStore) -> None:
     saved = {SHOP: Checkpoint(10, AHEAD, "the-id", 3), STOCK: Checkpoint(4)}
     store.save(saved)
-    assert reopened(store).load(saved) == saved
+    assert loaded(reopened(store), saved) == saved
 
 
 def test_a_save_that_says_nothing_new_writes_nothing(store: FileStore) -> None:
@@ -102,7 +103,7 @@ def test_a_file_of_the_version_before_is_read_and_written_anew(store: FileStore)
         SHOP: FileEntry(10, AHEAD, Mark(7, None)),
         STOCK: FileEntry(3),
     }
-    assert FileStore(store.path.parent, "two").load([STOCK]) == {STOCK: Checkpoint(5)}
+    assert loaded(FileStore(store.path.parent, "two"), [STOCK]) == {STOCK: Checkpoint(5)}
 
 
 def test_the_file_before_is_kept(store: FileStore) -> None:
@@ -123,7 +124,7 @@ def test_a_folder_without_hard_links_still_keeps_the_file_before(
     first = store.path.read_bytes()
     store.save({SHOP: Checkpoint(2)})
     assert store.previous.read_bytes() == first
-    assert reopened(store).load([SHOP]) == {SHOP: Checkpoint(2)}
+    assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(2)}
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_file(store: FileStore) -> None:
@@ -131,9 +132,9 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(store: FileStore) -> None:
     store.path.with_name("checkpoint.json.temporary").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"checkpoint\.json: No space left on device; make room"):
         store.save({SHOP: Checkpoint(2)})
-    assert reopened(store).load([SHOP]) == {SHOP: Checkpoint(1)}
+    assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(1)}
     store.save({SHOP: Checkpoint(3)})
-    assert reopened(store).load([SHOP]) == {SHOP: Checkpoint(3)}
+    assert loaded(reopened(store), [SHOP]) == {SHOP: Checkpoint(3)}
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_a_folder_that_may_not_be_written_is_told_and_still_read(others_folder: 
     store = FileStore(others_folder, "replica")
     with pytest.raises(CheckpointError, match=r"Permission denied; .* checkpoint\.directory"):
         store.save({SHOP: Checkpoint(2)})
-    assert store.load([SHOP]) == {SHOP: Checkpoint(1)}
+    assert loaded(store, [SHOP]) == {SHOP: Checkpoint(1)}
 
 
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="state"):
         store.save({SHOP: Checkpoint(2)})
     with pytest.raises(CheckpointError, match=r"Not a directory; set checkpoint\.directory to a folder"):
-        store.load([SHOP])
+        loaded(store, [SHOP])
 
 
 def test_a_writer_that_never_ends_is_told(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_writer_that_never_ends_is_told(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(CheckpointError, match="locked by another process"):
             store.save({SHOP: Checkpoint(2)})
-        assert store.load([SHOP]) == {SHOP: Checkpoint(1)}
+        assert loaded(store, [SHOP]) == {SHOP: Checkpoint(1)}
     store.save({SHOP: Checkpoint(2)})
 
 
@@ -208,7 +209,7 @@ def test_a_killed_writer_leaves_one_whole_save(tmp_path: Path) -> None:
             writer.send_signal(signal.SIGKILL)
             told = int(["0", *writer.stdout.read().split()][-1]) or told
         store = FileStore(tmp_path, "replica")
-        found = store.load(partitions)
+        found = loaded(store, partitions)
         assert len(found) == len(partitions)
         assert len(set(found.values())) == 1
         assert found[partitions[0]].offset >= told
@@ -228,4 +229,4 @@ def test_a_hundred_partitions_with_a_thousand_ranges_are_saved_in_little_time(st
         store.save(checkpoints)
         took.append(time.process_time() - begun)
     assert min(took) < 0.05
-    assert reopened(store).load(checkpoints) == checkpoints
+    assert loaded(reopened(store), checkpoints) == checkpoints

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
+from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets.stores import CheckpointError, FileStore
@@ -25,9 +26,9 @@ def test_every_changed_bit_gives_way_to_the_previous_copy(store: FileStore) -> N
             found = reopened(store)
             if place == version and damaged[version : version + 1].isdigit():
                 with pytest.raises(CheckpointError, match="newer binlane"):
-                    found.load([SHOP])
+                    loaded(found, [SHOP])
             else:
-                assert found.load([SHOP]) == {SHOP: Checkpoint(1)}, f"bit {bit} of byte {place}"
+                assert loaded(found, [SHOP]) == {SHOP: Checkpoint(1)}, f"bit {bit} of byte {place}"
                 assert len(found.warnings) == 1
 
 
@@ -38,8 +39,8 @@ def test_a_torn_file_gives_way_to_the_previous_copy_loudly(store: FileStore, kee
     store.path.write_bytes(store.path.read_bytes()[:keep])
     found = reopened(store)
     with capture_logs() as logs:
-        assert found.load([SHOP]) == {SHOP: Checkpoint(1)}
-        found.load([SHOP])
+        assert loaded(found, [SHOP]) == {SHOP: Checkpoint(1)}
+        loaded(found, [SHOP])
     assert [(each["event"], each["log_level"]) for each in logs] == [("checkpoint_file_damaged", "error")]
     assert "used the previous copy" in found.warnings[0]
     assert str(store.path) in found.warnings[0]
@@ -52,7 +53,7 @@ def test_without_a_sound_copy_the_file_counts_as_absent_loudly(store: FileStore)
     store.previous.write_text("neither")
     found = reopened(store)
     with capture_logs() as logs:
-        assert found.load([SHOP]) == {}
+        assert loaded(found, [SHOP]) == {}
     assert logs[0]["log_level"] == "error"
     assert "Kafka's committed offsets decide" in found.warnings[0]
 
@@ -66,14 +67,14 @@ def test_a_damaged_file_neither_becomes_the_previous_copy_nor_is_lost(store: Fil
     found.save({STOCK: Checkpoint(5)})
     assert store.previous.read_bytes() == sound_copy
     assert (store.path.parent / "checkpoint.json.damaged").read_text() == "damaged"
-    assert reopened(store).load([SHOP, STOCK]) == {SHOP: Checkpoint(1), STOCK: Checkpoint(5)}
+    assert loaded(reopened(store), [SHOP, STOCK]) == {SHOP: Checkpoint(1), STOCK: Checkpoint(5)}
 
 
 def test_a_file_that_somebody_removed_counts_as_absent(store: FileStore) -> None:
     store.save({SHOP: Checkpoint(1)})
     store.save({SHOP: Checkpoint(2)})
     store.path.unlink()
-    assert store.load([SHOP]) == {}
+    assert loaded(store, [SHOP]) == {}
     assert store.warnings == ()
 
 
@@ -85,7 +86,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(store: FileStore) -
     newer = json.dumps(header).encode() + b"\n" + body
     store.path.write_bytes(newer)
     with pytest.raises(CheckpointError, match=r"checkpoint\.json was written by a newer binlane"):
-        reopened(store).load([SHOP])
+        loaded(reopened(store), [SHOP])
     with pytest.raises(CheckpointError, match="newer binlane"):
         reopened(store).save({SHOP: Checkpoint(3)})
     assert store.path.read_bytes() == newer

@@ -14,6 +14,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer
 from integration.process import eventually
+from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets import metadata
@@ -67,7 +68,7 @@ def test_metadata_of_the_full_length_comes_back_whole(
     store = KafkaStore(make_consumer(group), deadline=20)
     ahead = tuple(OffsetRange(place := 10 + n * n * 1_000, place + 1 + n % 7) for n in range(1, 3_000))
     store.save({partition: Checkpoint(10, ahead)})
-    found = store.load([partition])[partition]
+    found = loaded(store, [partition])[partition]
     store.close()
     assert len(committed(consumer, partition).metadata or "") > 3_900
     assert found.offset == 10
@@ -82,7 +83,9 @@ def test_the_metadata_of_another_program_counts_as_nothing_ahead(
     consumer = make_consumer(group)
     consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 5, foreign)], asynchronous=False)
     store = KafkaStore(consumer, deadline=20)
-    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(5)}
+    assert loaded(store, [TopicPartition(shared_topic, 0)]) == {
+        TopicPartition(shared_topic, 0): Checkpoint(5)
+    }
     store.close()
 
 
@@ -94,7 +97,9 @@ def test_ranges_of_an_offset_that_somebody_moved_are_not_believed(
     text = metadata.encode(Checkpoint(10, every_second(10, 5)))
     consumer.commit(offsets=[confluent_kafka.TopicPartition(shared_topic, 0, 3, text)], asynchronous=False)
     store = KafkaStore(consumer, deadline=20)
-    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(3)}
+    assert loaded(store, [TopicPartition(shared_topic, 0)]) == {
+        TopicPartition(shared_topic, 0): Checkpoint(3)
+    }
     store.close()
 
 
@@ -107,7 +112,9 @@ def test_a_refused_commit_names_its_partitions(
             {TopicPartition(shared_topic, 0): Checkpoint(5), TopicPartition(shared_topic, 99): Checkpoint(5)}
         )
     store.save({TopicPartition(shared_topic, 0): Checkpoint(6)})
-    assert store.load([TopicPartition(shared_topic, 0)]) == {TopicPartition(shared_topic, 0): Checkpoint(6)}
+    assert loaded(store, [TopicPartition(shared_topic, 0)]) == {
+        TopicPartition(shared_topic, 0): Checkpoint(6)
+    }
     store.close()
 
 
@@ -120,7 +127,7 @@ def test_metadata_of_many_partitions_shares_the_room_of_one_request(
     store = KafkaStore(make_consumer(group), deadline=30)
     checkpoints = {TopicPartition(topic, number): Checkpoint(10, ahead) for number in range(300)}
     store.save(checkpoints)
-    found = store.load(checkpoints)
+    found = loaded(store, checkpoints)
     store.close()
     assert len(found) == 300
     for checkpoint in found.values():
@@ -158,7 +165,7 @@ def test_a_broker_that_takes_less_metadata_gets_less_at_once_and_from_then_on(
     with capture_logs() as logs:
         store.save({first: Checkpoint(10, ahead, "the-id"), second: Checkpoint(4)})
     assert {each["event"] for each in logs} == {"commit_metadata_too_large"}
-    held = store.load([first, second])
+    held = loaded(store, [first, second])
     assert held[first].ahead == ahead[: len(held[first].ahead)]
     assert len(held[first].ahead) > 20
     assert held[second] == Checkpoint(4)
@@ -169,7 +176,7 @@ def test_a_broker_that_takes_less_metadata_gets_less_at_once_and_from_then_on(
     polled = PolledKafkaStore(deadline=20)
     polled.attach(consumer)
     polled.save({first: Checkpoint(11, ahead, "the-id")})
-    assert len(polled.load([first])[first].ahead) > 20
+    assert len(loaded(polled, [first])[first].ahead) > 20
 
 
 def test_a_commit_without_an_answer_fails_at_its_deadline_and_holds_back_the_next(
@@ -180,7 +187,7 @@ def test_a_commit_without_an_answer_fails_at_its_deadline_and_holds_back_the_nex
     partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     store.save({partition: Checkpoint(5)})
     impatient = KafkaStore(make_consumer(group, own_broker), deadline=0.5)
-    impatient.load([partition])  # so that the coordinator is known
+    loaded(impatient, [partition])  # so that the coordinator is known
     with not_answering(own_broker):
         with pytest.raises(CheckpointError, match="still under way"):
             impatient.save({partition: Checkpoint(6)})
@@ -188,12 +195,12 @@ def test_a_commit_without_an_answer_fails_at_its_deadline_and_holds_back_the_nex
         with pytest.raises(CheckpointError, match="earlier commit to Kafka is still under way"):
             impatient.save({other: Checkpoint(9)})
         with pytest.raises(CheckpointError, match="earlier commit to Kafka is still under way"):
-            impatient.load([partition])
+            loaded(impatient, [partition])
         assert time.monotonic() - begun < 0.2
     eventually(lambda: not impatient.alive, what="the broker answers")
-    assert store.load([partition, other]) == {partition: Checkpoint(6)}
+    assert loaded(store, [partition, other]) == {partition: Checkpoint(6)}
     impatient.save({other: Checkpoint(10)})
-    assert store.load([other]) == {other: Checkpoint(10)}
+    assert loaded(store, [other]) == {other: Checkpoint(10)}
     for each in (store, impatient):
         each.close()
 
@@ -207,7 +214,7 @@ def test_a_broker_that_does_not_answer_is_told(
         not_answering(own_broker),
         pytest.raises(CheckpointError, match="cannot read the group's committed offsets"),
     ):
-        store.load([partition])
+        loaded(store, [partition])
     store.close()
 
 
@@ -216,7 +223,7 @@ def test_closing_does_not_wait_for_a_broker_that_does_not_answer(
 ) -> None:
     topic = own_broker.create_topic(group, 2)
     store = KafkaStore(make_consumer(group, own_broker), deadline=1)
-    eventually(lambda: store.load([TopicPartition(topic, 0)]) == {}, what="the coordinator is known")
+    eventually(lambda: loaded(store, [TopicPartition(topic, 0)]) == {}, what="the coordinator is known")
     with not_answering(own_broker):
         with pytest.raises(CheckpointError, match="still under way"):
             store.save({TopicPartition(topic, 0): Checkpoint(6)})

@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
+from memory_store import loaded as loaded_from
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.slow_relay import SlowRelay
@@ -43,7 +44,7 @@ def read(url: sa.URL, text: str) -> list[tuple[object, ...]]:
 
 def loaded(url: sa.URL, group: str = "one") -> dict[TopicPartition, Checkpoint]:
     with closing(SqlStore(url, group)) as store:
-        return store.load([SHOP])
+        return loaded_from(store, [SHOP])
 
 
 def saved(store: SqlStore, offset: int) -> None:
@@ -111,7 +112,7 @@ def test_a_row_that_somebody_else_holds_is_told_and_the_identity_is_kept(url: sa
             with pytest.raises(StoreAway, match=r"[Ll]ock wait timeout|statement timeout"):
                 store.save({SHOP: Checkpoint(2)})
     store.save({SHOP: Checkpoint(3)})
-    assert store.load([SHOP]) == {SHOP: Checkpoint(3)}
+    assert loaded_from(store, [SHOP]) == {SHOP: Checkpoint(3)}
     store.close()
 
 

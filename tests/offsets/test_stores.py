@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from memory_store import MemoryStore
+from memory_store import MemoryStore, loaded
 
 from handlers.sql.target.engine import check_url
 from offsets.stores import CheckpointStore, FileEntry, FileStore, KafkaStore, OwnStore, StoreAway
@@ -112,8 +112,8 @@ def test_its_name_is_the_metrics_label(store: CheckpointStore) -> None:
 
 def test_what_was_never_saved_is_left_out(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[1]: Checkpoint(5)})
-    assert store.load(partitions) == {partitions[1]: Checkpoint(5)}
-    assert store.load([]) == {}
+    assert loaded(store, partitions) == {partitions[1]: Checkpoint(5)}
+    assert loaded(store, []) == {}
 
 
 def test_what_was_saved_comes_back_whole(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
@@ -123,12 +123,12 @@ def test_what_was_saved_comes_back_whole(store: CheckpointStore, partitions: lis
         partitions[2]: Checkpoint(2**40, (OffsetRange(2**40 + 1, 2**40 + 2),)),
     }
     store.save(saved)
-    assert store.load(partitions) == saved
+    assert loaded(store, partitions) == saved
 
 
 def test_a_restart_knows_what_was_saved(make_store: MakeStore, partitions: list[TopicPartition]) -> None:
     make_store().save({partitions[0]: Checkpoint(10, AHEAD)})
-    assert make_store().load(partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
+    assert loaded(make_store(), partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
 def test_a_later_save_replaces_the_ranges_too(
@@ -136,13 +136,13 @@ def test_a_later_save_replaces_the_ranges_too(
 ) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD)})
     store.save({partitions[0]: Checkpoint(15)})
-    assert store.load(partitions) == {partitions[0]: Checkpoint(15)}
+    assert loaded(store, partitions) == {partitions[0]: Checkpoint(15)}
 
 
 def test_a_position_can_be_set_back(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10)})
     store.save({partitions[0]: Checkpoint(3)})
-    assert store.load(partitions) == {partitions[0]: Checkpoint(3)}
+    assert loaded(store, partitions) == {partitions[0]: Checkpoint(3)}
 
 
 def test_saving_some_partitions_leaves_the_others(
@@ -150,18 +150,18 @@ def test_saving_some_partitions_leaves_the_others(
 ) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(7)})
     store.save({partitions[1]: Checkpoint(8)})
-    assert store.load(partitions) == {partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(8)}
+    assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD), partitions[1]: Checkpoint(8)}
 
 
 def test_saving_nothing_changes_nothing(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
     store.save({partitions[0]: Checkpoint(10, AHEAD)})
     store.save({})
-    assert store.load(partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
+    assert loaded(store, partitions) == {partitions[0]: Checkpoint(10, AHEAD)}
 
 
 def test_only_what_is_asked_for_is_loaded(store: CheckpointStore, partitions: list[TopicPartition]) -> None:
     store.save({partition: Checkpoint(9) for partition in partitions})
-    assert store.load(partitions[:1]) == {partitions[0]: Checkpoint(9)}
+    assert loaded(store, partitions[:1]) == {partitions[0]: Checkpoint(9)}
 
 
 def test_threads_that_save_different_partitions_lose_nothing(
@@ -176,7 +176,7 @@ def test_threads_that_save_different_partitions_lose_nothing(
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.load(partitions) == {partition: Checkpoint(20) for partition in partitions}
+    assert loaded(store, partitions) == {partition: Checkpoint(20) for partition in partitions}
 
 
 def test_it_may_be_closed_twice(store: CheckpointStore) -> None:
@@ -240,7 +240,7 @@ def test_an_identity_is_of_one_worker_at_a_time(make_own: MakeOwn) -> None:
     if isinstance(first, SqlStore):  # its next use would take the identity again
         with pytest.raises(StoreAway, match="another worker"):
             first.save({SHOP: Checkpoint(4)})
-    assert second.load([SHOP]) == {SHOP: Checkpoint(6)}
+    assert loaded(second, [SHOP]) == {SHOP: Checkpoint(6)}
 
 
 HOLD = """
@@ -282,4 +282,4 @@ def test_the_lock_of_an_identity_dies_with_its_process(make_own: MakeOwn, tmp_pa
             assert time.monotonic() < deadline
             time.sleep(0.05)
     store.save({SHOP: Checkpoint(5)})
-    assert store.load([SHOP]) == {SHOP: Checkpoint(5)}
+    assert loaded(store, [SHOP]) == {SHOP: Checkpoint(5)}

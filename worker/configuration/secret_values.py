@@ -6,17 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from worker.configuration import secrets
 from worker.configuration.faults import KeyPath
 from worker.configuration.file.document import Document
-from worker.configuration.secrets import (
-    SHORTEST,
-    basic_in_urls,
-    is_secret_key,
-    is_secret_place,
-    names_columns,
-    passwords_in,
-    secrets_beyond_origin,
-)
 from worker.configuration.table_rules import HANDLER_KEYS
 
 _SAY_THE_FORM = frozenset(("accept", "accept-encoding", "content-encoding", "content-type", "user-agent"))
@@ -28,7 +20,7 @@ def secret_texts(document: Document) -> Iterator[str]:
 
     Variables in binlane's own keys (a name, an address, a level) are not secret."""
     for path, replacement in document.replaced.items():
-        if replacement.from_file or is_secret_place(path) or _is_free(path):
+        if replacement.from_file or secrets.is_secret_place(path) or _is_free(path):
             yield from (value for value in replacement.values if value not in ("true", "false", "null"))
     yield from _by_name(document.data, ())
     match document.data.get("tracing"):
@@ -39,7 +31,7 @@ def secret_texts(document: Document) -> Iterator[str]:
             case dict(headers):
                 yield from _of_headers(headers)
         if is_webhook(entry.get("type")) and isinstance(url := entry.get("url"), str):
-            for text in secrets_beyond_origin(url):
+            for text in secrets.secrets_beyond_origin(url):
                 yield text
                 yield unquote(text)
 
@@ -48,8 +40,10 @@ def hidden_paths(document: Document) -> Iterator[KeyPath]:
     """Yield the paths of values that are hidden entirely: from secret files and, in free sections, from
     variables. Values that contain more text are only hidden if the secret is too short to redact."""
     for path, replacement in document.replaced.items():
-        secret = replacement.from_file or is_secret_place(path) or _is_free(path)
-        if secret and (replacement.whole or any(len(value) < SHORTEST for value in replacement.values)):
+        secret = replacement.from_file or secrets.is_secret_place(path) or _is_free(path)
+        if secret and (
+            replacement.whole or any(len(value) < secrets.SHORTEST for value in replacement.values)
+        ):
             yield path
 
 
@@ -95,13 +89,13 @@ def _by_name(data: Any, path: KeyPath) -> Iterator[str]:
         # The kind of authorization may precede the secret: Bearer TOKEN.
         yield from str(data).split()[1:]
     elif isinstance(data, str):
-        for password in passwords_in(data):
+        for password in secrets.passwords_in(data):
             yield password
             yield unquote(password)
-        yield from basic_in_urls(data)
+        yield from secrets.basic_in_urls(data)
 
 
 def _is_of_secret_key(path: KeyPath) -> bool:
     """Whether the last key of the path is the key of a secret. For a list item, its list's key counts."""
     place = max((number for number, key in enumerate(path) if isinstance(key, str)), default=-1)
-    return place >= 0 and is_secret_key(str(path[place])) and not names_columns(path[:place])
+    return place >= 0 and secrets.is_secret_key(str(path[place])) and not secrets.names_columns(path[:place])

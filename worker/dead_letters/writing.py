@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from handlers.kafka.delivery import OF_THE_MESSAGE, UNKNOWN_TOPIC
 from handlers.kafka.librdkafka import client_logger
 from handlers.logs import get_logger
 from worker.attempts.backoff import backoff
@@ -36,12 +37,6 @@ _POLL_SECONDS = 0.1
 _OF_THE_PRODUCER = frozenset({KafkaError._FATAL, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT})
 _REFUSED_SECONDS = 5.0
 """Seconds until a letter that was rejected because of its content is retried."""
-
-# The letter is rejected, not the topic: others may well be accepted.
-_OF_THE_LETTER = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
-)
-_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _RULE = RetryRule()
 
 
@@ -177,15 +172,15 @@ class DeadLetters:
         except _Failed as failed:
             fault = failed.error
             reason = f"the dead-letter topic {self.topic} cannot be written: {failed}"
-        self.missing = fault is not None and fault.code() in _NO_TOPIC
-        if fault is None or fault.code() in _OF_THE_LETTER:
+        self.missing = fault is not None and fault.code() in UNKNOWN_TOPIC
+        if fault is None or fault.code() in OF_THE_MESSAGE:
             down_seconds = self.circuit.answered(turn)
             if down_seconds is not None:
                 log.info("dead_letters_possible_again", topic=self.topic, down_seconds=round(down_seconds, 1))
                 self.back()
         if fault is None:
             return f"{message.topic()}[{message.partition()}] offset {message.offset()}"
-        if fault.code() in _OF_THE_LETTER:
+        if fault.code() in OF_THE_MESSAGE:
             raise MustWait(f"{reason}. See max.message.bytes of the topic", _REFUSED_SECONDS)
         refusal = self.circuit.failed(turn, reason, lambda failures: backoff(_RULE, failures, self.random))
         if refusal.opened:

@@ -15,20 +15,11 @@ import yaml
 from handlers.spark import SparkSection
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
+from worker.demo import verify
 from worker.demo.screen import Result, Screen, TableResult, show_result
 from worker.demo.shop_changes import Played, Shop, now_ms, play
 from worker.demo.shop_source import SourceTable
 from worker.demo.shop_tables import DATABASE
-from worker.demo.verify import (
-    Difference,
-    compare,
-    compare_columns,
-    lane_work,
-    order_faults,
-    read_batches,
-    read_commits,
-    table_work,
-)
 from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.local.broker import Broker
 from worker.observing.status import WorkerStatus
@@ -190,11 +181,11 @@ def _look_at_view(
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
 
 
-def _compared(name: str, table: SourceTable, frame: DataFrame) -> tuple[list[Any], list[Difference]]:
+def _compared(name: str, table: SourceTable, frame: DataFrame) -> tuple[list[Any], list[verify.Difference]]:
     """Return the replica's rows, and their differences from the source."""
     rows = frame.toArrow().to_pylist()
-    differences = compare_columns(name, [column.name for column in table.columns], frame.columns)
-    return rows, differences + compare(name, table.key, table.rows.values(), rows)
+    differences = verify.compare_columns(name, [column.name for column in table.columns], frame.columns)
+    return rows, differences + verify.compare(name, table.key, table.rows.values(), rows)
 
 
 def _wait_for_statements(screen: Screen, worker: WorkerProcess) -> None:
@@ -262,18 +253,18 @@ def _result(
     session: SparkSession,
     tell: Callable[[str], None],
 ) -> Result:
-    batches = read_batches(directory / "batches")
+    batches = verify.read_batches(directory / "batches")
     lake = directory / "lake" / DATABASE
 
     def look(name: str, table: SourceTable) -> TableResult:
         tell(f"comparing {name} with the source")
-        commits = read_commits(lake / name, _TOPIC)
+        commits = verify.read_commits(lake / name, _TOPIC)
         rows, differences = _compared(name, table, session.sql(f"SELECT * FROM delta.`{lake / name}`"))
         return TableResult(
-            table_work(batches, commits, name),
+            verify.table_work(batches, commits, name),
             len(table.rows),
             len(rows),
-            order_faults(name, table.history, batches, commits),
+            verify.order_faults(name, table.history, batches, commits),
             [f"{difference.row}: {difference.what}" for difference in differences],
         )
 
@@ -281,5 +272,5 @@ def _result(
         tables = list(queries.map(look, shop.tables, shop.tables.values()))
     worked = handled.at - batches[0].began if batches else 0.0
     mean = sum(handled.busy_seconds) / worked if worked else 0.0
-    lanes = lane_work(batches, handled.busy_seconds)
+    lanes = verify.lane_work(batches, handled.busy_seconds)
     return Result(tables, lanes, handled.most_at_once, mean, worked, faults)

@@ -22,17 +22,9 @@ from prometheus_client.metrics_core import HistogramMetricFamily, InfoMetricFami
 from prometheus_client.registry import Collector
 
 from worker import __version__
+from worker.observing import meters
 from worker.observing.log_limits import STORMY, LogLimits
 from worker.observing.logs import LIMITS
-from worker.observing.meters import (
-    MAX_TABLE_LABELS,
-    HandlerTimes,
-    TableLabels,
-    families,
-    family,
-    merge,
-    meter,
-)
 from worker.observing.metric_definitions import definition
 from worker.observing.status import Look
 from worker.observing.status_metrics import HandlerMeters, of_status
@@ -82,12 +74,12 @@ class Metrics(Collector):
         self._version = version
         self._log_limits = log_limits
         self._look: Callable[[], Look] | None = None
-        self.tables = TableLabels(MAX_TABLE_LABELS)
+        self.tables = meters.TableLabels(meters.MAX_TABLE_LABELS)
         self.handlers = HandlerMeters(self.tables)
         """Metrics that handlers report."""
-        self._times: dict[int, HandlerTimes] = {}
+        self._times: dict[int, meters.HandlerTimes] = {}
         self._times_lock = threading.Lock()  # guards _times: lanes are added while a scrape reads
-        self._meters = {name: meter(name) for name in _COUNTED}
+        self._meters = {name: meters.meter(name) for name in _COUNTED}
         self._set("binlane_last_reload_successful", 1)
         for name, labels in _FROM_ZERO.items():
             for label in labels:
@@ -151,10 +143,10 @@ class Metrics(Collector):
         """Count a schema of the registry that had been dropped and was compiled again."""
         self._count("binlane_schemas_rebuilt_total")
 
-    def handler_times(self, lane: int) -> HandlerTimes:
+    def handler_times(self, lane: int) -> meters.HandlerTimes:
         """Return the times of one lane, always the same object. Only that lane's thread may write to it."""
         with self._times_lock:
-            return self._times.setdefault(lane, HandlerTimes())
+            return self._times.setdefault(lane, meters.HandlerTimes())
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. The registry calls this at each scrape."""
@@ -165,7 +157,7 @@ class Metrics(Collector):
             parts = list(self._times.values())
         entry = definition("binlane_handler_seconds")
         times = HistogramMetricFamily(entry.family, entry.help, labels=entry.labels)
-        for handler, histogram in merge(parts).items():
+        for handler, histogram in meters.merge(parts).items():
             times.add_metric([handler], histogram.cumulative(), histogram.total)
             self._count("binlane_handler_failures_total", handler, amount=0)
         yield times
@@ -185,7 +177,7 @@ class Metrics(Collector):
         yield from self.handlers.collect(status.handlers if status is not None else ())
 
         for name, counter in self._meters.items():
-            for found in families(counter):
+            for found in meters.families(counter):
                 if name in _BY_TABLE:
                     found.samples = self.tables.fold(found.samples)
                 yield found
@@ -203,7 +195,7 @@ class Metrics(Collector):
 
 def _told(name: str, counts: dict[str, int]) -> Metric:
     """Build a counter whose counts are kept elsewhere: {label: count}."""
-    found = family(name)
+    found = meters.family(name)
     for label, count in counts.items():
         found.add_metric([label], count)
     return found

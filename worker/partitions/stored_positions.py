@@ -184,7 +184,7 @@ class Cluster:
     def refuse_active_group(self, partition: TopicPartition) -> None:
         """Raise PositionError if the group has members, CheckpointError if Kafka does not answer."""
         # Waits until the group's coordinator is available. Describing the group does not.
-        self.kafka.load([partition])
+        self.kafka.load_committed([partition])
         end = time.monotonic() + _SECONDS
         while True:
             asked = self._admin.describe_consumer_groups([self._group], request_timeout=_SECONDS)[self._group]

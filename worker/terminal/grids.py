@@ -12,14 +12,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from worker.observing.overview.figures import (
-    Rates,
-    delay_of,
-    lag_of,
-    lanes_by_trouble,
-    partitions_by_trouble,
-    ranked,
-)
+from worker.observing.overview import figures
 from worker.observing.overview.history import SECONDS, Point
 from worker.observing.status import LaneStatus, PartitionStatus, TableStatus, WorkerStatus
 from worker.observing.visible_text import count, duration, printable, size
@@ -54,7 +47,11 @@ _ONLY_TWO = 60
 
 
 def tables_grid(
-    status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
+    status: WorkerStatus,
+    rates: figures.Rates | None,
+    limit: int | None,
+    lines: box.Box | None,
+    width: int = 80,
 ) -> Table:
     """At most `limit` tables. Without `lines`: the full width, and fewer columns if that is narrow."""
     columns: dict[str, Callable[[TableStatus], RenderableType]] = {
@@ -72,13 +69,17 @@ def tables_grid(
         left_out.add(_RATE)
     columns = {title: tell for title, tell in columns.items() if title not in left_out}
     grid = grid_of(f"Tables {len(status.tables) + status.tables_omitted:,}", columns, lines)
-    for each in ranked(status.tables)[:limit]:
+    for each in figures.ranked(status.tables)[:limit]:
         grid.add_row(Text(printable(each.table)), *(tell(each) for tell in columns.values()))
     return grid
 
 
 def partitions_grid(
-    status: WorkerStatus, rates: Rates | None, limit: int | None, lines: box.Box | None, width: int = 80
+    status: WorkerStatus,
+    rates: figures.Rates | None,
+    limit: int | None,
+    lines: box.Box | None,
+    width: int = 80,
 ) -> Table:
     """See `tables_grid`."""
     columns: dict[str, Callable[[PartitionStatus], RenderableType]] = {
@@ -101,7 +102,7 @@ def partitions_grid(
         left_out.add("Window")
     columns = {title: tell for title, tell in columns.items() if title not in left_out}
     grid = grid_of(f"Partitions {len(status.partitions):,}", columns, lines)
-    for each in partitions_by_trouble(status)[:limit]:
+    for each in figures.partitions_by_trouble(status)[:limit]:
         name = Text(printable(f"{each.topic} [{each.partition}]"))
         grid.add_row(name, *(tell(each) for tell in columns.values()))
     return grid
@@ -173,7 +174,7 @@ def lane_grid(status: WorkerStatus, columns: int, rows: int) -> Table:
     title = f"Lanes {working:,} of {len(status.lanes):,} at work"
     for column in range(columns):
         grid.add_column(title if column == 0 else "", ratio=1, no_wrap=True)
-    lanes = lanes_by_trouble(status)[: columns * rows]
+    lanes = figures.lanes_by_trouble(status)[: columns * rows]
     for first in range(0, len(lanes), columns):
         grid.add_row(*(_lane_cell(status, lane) for lane in lanes[first : first + columns]))
     return grid
@@ -193,7 +194,7 @@ def lane_table(status: WorkerStatus) -> Table:
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
     for title in (f"Lanes {len(status.lanes):,}", "Filled", "Records", "Bytes", "Working on"):
         grid.add_column(title, justify="right" if title in {"Records", "Bytes"} else "left", no_wrap=True)
-    for lane in lanes_by_trouble(status):
+    for lane in figures.lanes_by_trouble(status):
         bar = _bar(status, lane)
         grid.add_row(str(lane.lane), bar, f"{lane.queued_records:,}", size(lane.queued_bytes), _work(lane))
     return grid
@@ -215,11 +216,13 @@ class Trend:
     def known(self) -> bool:
         return bool(self._points)
 
-    def see(self, status: WorkerStatus, rates: Rates, time: float) -> None:
+    def see(self, status: WorkerStatus, rates: figures.Rates, time: float) -> None:
         """Add a later answer. `time`: the worker's Unix time."""
         if self._points and time < self._points[-1].time + SECONDS:
             return
-        self._points.append(Point(time, rates.total, lag_of(status), delay_of(status), 0, 0, 0))
+        self._points.append(
+            Point(time, rates.total, figures.lag_of(status), figures.delay_of(status), 0, 0, 0)
+        )
 
     def values(self, field: str, parts: int) -> list[float | None]:
         """Split the known part of the last hour into equal parts. Return the average of each; None: not
@@ -248,12 +251,12 @@ def blocks(values: Sequence[float | None]) -> str:
     return "".join(" " if value is None else _BLOCKS[int(value / step + 1e-9)] for value in values)
 
 
-def trend_line(trend: Trend, status: WorkerStatus, rates: Rates, width: int) -> Text | None:
+def trend_line(trend: Trend, status: WorkerStatus, rates: figures.Rates, width: int) -> Text | None:
     """Return the line, `width` columns wide; None: it is too narrow, or nothing is known."""
     shown = [
         ("rate", "records/s ", f" {count(rates.total)}"),
-        ("lag", "  lag ", f" {count(lag_of(status))}"),
-        ("delay", "  delay ", f" {duration(delay_of(status))}"),
+        ("lag", "  lag ", f" {count(figures.lag_of(status))}"),
+        ("delay", "  delay ", f" {duration(figures.delay_of(status))}"),
     ]
     if width < _ONLY_TWO:
         shown = shown[:2]

@@ -16,15 +16,7 @@ from worker.observing.overview.of_systems import not_begun, of_kafka
 from worker.observing.overview.troubles import headline, troubles
 from worker.observing.status import WorkerStatus
 from worker.observing.visible_text import age, count, duration, printable, size
-from worker.terminal.grids import (
-    STATE_STYLE,
-    Trend,
-    lane_grid,
-    lane_table,
-    partitions_grid,
-    tables_grid,
-    trend_line,
-)
+from worker.terminal import grids
 from worker.terminal.handlers import handler_alarms, handler_lines, waiting_grid, waiting_tables
 
 _LANE_CELL = 38
@@ -55,11 +47,11 @@ def full_view(snapshot: Snapshot, address: str | None = None) -> RenderableType:
     parts += [Text(printable(line), style="red") for line in _alarms(status)]
     parts += [Text(printable(f"{each.name} is {each.told}"), style="cyan") for each in status.pauses]
     parts += [Text(command, style="bold") for each in found for command in each.commands]
-    parts.append(tables_grid(status, None, None, box.SIMPLE_HEAD))
+    parts.append(grids.tables_grid(status, None, None, box.SIMPLE_HEAD))
     parts += _more(status.tables_omitted)
     if waiting := waiting_tables(status):
         parts.append(waiting_grid(waiting, snapshot.as_of, box.SIMPLE_HEAD))
-    return Group(*parts, lane_table(status), partitions_grid(status, None, None, box.SIMPLE_HEAD))
+    return Group(*parts, grids.lane_table(status), grids.partitions_grid(status, None, None, box.SIMPLE_HEAD))
 
 
 def summary_line(snapshot: Snapshot, rates: Rates) -> str:
@@ -77,7 +69,7 @@ class LiveView:
     address: str
     lost: str | None = None
     """Why the worker gave no newer answer."""
-    trend: Trend = field(default_factory=Trend)
+    trend: grids.Trend = field(default_factory=grids.Trend)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         status = self.snapshot.status
@@ -105,17 +97,17 @@ class LiveView:
         for_partitions = min(len(status.partitions), for_partitions + spare)
 
         shown = min(len(status.tables), _fit(all_tables, for_tables))
-        parts.append(tables_grid(status, self.rates, shown, None, width))
+        parts.append(grids.tables_grid(status, self.rates, shown, None, width))
         parts += _more(all_tables - shown)
         if for_waiting:
             shown = _fit(len(waiting), for_waiting)
             parts.append(waiting_grid(waiting[:shown], self.snapshot.as_of, None))
             parts += _more(len(waiting) - shown)
         shown_rows = _fit(lane_rows, for_lanes)
-        parts.append(lane_grid(status, columns, shown_rows))
+        parts.append(grids.lane_grid(status, columns, shown_rows))
         parts += _more(len(status.lanes) - columns * shown_rows)
         shown = _fit(len(status.partitions), for_partitions)
-        parts.append(partitions_grid(status, self.rates, shown, None, width))
+        parts.append(grids.partitions_grid(status, self.rates, shown, None, width))
         parts += _more(len(status.partitions) - shown)
         parts.append(_one_line("q quits", "dim"))
         yield Group(*parts)
@@ -133,7 +125,7 @@ class LiveView:
         level, line = headline(status, troubles(status))
         parts: list[RenderableType] = [title, _one_line(line, _LEVEL_STYLE[level])]
         parts.append(_summary(self.snapshot, self.rates))
-        drawn = trend_line(self.trend, status, self.rates, width)
+        drawn = grids.trend_line(self.trend, status, self.rates, width)
         parts += [*([] if drawn is None else [drawn]), *handlers]
         parts += [_one_line(line, "red") for line in alarms[:shown_alarms]]
         parts += _more(len(alarms) - shown_alarms)
@@ -164,7 +156,7 @@ def _title(status: WorkerStatus) -> Text:
     return Text.assemble(
         (printable(status.name), "bold"),
         "  ",
-        (status.state, STATE_STYLE[status.state]),
+        (status.state, grids.STATE_STYLE[status.state]),
         (f"  binlane {status.version}, up {duration(status.uptime_seconds)}", "dim"),
         no_wrap=True,
         overflow="ellipsis",
@@ -180,7 +172,7 @@ def _summary(snapshot: Snapshot, rates: Rates | None) -> Text:
     # The most important first, because a narrow screen cuts off the end.
     for state in ("blocked", "retrying"):
         if tables := sum(table.state == state for table in status.tables):
-            parts.append((f"{tables:,} {state}", STATE_STYLE[state]))
+            parts.append((f"{tables:,} {state}", grids.STATE_STYLE[state]))
     if paused := sum(each.paused for each in status.partitions):
         parts.append((f"{paused:,} paused", "yellow"))
     parts.append((f"lag {count(lag_of(status))}", ""))

@@ -33,15 +33,7 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.options import SparkOptions
-from handlers.spark.reloading.new_rows import (
-    LONGEST_MS,
-    NewRows,
-    check_alike,
-    check_place,
-    folder_of,
-    number_of,
-    remove_left,
-)
+from handlers.spark.reloading import new_rows
 from handlers.spark.rows.shape import Shape
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef
@@ -99,8 +91,10 @@ class SparkReload:
         with self._told():
             self._lake = self._opened(self._options, self._context)
             if not self._is_alone:
-                check_place(self._root, self._there.world.spark)
-            remove_left(self._there.world.files, self._root, self._folder, self._log(), self._began_ms)
+                new_rows.check_place(self._root, self._there.world.spark)
+            new_rows.remove_left(
+                self._there.world.files, self._root, self._folder, self._log(), self._began_ms
+            )
             if not self.marks():
                 raise Refused(f"worker {self._context.worker} has applied no change of it yet")
             self._new = self._opened(self._new_options(), self._new_context())
@@ -139,7 +133,7 @@ class SparkReload:
             self._beside.handle(batch)
 
     def take_over(self, read: Mapping[Partition, int], catch_up: CatchUp | None = None) -> Taken:
-        if time.time() * 1000 > self._began_ms + LONGEST_MS:
+        if time.time() * 1000 > self._began_ms + new_rows.LONGEST_MS:
             raise Refused("it took more than 12 hours")
         with (
             self._told(),
@@ -152,7 +146,7 @@ class SparkReload:
             has_statements = any(each.statement is not None for each in there.segments)
             if has_statements or look(self._there.world.spark.session, self._ref) is None:
                 there.merge()  # no worker may exist to merge them
-            check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
+            new_rows.check_alike(self._there.world.spark.session, there=self._ref, new=self._new_ref)
             before = self._count(self._ref)
             self._put(new, there, read, catch_up)
             self._say("its new rows are written, and replace the old ones")
@@ -175,11 +169,11 @@ class SparkReload:
                 self._number = there.put_entry(partial(self._made, rows))
             except SegmentTaken:
                 # It may be our own entry, whose answer was lost.
-                self._number = number_of(there, rows.name)
+                self._number = new_rows.number_of(there, rows.name)
                 self._may_be_put = False
             except _FAULTS:
                 with suppress(SegmentTaken, *_FAULTS):
-                    self._number = number_of(there, rows.name)
+                    self._number = new_rows.number_of(there, rows.name)
                 if not self._number:
                     raise  # and the entry may still arrive
                 self._may_be_put = False
@@ -191,15 +185,17 @@ class SparkReload:
                 return
         raise Hindered("workers keep writing to its log: try again when they write less, or stop them")
 
-    def _made(self, rows: NewRows, shape: Shape, marks: Marks) -> Entry:
+    def _made(self, rows: new_rows.NewRows, shape: Shape, marks: Marks) -> Entry:
         entry = rows.entry(shape, marks)
         self._may_be_put = True
         return entry
 
-    def _new_rows(self, new: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None) -> NewRows:
+    def _new_rows(
+        self, new: TableSink, read: Mapping[Partition, int], catch_up: CatchUp | None
+    ) -> new_rows.NewRows:
         place = self._new_ref.path
         assert place is not None
-        return NewRows(
+        return new_rows.NewRows(
             new,
             place=place.removeprefix(f"{self._root}/"),
             # Finished steps of an entry are recorded by its name.
@@ -276,7 +272,7 @@ class SparkReload:
 
     @property
     def _folder(self) -> str:
-        return folder_of(self._there.world.locations.logs, self._ref.log_folder)
+        return new_rows.folder_of(self._there.world.locations.logs, self._ref.log_folder)
 
     @property
     def _new_ref(self) -> TableRef:

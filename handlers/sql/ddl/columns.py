@@ -13,14 +13,8 @@ from handlers.logs import get_logger
 from handlers.mysql.ddl import Column
 from handlers.mysql.ddl.values import default_value, formula_of, set_in_order
 from handlers.mysql.types import read_type
+from handlers.sql.ddl import retyping
 from handlers.sql.ddl.rebuilding import declared_types, rebuild
-from handlers.sql.ddl.retyping import (
-    in_duckdb,
-    in_postgresql,
-    in_sqlite,
-    modify_in_mysql,
-    retype_in_postgresql,
-)
 from handlers.sql.ddl.tables import change_key, number_rows
 from handlers.sql.ddl.target import Target, TargetTable
 from handlers.sql.naming import exact, exact_table
@@ -132,17 +126,17 @@ def modify_column(target: Target, table: TargetTable, column: Column) -> None:
     type_ = target.type_for(table, own, column.type)
     name, spelled = target.quote(own), target.spell(type_)
     if target.family == "mysql":
-        modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
+        retyping.modify_in_mysql(target, table, own, f"{spelled} {'NOT NULL' if own in key else 'NULL'}")
     elif target.family == "sqlite":
         if declared_types(target, table)[own].upper() != spelled.upper():
-            rebuild(target, table, types={own: spelled}, values={own: in_sqlite(name, type_)})
+            rebuild(target, table, types={own: spelled}, values={own: retyping.in_sqlite(name, type_)})
     elif target.spell(old := target.columns(table)[own]) != spelled:
         if target.family == "duckdb":
-            value = in_duckdb(name, old, type_, spelled)
+            value = retyping.in_duckdb(name, old, type_, spelled)
             rebuild(target, table, types={own: spelled}, values={own: value})
         else:
-            using = in_postgresql(name, old, type_, spelled)
-            retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
+            using = retyping.in_postgresql(name, old, type_, spelled)
+            retyping.retype_in_postgresql(target, table, own, f"TYPE {spelled} USING {using}", spelled)
     _respell(target, table, own, column.type, type_)
 
 

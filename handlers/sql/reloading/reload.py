@@ -24,16 +24,7 @@ from handlers.sql.handler import SqlHandler
 from handlers.sql.marks import Marks
 from handlers.sql.naming import Naming, exact_table
 from handlers.sql.options import SqlOptions
-from handlers.sql.reloading.building import (
-    Building,
-    Busy,
-    Mark,
-    Still,
-    TableMarks,
-    alone,
-    places,
-    remove_left,
-)
+from handlers.sql.reloading import building
 from handlers.sql.target.engine import check_url, make_engine
 from handlers.sql.target.errors import DATABASE_ERRORS, Fault, fault_of, told
 from handlers.sql.target.known_tables import KnownTable
@@ -63,7 +54,7 @@ class SqlReload:
         self._own = TableName(database, name)
         self._naming = Naming.of(self._dialect, self._options.schema_, self._options.table)
         self._target: TargetName = self._naming.target(database, name)
-        self._building = Building.of(self._target, context.handler)
+        self._building = building.Building.of(self._target, context.handler)
         self._new_context = msgspec.structs.replace(
             context, handler=self._building.handler, handles=lambda table: table == self._table
         )
@@ -77,8 +68,8 @@ class SqlReload:
         self._marks = Marks(
             own.marks_table, context.worker, context.handler, self._engine.dialect, own.topic_again
         )
-        self._own_marks = TableMarks(self._marks.table, context.worker, self._table)
-        self._still: Still | None = None  # set once this reload may have created something
+        self._own_marks = building.TableMarks(self._marks.table, context.worker, self._table)
+        self._still: building.Still | None = None  # set once this reload may have created something
         self._pinged = 0.0
         self._applied: dict[Partition, Place] = {}  # the last change of each partition
 
@@ -88,14 +79,14 @@ class SqlReload:
         self._open.callback(self._engine.dispose)
         try:
             self._connection = self._open.enter_context(self._engine.connect())
-            still = self._open.enter_context(alone(self._connection, repr(self._target)))
+            still = self._open.enter_context(building.alone(self._connection, repr(self._target)))
             with self._connection.begin():
                 self._refuse_unfit(self._connection)
-            remove_left(self._connection, self._own_marks, self._target, self._context.handler)
+            building.remove_left(self._connection, self._own_marks, self._target, self._context.handler)
             self._still, self._pinged = still, time.monotonic()
             self.handler.open(self._new_context)
             self._open.callback(self.handler.close)
-        except Busy:
+        except building.Busy:
             raise Refused(f"another reload of {self._table} is under way") from None
         except DATABASE_ERRORS as error:
             raise Refused(f"the target: {told(error)}") from error
@@ -119,7 +110,7 @@ class SqlReload:
     def marks(self) -> dict[Partition, Place]:
         try:
             with self._connected.begin():
-                return places(self._read(self._context.handler))
+                return building.places(self._read(self._context.handler))
         except DATABASE_ERRORS as error:
             raise Refused(f"the target: {told(error)}") from error
 
@@ -144,13 +135,13 @@ class SqlReload:
                 self._refuse_unfit(connection)
                 if catch_up is not None and self._dialect != "sqlite":
                     there = self._read(self._context.handler)
-                    if is_behind(read, places(there)):
-                        read = catch_up(places(there))
+                    if is_behind(read, building.places(there)):
+                        read = catch_up(building.places(there))
                 self._lock_table(connection)
                 self._move_marks(connection, read)
                 taken = self._replace(connection)
                 # A topic without marks was not locked. Its rows would be lost now.
-                if is_behind(read, places(self._read(self._context.handler))):
+                if is_behind(read, building.places(self._read(self._context.handler))):
                     raise Behind
                 return taken
         except TargetUnavailable as error:
@@ -200,7 +191,7 @@ class SqlReload:
                     f"the topic {each[0]} was recreated, and no change of {self._table} in the new one was "
                     "applied yet: let the worker read that far first"
                 )
-        if is_behind(read, places(there)):
+        if is_behind(read, building.places(there)):
             raise Behind
         if any(each not in new or new[each].place < place for each, place in self._applied.items()):
             raise Hindered("the target does not show the changes that were applied to the new table")
@@ -263,7 +254,7 @@ class SqlReload:
                 "(ON DELETE CASCADE, SET NULL or SET DEFAULT)"
             )
 
-    def _read(self, handler: str) -> dict[Partition, Mark]:
+    def _read(self, handler: str) -> dict[Partition, building.Mark]:
         return self._own_marks.read(self._connected, handler)
 
     @property

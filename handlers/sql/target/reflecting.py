@@ -13,15 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from handlers.logs import get_logger
 from handlers.sql.naming import check_names, exact, exact_table
-from handlers.sql.target.catalogs import (
-    alike_columns,
-    declared_types,
-    definition,
-    of_postgresql,
-    renewed_columns,
-    unique_keys,
-    unsafe,
-)
+from handlers.sql.target import catalogs
 from handlers.sql.target.known_tables import KnownColumn, KnownTable, TableName
 from handlers.sql.types.losses import losses_of
 from handlers.sql.types.mysql_values import as_kept
@@ -105,13 +97,13 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
     quoted = dialect.identifier_preparer.format_table(exact_table(schema, table))
     if not inspector.has_table(table, schema=schema):
         return None
-    defined = definition(connection, quoted)  # first: what changes from here on is noticed
+    defined = catalogs.definition(connection, quoted)  # first: what changes from here on is noticed
     with warnings.catch_warnings():
         # "Did not recognize type": such a column gets its values as text.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
         found: list[Any] = list(inspector.get_columns(table, schema=schema))
         primary_key = tuple(inspector.get_pk_constraint(table, schema=schema)["constrained_columns"])
-        uniques = [] if dialect.name == "postgresql" else unique_keys(inspector, schema, table)
+        uniques = [] if dialect.name == "postgresql" else catalogs.unique_keys(inspector, schema, table)
     for one in found:
         one["name"] = own_name(one["name"], dialect.name)
     primary_key = tuple(own_name(column, dialect.name) for column in primary_key)
@@ -122,13 +114,15 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         arrays = {one["name"]: (f"{one['declared']}[]", "") for one in found}
     elif dialect.name == "postgresql":
         plain = {"name": quoted.replace("%%", "%")}  # undo the driver's escape for a parameter
-        arrays, alike, uniques = of_postgresql(connection, plain, found)
+        arrays, alike, uniques = catalogs.of_postgresql(connection, plain, found)
     elif dialect.name == "sqlite":
-        arrays = {name: (declared, "") for name, declared in declared_types(connection, table).items()}
+        arrays = {
+            name: (declared, "") for name, declared in catalogs.declared_types(connection, table).items()
+        }
     if dialect.name != "postgresql":
-        alike = alike_columns(connection, schema, table, found)
+        alike = catalogs.alike_columns(connection, schema, table, found)
     keys = {name for columns in (primary_key, *uniques) for name in columns}
-    renewed = renewed_columns(connection, schema, table)
+    renewed = catalogs.renewed_columns(connection, schema, table)
     if dialect.name != "mysql":  # whose writer checks the found row itself
         uniques = [columns for columns in uniques if alike.isdisjoint(columns)]
     return KnownTable(
@@ -148,7 +142,7 @@ def _reflect(connection: sa.Connection, name: TableName) -> KnownTable | None:
         primary_key,
         frozenset(frozenset(columns) for columns in uniques if columns),
         sorted(keys & alike),
-        unsafe(connection, schema, table, quoted),
+        catalogs.unsafe(connection, schema, table, quoted),
         defined,
     )
 

@@ -244,7 +244,7 @@ def test_an_attempt_whose_entry_came_late_is_no_part_of_the_next(lake: Lake) -> 
     lake.sink().merge()
     with reloading(lake) as reload, pytest.MonkeyPatch.context() as patch:
         reload.apply(batch(*rows(0, 5)))
-        patch.setattr("handlers.spark.reloading.reload.number_of", lambda there, name: there.merge() or 0)
+        patch.setattr("handlers.spark.reloading.new_rows.number_of", lambda there, name: there.merge() or 0)
         patch.setattr("handlers.spark.reloading.reload._PUTS", 1)
         with answer_lost(AlreadyThere), pytest.raises(Hindered):
             reload.take_over({PLACE: 5})

@@ -6,14 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from worker.observing.overview.figures import (
-    delay_of,
-    handled_tables,
-    is_late,
-    lag_of,
-    lanes_by_trouble,
-    partitions_by_trouble,
-)
+from worker.observing.overview import figures
 from worker.observing.overview.history import Point
 from worker.observing.overview.timeline import Entry
 from worker.observing.overview.trouble import Trouble
@@ -92,7 +85,7 @@ class Live(msgspec.Struct, frozen=True):
         late = 0
         for table in status.tables:
             states[table.state] = states.get(table.state, 0) + 1
-            late += is_late(table)
+            late += figures.is_late(table)
         waiting = _waiting(status)
         return cls(
             time=time,
@@ -104,15 +97,15 @@ class Live(msgspec.Struct, frozen=True):
             states={**states, "late": late},
             tables=len(status.tables) + status.tables_omitted,
             rate=rate,
-            lag=lag_of(status),
-            delay=delay_of(status),
+            lag=figures.lag_of(status),
+            delay=figures.delay_of(status),
             queued_records=sum(lane.queued_records for lane in status.lanes),
             queued_bytes=sum(lane.queued_bytes for lane in status.lanes),
             paused=sum(each.paused for each in status.partitions),
-            lanes=lanes_by_trouble(status)[:_MOST_PARTS],
+            lanes=figures.lanes_by_trouble(status)[:_MOST_PARTS],
             lanes_in_all=len(status.lanes),
             lanes_busy=sum(lane.running_table is not None for lane in status.lanes),
-            partitions=partitions_by_trouble(status)[:_MOST_PARTS],
+            partitions=figures.partitions_by_trouble(status)[:_MOST_PARTS],
             partitions_in_all=len(status.partitions),
             waiting=waiting[:_MOST_PARTS],
             waiting_in_all=len(waiting),
@@ -129,7 +122,7 @@ def _waiting(status: WorkerStatus) -> list[dict[str, Any]]:
     """List handlers' tables with waiting rows or an error: errors first, then the longest waits."""
     found = [
         {**table, "handler": handler.get("handler")}
-        for handler, table in handled_tables(status.handlers)
+        for handler, table in figures.handled_tables(status.handlers)
         if table.get("waiting_rows") or table.get("error")
     ]
 
