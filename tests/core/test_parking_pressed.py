@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from building import Clock, assignment, chunk, ddl, delivery, unit
 from lane_building import Source, lanes_of, taken
+from row_building import row_unit, rows
 
 from worker.fetching.parking import Parking
 from worker.lanes.snapshot import snapshot
@@ -15,7 +16,9 @@ from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignments
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.parking_files import ParkingLot
+from worker.units.sharding import spread
 from worker.units.unit import UnitState
+from worker.units.work import Work
 
 MOST = 20_000
 
@@ -143,3 +146,35 @@ def test_a_batch_of_parked_records_is_no_larger_than_a_lane(lot: ParkingLot) -> 
     lanes.give_tables([(bad, bad.table)])
     lanes.finish(0, taken(lanes, 0))
     assert taken(lanes, 0).records == lanes.lanes[0].records == 5
+
+
+def test_rows_of_parked_records_fill_no_more_than_a_lane(lot: ParkingLot) -> None:
+    lanes, source, clock = lanes_of(Clock(), 2, max_records=5), assignment(), 0.0
+    bad = row_unit("bad")
+    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
+    parking = Parking(lot, lanes, lambda: (bad,), pauses, most=1 << 30)
+    for offset in range(41):
+        assert lanes.offer(delivery((bad, chunk(source, [rows(offset, 7, table="bad")]))))
+        if not offset:
+            lanes.halt(0, taken(lanes, 0), "it failed")
+        parking.between_polls(clock := clock + 1)
+    lanes.give_tables([(bad, bad.table)])
+
+    def work_on(number: int) -> None:
+        """Distribute records as long as the lanes let it."""
+        while lanes.schedule.ready:
+            work = taken(lanes, number)
+            assert work.decode(lambda _r, _f: False) is None
+            if not work.spreads:
+                running.append(work)
+                return
+            lanes.spread(number, work, spread(work))
+
+    running: list[Work] = []
+    work_on(1)
+    while running:
+        work_on(0)
+        assert lanes.lanes[0].records <= 10
+        lanes.finish(1, running.pop(0))
+        work_on(1)
+    assert bad.at_rest

@@ -25,13 +25,14 @@ def cut(unit: Unit, room: tuple[int, int] | None = None, *, others_wait: bool = 
     `others_wait` for a lane, a table without `max_wait` may get a shorter batch (see Turns)."""
     table = unit.table
     most, most_bytes = table.max_records, table.max_bytes
+    if unit.shards is not None:
+        most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
     if unit.parked and room is not None:  # more than a lane's records and bytes may be parked
         most, most_bytes = min(most, room[0]), min(most_bytes, room[1])
     shortened, parked = False, unit.parked > 0
-    if unit.shards is not None:
-        most, most_bytes = _SPREAD_RECORDS, _SPREAD_BYTES
-    elif (
+    if (
         others_wait
+        and unit.shards is None
         and table.max_wait <= 0
         and not table.whole
         and (turn := unit.turns.most_records(unit.records)) is not None

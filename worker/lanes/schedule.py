@@ -243,7 +243,11 @@ class Schedule:
             waits = shards is not None and not shards.through
         elif shards is None:
             return False
-        elif waits := shards.order.held_back >= self._room.max_records or not self._room.may_spread(unit):
+        elif waits := (
+            shards.order.held_back >= self._room.max_records
+            or (unit.parked > 0 and unit.account.records >= self._room.max_records)
+            or not self._room.may_spread(unit)
+        ):
             self._crowded[unit] = None
         if waits or front.alone:
             unit.state = UnitState.WAITING_FOR_OTHERS
