@@ -104,6 +104,15 @@ def test_a_partition_is_paused_if_its_schema_takes_longer_than_a_moment(
     assert pauses.held == set()
 
 
+def test_a_partition_is_paused_at_once_if_many_records_wait(
+    gate: HeldRecords, assignment: Assignment, pauses: Pauses
+) -> None:
+    gate.between_polls(1.0)
+    gate.add(assignment, values(*[b"b"] * 2_001))
+    gate.between_polls(1.0)
+    assert pauses.held == {assignment}
+
+
 def test_a_partition_whose_first_commit_is_taken_in_a_moment_is_not_paused(pauses: Pauses) -> None:
     assignment = begun(Debezium())
     assignment.in_kafka = None

@@ -21,6 +21,8 @@ log = get_logger("fetcher")
 _MOMENT = 0.1
 """Seconds until a waiting partition is paused. Most commits and schemas need less. A pause costs more:
 librdkafka may fetch a resumed partition only 1 s later."""
+_MOST_RECORDS = 2_000
+"""A partition that waits with more is paused at once."""
 _PATIENCE = 5.0
 """Seconds that a first commit may take before a warning: a rebalance in progress rejects some commits."""
 
@@ -75,7 +77,9 @@ class HeldRecords(Stage):
         if self._uncommitted.keys() - before.keys():
             self.commit()
         self._since = {each: self._since.get(each, now) for each in {*self._held, *self._uncommitted}}
-        self.pauses.single("held", [each for each, since in self._since.items() if now - since >= _MOMENT])
+        late = {each for each, since in self._since.items() if now - since >= _MOMENT}
+        many = {each for each, held in self._held.items() if len(held.records) > _MOST_RECORDS}
+        self.pauses.single("held", late | many)
         self._said = self._said and bool(self._uncommitted)
         longest = now - min(self._uncommitted.values(), default=now)
         if not self._said and longest >= _PATIENCE:
