@@ -153,14 +153,20 @@ def test_pauses_survive_a_restart_and_reach_the_other_workers_of_the_folder(tmp_
         assert [pause.table for pause in each.pauses.given] == ["shop.orders"]
 
 
+def of_group(group: str, folder: Path) -> TablePauses:
+    kafka = {"bootstrap_servers": "localhost:9", "group_id": group, "topics": ["cdc"]}
+    settings = configuration(kafka=kafka, checkpoint={"directory": str(folder)})
+    return TablePauses(settings, lambda: ([], set()), lambda: None)
+
+
 def test_another_group_in_the_folder_has_pauses_of_its_own(tmp_path: Path) -> None:
     mine = Folder(tmp_path)
     mine.ask("shop.orders")
-    kafka = {"bootstrap_servers": "localhost:9", "group_id": "another", "topics": ["cdc"]}
-    settings = configuration(kafka=kafka, checkpoint={"directory": str(tmp_path)})
-    other = TablePauses(settings, lambda: ([], set()), lambda: None)
+    other = of_group("another", tmp_path)
     other.adopt()
     assert other.given == []
+    # Two words with one CRC-32.
+    assert of_group("plumless", tmp_path).path != of_group("buckeroo", tmp_path).path
 
 
 _NO_ZONE = b'[{"table": "shop.orders", "by": "ann", "since": "2026-11-28T12:00:00"}]'
@@ -186,12 +192,16 @@ def test_a_damaged_file_stops_a_start_and_no_running_worker(tmp_path: Path, cont
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"table": "orders"}, "a glob on database.table"),
-        ({"table": "/(/"}, "a regular expression"),
+        (
+            {"table": "orders"},
+            "table: found 'orders'; allowed: a glob on database.table, with both names; nearest: *.orders",
+        ),
+        ({"table": "/(/"}, "table: found '/(/'; allowed: a regular expression (missing )"),
         ({"table": "shop.orders", "handler": "mirorr"}, "no table has a handler mirorr: there are h0, h1"),
         ({"table": "shop.orders", "duration": "1d"}, "for: found '1d'; allowed: a duration such as 30s"),
         ({"table": "shop.orders", "duration": "0s"}, "for: found '0s'; allowed: a duration such as 30s"),
-        ({"table": "shop.orders", "duration": "9" * 30 + "h"}, ""),
+        ({"table": "shop.orders", "duration": "9" * 30 + "h"}, f"for: found '{'9' * 30}h'; allowed: a dur"),
+        ({"table": "shop.orders", "duration": "999999999h"}, "for: found '999999999h'; allowed: a duration"),
         ({"table": "shop.*", "action": "resume"}, "there is no pause of shop.*. Pauses: none"),
     ],
 )
@@ -213,6 +223,35 @@ def test_a_resume_of_other_tables_names_what_is_paused(folder: Folder) -> None:
         "there is no pause of shop.orders. Pauses: shop.orders (handler h1) paused by ann@laptop since "
         "2026-11-28 12:00:00 UTC"
     )
+
+
+@pytest.mark.parametrize("handler", [None, "h1"])
+def test_a_resume_says_which_other_pauses_stop_its_tables(folder: Folder, handler: str | None) -> None:
+    folder.ask("shop.*", handler=handler)
+    folder.ask("/shop.orders/", handler="h0")
+    folder.ask("shop.items")
+    folder.ask("shop.orders")
+    why = "paused by ann@laptop since 2026-11-28 12:00:00 UTC"
+    wide = "shop.*" if handler is None else "shop.* (handler h1)"
+    found = folder.ask("shop.orders", "resume").message
+    left = f"{wide} {why}; /shop.orders/ (handler h0) {why}"
+    assert found == f"shop.orders continues, except what another pause stops: {left}"
+    last = folder.ask("/shop.orders/", "resume", handler="h0").message
+    assert last.endswith("continues") == (handler == "h1")
+
+
+def test_an_expression_is_matched_once_for_each_table(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some take minutes, and the interpreter stands still meanwhile."""
+    matched: list[str] = []
+    monkeypatch.setattr(table_pauses, "table_matcher", lambda _: lambda table: bool(matched.append(table)))
+    folder.ask("/shop.(a+)+x/")
+    matched.clear()
+    for _ in range(3):
+        assert folder.paused("shop.aaaa", "h0") is None
+        assert folder.paused("shop.bbbb", "h0") is None
+    assert matched == ["shop.aaaa", "shop.bbbb"]
 
 
 def test_a_paused_table_stands_alone_and_continues_in_order(stage: Stage, folder: Folder) -> None:
