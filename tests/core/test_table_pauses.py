@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from building import Scripted, chunk, configuration, ddl, record, seen, unit
 from building import delivery as delivery_of
 from processing import NOW, Stage, raising
@@ -26,6 +27,7 @@ from worker.observing.unblock_messages import Answer, PauseRequest
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import Unit
 
+TEXTS = Path(__file__).parents[2] / "tools" / "log_events.yaml"
 BEGIN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
 
@@ -94,6 +96,15 @@ def test_the_log_always_says_which_client_asked(folder: Folder, monkeypatch: pyt
         folder.ask("shop.orders")
         looking[0].join()
     assert [(each["event"], each.get("client")) for each in logs] == [("table_paused", "127.0.0.1")]
+
+
+def test_what_is_logged_has_the_fields_of_the_documentation(folder: Folder) -> None:
+    with capture_logs() as logs:
+        folder.ask("shop.orders")
+        folder.ask("shop.orders", "resume")
+    for each, others in zip(logs, (set(), {"expired"}), strict=True):
+        told = yaml.safe_load(TEXTS.read_text())[each["event"]]["fields"].split()
+        assert each.keys() - {"event", "log_level"} == {*told, *others}
 
 
 def test_a_pause_of_a_handler_stops_only_that(folder: Folder) -> None:
@@ -391,6 +402,29 @@ def test_rows_of_a_paused_table_are_not_distributed(stage: Stage, folder: Folder
     folder.ask(table.table.label, "resume")
     stage.wait(lambda: table.at_rest)
     assert stage.partition.tracker.unfinished == 0
+
+
+def test_a_paused_record_is_known_after_five_minutes_however_long_others_are(
+    stage: Stage, folder: Folder
+) -> None:
+    """Alerts wait 10 minutes and more, and leave it out."""
+    go_on = threading.Event()
+    held = Scripted(lambda _: go_on.wait(10))
+    orders = unit("orders", held)
+    folder.ask("shop.orders")
+    stage.offer((orders, [0, 1]))
+    stage.wait(lambda: orders.error)
+    watch = Watch(stage, orders)
+    watch.heads.after = 3_600.0
+    assert watch.wait(299) == []
+    assert watch.heads.of(stage.partition) is None
+    assert watch.wait(5) == []
+    assert watch.told().state == "paused"
+    folder.ask("shop.orders", "resume")
+    stage.wait(lambda: held.calls)
+    assert watch.wait(5) == []
+    assert watch.heads.of(stage.partition) is None, "it is not stuck yet"
+    go_on.set()
 
 
 def test_the_first_record_of_a_paused_table_is_not_reported_as_stuck(stage: Stage, folder: Folder) -> None:
