@@ -27,8 +27,6 @@ log = get_logger("pauses")
 _AGAIN_SECONDS = 5.0
 """The longest time until a paused batch looks again. The end of its pause wakes it earlier."""
 _LOCK_SECONDS = 5.0
-_KNOWN_TABLES = 10_000
-"""Tables whose match is remembered: an expression may take long, and each batch asks for it."""
 
 
 class Paused(MustWait):
@@ -81,7 +79,8 @@ class TablePauses:
             after = [each for each in self._read() if not each.ended(now)]
             if after == before:
                 return
-            self._matchers = [(lru_cache(_KNOWN_TABLES)(table_matcher(each.table)), each) for each in after]
+            # Remembered, because each batch asks, and an expression may take long.
+            self._matchers = [(lru_cache(10_000)(table_matcher(each.table)), each) for each in after]
             self.given = after
             self._look_again()
             for pause in (each for each in after if each not in before):

@@ -150,9 +150,8 @@ class ParkingFile:
         descriptor = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         found = os.fstat(descriptor)
         identity = found.st_dev, found.st_ino, found.st_uid
-        if self._identity is None:
-            self._identity = identity
-        elif identity != self._identity:
+        self._identity = self._identity or identity
+        if identity != self._identity:
             os.close(descriptor)
             raise PermissionError(errno.EPERM, "somebody has replaced it", str(self.path))
         return descriptor
