@@ -78,7 +78,9 @@ def found(root: Path = ROOT) -> dict[str, Event]:
 
 
 def told(root: Path = ROOT) -> dict[str, dict[str, str]]:
-    """Return the texts: {name: {"when": when it is logged, "do": what to do}}."""
+    """Return the texts: {name: {"when": when it is logged, "do": what to do}}.
+
+    Some have `fields`: those that the call does not show."""
     texts: dict[str, dict[str, str]] = yaml.safe_load((root / "tools/log_events.yaml").read_text("utf-8"))
     return texts
 
@@ -94,7 +96,9 @@ def faults(root: Path = ROOT) -> list[str]:
         # A handler's logger may have its name bound.
         lines += [f"{name} is limited by {each}, which it has not" for each in sorted(unknown - {"handler"})]
     for name, text in texts.items():
-        if set(text) != {"when", "do"} or not all(isinstance(each, str) and each for each in text.values()):
+        if set(text) - {"fields"} != {"when", "do"} or not all(
+            isinstance(each, str) and each for each in text.values()
+        ):
             lines.append(f"{name} must say when and do, each a text")
     return lines
 
@@ -107,7 +111,7 @@ def page(root: Path = ROOT) -> str:
     rows = []
     for name, event in found(root).items():
         levels = ", ".join(sorted(event.levels, key=[*LEVELS, _ANY].index))
-        fields = ", ".join(f"`{each}`" for each in event.fields)
+        fields = ", ".join(f"`{each}`" for each in [*event.fields, *texts[name].get("fields", "").split()])
         mark = "*" if name in STORMY else ""
         rows.append(f"| `{name}`{mark} | {levels} | {texts[name]['when']} | {fields} | {texts[name]['do']} |")
     return _HEAD + "\n".join(rows) + "\n"

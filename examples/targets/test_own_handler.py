@@ -19,7 +19,7 @@ def test_an_order_above_the_limit_is_rejected_and_nothing_is_written(tmp_path: P
     batch = make_batch("shop.orders", orders, key="id")
 
     with (
-        opened(LargeOrders(file=str(file), above=10, limit=500)) as handler,
+        opened(LargeOrders(file=str(file), above=10, reject_above=500)) as handler,
         pytest.raises(Rejected, match="900 is above 500") as rejected,
     ):
         handler.handle(batch)

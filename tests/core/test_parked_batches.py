@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from building import Clock, Scripted, assignment, chunk, configuration, ddl, delivery, record, unit
+from confluent_kafka import Message
 from lane_building import Source, closed, lanes_of, taken
 from processing import Stage, raising
 
@@ -139,6 +140,18 @@ def test_rows_that_are_nested_too_deeply_stay_in_memory(lot: ParkingLot) -> None
     assert [chunk for chunk, _, _ in parked.chunks] == [chunks[0], chunks[2]]
 
 
+def test_a_chunk_that_cannot_be_written_stays_in_memory(lot: ParkingLot) -> None:
+    class Unforeseen(Message):
+        def key(self) -> bytes:
+            raise KeyError("a defect")
+
+    unwritable = [Unforeseen(topic="cdc", partition=0, offset=1)]
+    chunks = [chunk(assignment(), each) for each in ([record(0)], unwritable, [record(2)])]  # type: ignore[arg-type]
+    parked = written(lot, Parkable(unit(), None, chunks))
+    assert parked.error is None
+    assert [each for each, _, _ in parked.chunks] == [chunks[0], chunks[2]]
+
+
 def test_an_error_keeps_no_files(lot: ParkingLot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, place = unit(), assignment()
     chunks = [chunk(place, [record(number)]) for number in range(2)]
@@ -157,6 +170,28 @@ def test_an_error_keeps_no_files(lot: ParkingLot, tmp_path: Path, monkeypatch: p
         gc.enable()
     assert error is not None
     assert [each.name for each in tmp_path.iterdir()] == ["parked-1.lock"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b"100.00", b"900.00"),
+        lambda data: data[:8] + bytes(len(data) - 8),
+        lambda data: bytes(len(data)),
+    ],
+    ids=["a digit", "a part is lost", "all is lost"],
+)
+def test_a_damaged_file_is_no_row(lot: ParkingLot, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """The worker ends, and the status goes on."""
+    own = chunk(assignment(), [record(number, value=b'{"amount": "100.00"}') for number in range(2)])
+    work = Work.of(unit(), [own])
+    records = ParkedRecords.write(lot, "t", own.assignment.partition, own.messages)
+    own.park(records, None)
+    path = tmp_path / "parked-1.1"
+    path.write_bytes(damage(path.read_bytes()))
+    assert first_of(records) is None
+    with pytest.raises(CheckpointError, match="is not what was written; the next start reads them from"):
+        work.load()
 
 
 def test_a_batch_whose_file_is_gone_ends_the_worker_and_says_what_a_start_does(
@@ -250,7 +285,7 @@ class Failing(Handler):
 
 
 def test_errors_of_parked_batches_keep_no_rows_in_memory(lot: ParkingLot) -> None:
-    stage, table = Stage(), unit("orders", Failing(), retry={"initial_delay": 60.0})
+    stage, table = Stage(), unit("without_rows", Failing(), retry={"initial_delay": 60.0})
     stage.offer((table, range(5)))
     stage.run(until=lambda: table.error)
     stage.lanes.parked.park(written(lot, Parkable(table, stage.lanes.schedule.kept[table], ())))

@@ -37,11 +37,21 @@ def test_a_link_that_waits_for_the_first_record_is_not_followed(lot: ParkingLot,
 
 def test_what_another_user_put_there_is_not_read(lot: ParkingLot, monkeypatch: pytest.MonkeyPatch) -> None:
     parked = ParkedRecords.write(lot, "t", PLACE, [record(0)])
-    found = os.fstat
+    own = (lot.folder / "parked-1.1").stat()
+    of_another = SimpleNamespace(st_dev=own.st_dev, st_ino=own.st_ino, st_uid=own.st_uid + 1)
     with monkeypatch.context() as patches:
-        patches.setattr(os, "fstat", lambda file: SimpleNamespace(st_uid=found(file).st_uid + 1))
-        with pytest.raises(PermissionError, match="another user"):
+        patches.setattr(os, "fstat", lambda _: of_another)
+        with pytest.raises(PermissionError, match="somebody has replaced it"):
             list(parked)
+
+
+def test_what_the_same_user_put_there_is_not_read(lot: ParkingLot) -> None:
+    parked = ParkedRecords.write(lot, "t", PLACE, [record(0)])
+    path = lot.folder / "parked-1.1"
+    path.with_suffix(".new").write_bytes(path.read_bytes())
+    path.with_suffix(".new").replace(path)
+    with pytest.raises(PermissionError, match="somebody has replaced it"):
+        list(parked)
 
 
 def test_after_a_deleted_file_records_are_written_to_another(lot: ParkingLot) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from building import Scripted, chunk, configuration, ddl, record, seen, unit
 from building import delivery as delivery_of
 from processing import NOW, Stage, raising
@@ -26,6 +27,7 @@ from worker.observing.unblock_messages import Answer, PauseRequest
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.unit import Unit
 
+TEXTS = Path(__file__).parents[2] / "tools" / "log_events.yaml"
 BEGIN = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
 
@@ -96,6 +98,15 @@ def test_the_log_always_says_which_client_asked(folder: Folder, monkeypatch: pyt
     assert [(each["event"], each.get("client")) for each in logs] == [("table_paused", "127.0.0.1")]
 
 
+def test_what_is_logged_has_the_fields_of_the_documentation(folder: Folder) -> None:
+    with capture_logs() as logs:
+        folder.ask("shop.orders")
+        folder.ask("shop.orders", "resume")
+    for each, others in zip(logs, (set(), {"expired"}), strict=True):
+        told = yaml.safe_load(TEXTS.read_text())[each["event"]]["fields"].split()
+        assert each.keys() - {"event", "log_level"} == {*told, *others}
+
+
 def test_a_pause_of_a_handler_stops_only_that(folder: Folder) -> None:
     assert folder.ask("shop.orders", handler="h1").result == "paused"
     assert folder.paused("shop.orders", "h1") is not None
@@ -153,14 +164,20 @@ def test_pauses_survive_a_restart_and_reach_the_other_workers_of_the_folder(tmp_
         assert [pause.table for pause in each.pauses.given] == ["shop.orders"]
 
 
+def of_group(group: str, folder: Path) -> TablePauses:
+    kafka = {"bootstrap_servers": "localhost:9", "group_id": group, "topics": ["cdc"]}
+    settings = configuration(kafka=kafka, checkpoint={"directory": str(folder)})
+    return TablePauses(settings, lambda: ([], set()), lambda: None)
+
+
 def test_another_group_in_the_folder_has_pauses_of_its_own(tmp_path: Path) -> None:
     mine = Folder(tmp_path)
     mine.ask("shop.orders")
-    kafka = {"bootstrap_servers": "localhost:9", "group_id": "another", "topics": ["cdc"]}
-    settings = configuration(kafka=kafka, checkpoint={"directory": str(tmp_path)})
-    other = TablePauses(settings, lambda: ([], set()), lambda: None)
+    other = of_group("another", tmp_path)
     other.adopt()
     assert other.given == []
+    # Two words with one CRC-32.
+    assert of_group("plumless", tmp_path).path != of_group("buckeroo", tmp_path).path
 
 
 _NO_ZONE = b'[{"table": "shop.orders", "by": "ann", "since": "2026-11-28T12:00:00"}]'
@@ -186,12 +203,16 @@ def test_a_damaged_file_stops_a_start_and_no_running_worker(tmp_path: Path, cont
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"table": "orders"}, "a glob on database.table"),
-        ({"table": "/(/"}, "a regular expression"),
+        (
+            {"table": "orders"},
+            "table: found 'orders'; allowed: a glob on database.table, with both names; nearest: *.orders",
+        ),
+        ({"table": "/(/"}, "table: found '/(/'; allowed: a regular expression (missing )"),
         ({"table": "shop.orders", "handler": "mirorr"}, "no table has a handler mirorr: there are h0, h1"),
         ({"table": "shop.orders", "duration": "1d"}, "for: found '1d'; allowed: a duration such as 30s"),
         ({"table": "shop.orders", "duration": "0s"}, "for: found '0s'; allowed: a duration such as 30s"),
-        ({"table": "shop.orders", "duration": "9" * 30 + "h"}, ""),
+        ({"table": "shop.orders", "duration": "9" * 30 + "h"}, f"for: found '{'9' * 30}h'; allowed: a dur"),
+        ({"table": "shop.orders", "duration": "999999999h"}, "for: found '999999999h'; allowed: a duration"),
         ({"table": "shop.*", "action": "resume"}, "there is no pause of shop.*. Pauses: none"),
     ],
 )
@@ -213,6 +234,35 @@ def test_a_resume_of_other_tables_names_what_is_paused(folder: Folder) -> None:
         "there is no pause of shop.orders. Pauses: shop.orders (handler h1) paused by ann@laptop since "
         "2026-11-28 12:00:00 UTC"
     )
+
+
+@pytest.mark.parametrize("handler", [None, "h1"])
+def test_a_resume_says_which_other_pauses_stop_its_tables(folder: Folder, handler: str | None) -> None:
+    folder.ask("shop.*", handler=handler)
+    folder.ask("/shop.orders/", handler="h0")
+    folder.ask("shop.items")
+    folder.ask("shop.orders")
+    why = "paused by ann@laptop since 2026-11-28 12:00:00 UTC"
+    wide = "shop.*" if handler is None else "shop.* (handler h1)"
+    found = folder.ask("shop.orders", "resume").message
+    left = f"{wide} {why}; /shop.orders/ (handler h0) {why}"
+    assert found == f"shop.orders continues, except what another pause stops: {left}"
+    last = folder.ask("/shop.orders/", "resume", handler="h0").message
+    assert last.endswith("continues") == (handler == "h1")
+
+
+def test_an_expression_is_matched_once_for_each_table(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some take minutes, and the interpreter stands still meanwhile."""
+    matched: list[str] = []
+    monkeypatch.setattr(table_pauses, "table_matcher", lambda _: lambda table: bool(matched.append(table)))
+    folder.ask("/shop.(a+)+x/")
+    matched.clear()
+    for _ in range(3):
+        assert folder.paused("shop.aaaa", "h0") is None
+        assert folder.paused("shop.bbbb", "h0") is None
+    assert matched == ["shop.aaaa", "shop.bbbb"]
 
 
 def test_a_paused_table_stands_alone_and_continues_in_order(stage: Stage, folder: Folder) -> None:
@@ -352,6 +402,29 @@ def test_rows_of_a_paused_table_are_not_distributed(stage: Stage, folder: Folder
     folder.ask(table.table.label, "resume")
     stage.wait(lambda: table.at_rest)
     assert stage.partition.tracker.unfinished == 0
+
+
+def test_a_paused_record_is_known_after_five_minutes_however_long_others_are(
+    stage: Stage, folder: Folder
+) -> None:
+    """Alerts wait 10 minutes and more, and leave it out."""
+    go_on = threading.Event()
+    held = Scripted(lambda _: go_on.wait(10))
+    orders = unit("orders", held)
+    folder.ask("shop.orders")
+    stage.offer((orders, [0, 1]))
+    stage.wait(lambda: orders.error)
+    watch = Watch(stage, orders)
+    watch.heads.after = 3_600.0
+    assert watch.wait(299) == []
+    assert watch.heads.of(stage.partition) is None
+    assert watch.wait(5) == []
+    assert watch.told().state == "paused"
+    folder.ask("shop.orders", "resume")
+    stage.wait(lambda: held.calls)
+    assert watch.wait(5) == []
+    assert watch.heads.of(stage.partition) is None, "it is not stuck yet"
+    go_on.set()
 
 
 def test_the_first_record_of_a_paused_table_is_not_reported_as_stuck(stage: Stage, folder: Folder) -> None:

@@ -361,6 +361,14 @@ def test_a_partition_that_starts_again_has_other_borders() -> None:
     assert [stage.of.transactions.begin(offset) for offset in (0, 1, 2, 200)] == [0, 1, 1, 1]
 
 
+def test_a_border_is_kept_once() -> None:
+    """The end of one transaction is usually the beginning of the next."""
+    known = Stage().of.transactions
+    for first in (0, 50):
+        known.read([row(offset, offset, commit=True) for offset in range(first, first + 50)], None)
+    assert list(known._borders) == list(range(101))
+
+
 def test_borders_before_the_committed_offset_are_forgotten() -> None:
     known = Stage().of.transactions
     known.read([row(offset, offset // 10) for offset in range(100)], None)

@@ -145,3 +145,18 @@ def test_options_that_are_not_utf8_end_the_command_with_1(
     capsys.readouterr()
     assert _exit_code(["pause", target, "--table", "shop.\udcff", "--token", TOKEN]) == 1
     assert capsys.readouterr().err == "binlane pause: the options must be UTF-8\n"
+
+
+@pytest.mark.parametrize(("option", "name"), [("--reason", "reason"), ("--handler", "handler")])
+def test_a_text_that_is_too_long_is_refused_in_plain_words(
+    serve: Any, capsys: pytest.CaptureFixture[str], option: str, name: str
+) -> None:
+    worker = Worker(token=TOKEN)
+    asked = ["pause", serve(worker), "--table", "shop.orders", "--token", TOKEN, option]
+    capsys.readouterr()
+    for text in ("x" * 501, ""):
+        assert _exit_code([*asked, text]) == 1
+        message = f"binlane pause: {name}: found {len(text)} characters; allowed: 1 to 500\n"
+        assert capsys.readouterr().err == message
+    assert _exit_code([*asked, "x" * 500]) == 0
+    assert len(worker.asked) == 1

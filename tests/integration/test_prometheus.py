@@ -18,6 +18,7 @@ from integration.letters import judging, with_dead_letters
 from integration.process import WorkerProcess, eventually
 from integration.source import canal_insert
 from integration.stage import Stage
+from integration.test_paused_tables import ask
 from PIL import Image
 from servers.prometheus_server import PrometheusNode, sped_up
 
@@ -36,6 +37,7 @@ BEFORE_ALL = {"BinlaneNoWorker"}
 CAUSED = {
     "BinlaneKafkaDown",
     "BinlaneTableBlocked",
+    "BinlaneTablePaused",
     "BinlaneTargetDown",
     "BinlaneSparkDown",
     "BinlaneHeadStuck",
@@ -106,11 +108,13 @@ class Trouble:
         each = "sum by (instance) (binlane_records_skipped_total)"
         eventually(lambda: len(self.prometheus.query(each)) == 4, within=60, what="all are scraped")
         self.break_strange()
+        self.pause(self.workers["troubled"])
 
     def send(self, *tables: str, partition: int = 0) -> None:
+        """A change of each table. Those that a table has one after the other are one transaction."""
         for table in tables:
             message = json.loads(canal_insert(table, [self.sent]))
-            text = json.dumps({**message, "es": LONG_AGO, "ts": LONG_AGO}).encode()
+            text = json.dumps({**message, "es": LONG_AGO, "ts": LONG_AGO, "gtid": table}).encode()
             self.source.send(text, key=table.encode(), partition=partition)
             self.sent += 1
         self.source.flush()
@@ -135,7 +139,11 @@ class Trouble:
                 "handlers": [self.stage.recording(name="hangs", hold={"shop.hangs": gate})],
             },
             {"match": "shop.spark", "handlers": [{"type": "hooked:Hooked"}]},
-            {"match": "*", "handlers": [self.stage.recording()]},
+            {
+                "match": "*",
+                "handlers": [self.stage.recording() | {"limit": {"calls": 8}}],
+                "batch": {"transactions": "whole", "max_records": 10},
+            },
         ]
         letters = with_dead_letters(self.stage, 1)
         return self.worker("troubled", tables, dead_letter=letters, stuck_after="1s", max_ahead=50)
@@ -161,6 +169,13 @@ class Trouble:
         folder.rename(folder.with_name("moved"))
         folder.touch()
         (worker.folder / "binlane.yaml").write_text("tables: none")
+
+    def pause(self, worker: WorkerProcess) -> None:
+        """A pause that somebody has forgotten."""
+        assert ask(worker, "pause", "--table", "shop.moved").returncode == 0
+        [file] = Path(worker.config["checkpoint"]["directory"]).glob("paused-*.json")
+        [pause] = json.loads(file.read_bytes())
+        file.write_text(json.dumps([pause | {"since": "2020-09-13T12:26:40Z"}]))
 
     def scrape(self, *without: str) -> None:
         urls = {name: worker.url for name, worker in self.workers.items() if name not in without}

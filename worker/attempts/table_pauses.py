@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
 from handlers.logs import get_logger
-from handlers.options.matching import table_matcher
+from handlers.options.matching import PatternError, table_matcher
 from handlers.options.values import parse_duration
 from offsets.file_lock import LockHeld, locked
 from offsets.stores import CheckpointError
@@ -43,8 +44,8 @@ class TablePauses:
         now: Callable[[], datetime] = lambda: datetime.fromtimestamp(time.time(), UTC),
     ) -> None:
         """`names`: see TableBook. `look_again` is called when pauses have changed."""
-        tag = zlib.crc32(configuration.kafka.group_id.encode())
-        self.path = configuration.checkpoint.directory / f"paused-{tag:08x}.json"
+        tag = hashlib.sha256(configuration.kafka.group_id.encode()).hexdigest()[:32]
+        self.path = configuration.checkpoint.directory / f"paused-{tag}.json"
         self.given: Sequence[Pause] = []
         self._matchers: list[tuple[Callable[[str], bool], Pause]] = []
         self._names = names
@@ -78,7 +79,8 @@ class TablePauses:
             after = [each for each in self._read() if not each.ended(now)]
             if after == before:
                 return
-            self._matchers = [(table_matcher(each.table), each) for each in after]
+            # Remembered, because each batch asks, and an expression may take long.
+            self._matchers = [(lru_cache(10_000)(table_matcher(each.table)), each) for each in after]
             self.given = after
             self._look_again()
             for pause in (each for each in after if each not in before):
@@ -99,31 +101,37 @@ class TablePauses:
                     new.replace(self.path)
                     flush_directory(self.path.parent)
                     self.adopt(by=asked.by, client=client)
-        except (CheckpointError, LockHeld, OSError, OverflowError, Refused, ValueError) as error:
+        except (CheckpointError, LockHeld, OSError, Refused) as error:
             log.warning("pause_refused", table=asked.table, found=str(error), by=asked.by, client=client)
             return Answer(result="refused", message=str(error))
         return answer
 
     def _changed(self, asked: PauseRequest) -> tuple[list[Pause], Answer]:
-        """Return the pauses after this request. Raises Refused, ValueError and OverflowError."""
-        now, matches = self._now(), table_matcher(asked.table)
-        seconds = None if asked.duration is None else timedelta(seconds=_seconds(asked.duration))
+        """Return the pauses after this request. Raises Refused."""
+        now, matches = self._now(), _matcher(asked.table)
         pause = Pause(
             table=asked.table,
             handler=asked.handler,
             by=asked.by,
             since=now,
-            until=None if seconds is None else now + seconds,
+            until=None if asked.duration is None else _until(asked.duration, now),
             reason=asked.reason,
         )
         given = [each for each in self._read() if not each.ended(now)]
         others = [each for each in given if each.name != pause.name]
+        tables, handlers = self._names()
         if asked.action == "resume":
             if others == given:
-                present = "; ".join(f"{each.name} {each.told}" for each in given)
-                raise Refused(f"there is no pause of {pause.name}. Pauses: {present or 'none'}")
-            return others, Answer(result="resumed", message=f"{pause.name} continues")
-        tables, handlers = self._names()
+                raise Refused(f"there is no pause of {pause.name}. Pauses: {_list(given) or 'none'}")
+            own = [asked.table, *filter(matches, tables)]
+            left = [
+                each
+                for each in others
+                if (each.handler is None or asked.handler in (None, each.handler))
+                and any(map(table_matcher(each.table), own))
+            ]
+            rest = f", except what another pause stops: {_list(left)}" if left else ""
+            return others, Answer(result="resumed", message=f"{pause.name} continues{rest}")
         if asked.handler is not None and asked.handler not in handlers:
             raise Refused(f"no table has a handler {asked.handler}: there are {', '.join(sorted(handlers))}")
         message = f"{pause.name} is {pause.told}; tables that match so far: {sum(map(matches, tables))}"
@@ -142,12 +150,24 @@ class TablePauses:
         return pauses
 
 
-def _seconds(asked: str) -> float:
+def _list(pauses: Iterable[Pause]) -> str:
+    return "; ".join(f"{each.name} {each.told}" for each in pauses)
+
+
+def _matcher(asked: str) -> Callable[[str], bool]:
     """Raises Refused."""
     try:
-        seconds = parse_duration(asked)
-    except ValueError:
-        seconds = 0.0
-    if seconds > 0:
-        return seconds
+        return table_matcher(asked)
+    except PatternError as error:
+        nearest = f"; nearest: {error.nearest}" if error.nearest else ""
+        raise Refused(f"table: found {asked!r}; allowed: {error.allowed}{nearest}") from None
+
+
+def _until(asked: str, now: datetime) -> datetime:
+    """Raises Refused."""
+    try:
+        if (end := now + timedelta(seconds=parse_duration(asked))) > now:
+            return end
+    except (OverflowError, ValueError):
+        pass
     raise Refused(f"for: found {asked!r}; allowed: a duration such as 30s, 5m or 24h, more than 0")

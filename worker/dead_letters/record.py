@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import Message
 
 from offsets.types import TopicPartition
-from worker.formats.interface import Record
+from worker.formats.interface import Record, any_headers
 
 Header = tuple[str, bytes | None]
 
@@ -116,14 +116,14 @@ def headers_of(
         ("binlane.timestamp", f"{kind} {milliseconds}"),
     ]
     return [
-        *(record.headers() or ()),
+        *(any_headers(record) or ()),
         *((name, str(value).encode("utf-8", "backslashreplace")) for name, value in own if value is not None),
     ]
 
 
 def read_letter(record: Record) -> DeadLetter:
     """Read a record of the dead-letter topic. Missing or invalid headers become None."""
-    headers = record.headers() or []
+    headers = any_headers(record) or []
     begin = _own_begin(headers)
     own = {
         name.removeprefix(_PREFIX): (value or b"").decode("utf-8", "replace")

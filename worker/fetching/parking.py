@@ -149,7 +149,7 @@ def _changes(lot: ParkingLot, unit: Unit, work: Work) -> ParkedChanges | None:
 
 
 def _chunk(lot: ParkingLot, unit: Unit, chunk: Chunk) -> tuple[ParkedRecords, ParkedChanges | None] | None:
-    """Raises OSError. None: its rows cannot be written, because they are nested too deeply."""
+    """Raises OSError. None: it cannot be written, for example because its rows are nested too deeply."""
     records, changes = chunk.messages, chunk.changes
     if isinstance(records, ParkedRecords):
         return records, changes if isinstance(changes, ParkedChanges) else None
@@ -157,6 +157,8 @@ def _chunk(lot: ParkingLot, unit: Unit, chunk: Chunk) -> tuple[ParkedRecords, Pa
         return chunk.in_file
     try:
         in_file = None if changes is None else ParkedChanges.write(lot, unit, changes)
-    except RecursionError:
+        return ParkedRecords.write(lot, unit, chunk.assignment.partition, records), in_file
+    except OSError:
+        raise
+    except Exception:  # it stays in memory, and the fetcher continues
         return None
-    return ParkedRecords.write(lot, unit, chunk.assignment.partition, records), in_file

@@ -245,7 +245,7 @@ class Router:
         self, assignment: Assignment, whole: Record, own: Route, value: bytes
     ) -> tuple[Record, Route | None]:
         """Return a piece of a split record, and its route. Raises UndecodableHalt."""
-        piece = remade(whole, whole.key(), value, whole.headers())
+        piece = remade(whole, whole.key(), value)
         if own.table:
             # Now, because sorting must not stop between the pieces.
             self._book.meet(own.database, own.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -10,7 +10,12 @@ import msgspec
 from confluent_kafka import Message
 
 from handlers import Change
+from handlers.logs import get_logger
 
+log = get_logger("decoding")
+
+UNREADABLE: list[tuple[str, bytes | None]] = [("binlane.headers", b"could not be read")]
+"""Stands for headers of which one name is not UTF-8."""
 _SHOWN = 60
 """Most characters of a value that an error shows."""
 
@@ -33,17 +38,35 @@ class Record(Protocol):
         ...
 
 
-def remade(
-    record: Record, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]] | None
-) -> Record:
-    """Copy the record with another key, value and headers. Partition, offset and time stay the same."""
+def any_headers(record: Record) -> list[tuple[str, bytes | None]] | None:
+    """Return the record's headers, or UNREADABLE. Never raises."""
+    try:
+        return record.headers()
+    except Exception:
+        place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
+        log.warning("headers_unreadable", position=place)
+    # A second call would return the same list with null pointers, whose use kills the process.
+    cast(Message, record).set_headers(cast(Any, UNREADABLE))
+    return UNREADABLE
+
+
+def known_headers(record: Record) -> list[tuple[str, bytes | None]]:
+    """Return the record's headers. Raises UndecodableRecord if they cannot be read."""
+    if (found := any_headers(record)) == UNREADABLE:
+        raise UndecodableRecord("its headers cannot be read: the name of one is not UTF-8")
+    return found or []
+
+
+def remade(record: Record, key: bytes | None, value: bytes | None, without: Container[str] = ()) -> Record:
+    """Copy the record with another key and value, and `without` these headers."""
+    headers = [(name, content) for name, content in any_headers(record) or () if name not in without]
     made = Message(
         topic=record.topic(),
         partition=record.partition(),
         offset=record.offset(),
         key=key,
         value=value,
-        headers=cast(Any, headers),
+        headers=cast(Any, headers or None),
         timestamp=record.timestamp(),
     )
     return cast(Record, made)

@@ -21,6 +21,7 @@ STORMY = {
     "delta_rows_not_there": ("table",),
     "file_not_finished": (),
     "handler_failed": ("handler",),
+    "headers_unreadable": ("position",),
     "http_accept_failed": (),
     "http_host_refused": (),
     "http_message_failed": (),

@@ -70,7 +70,8 @@ _HELP = {
     "because Kafka has not accepted the first commit, of the start offset; 0 after it has.",
     "binlane_head_stuck_seconds{topic,partition}": "How long the partition's first unfinished record has "
     "been the first; 0 until this reaches `stuck_after`, and while its table is paused.",
-    "binlane_head_paused_seconds{topic,partition}": "The same if its table is paused, else 0.",
+    "binlane_head_paused_seconds{topic,partition}": "The same if its table is paused, else 0. "
+    "It begins at `stuck_after`, or after 5 minutes if that is longer.",
     "binlane_ahead_records{topic,partition}": "Records that were fetched with or after the first unfinished "
     "record. `max_ahead` limits them.",
     "binlane_max_ahead_reached{topic,partition}": "1 while the partition is paused because of `max_ahead`, "

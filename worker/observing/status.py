@@ -81,7 +81,7 @@ class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     stuck: StuckStatus | None = None
     head_paused_seconds: float = 0.0
     """How long its first unfinished record has been the first, because its table is paused; 0 until this
-    reaches `stuck_after`."""
+    reaches `stuck_after` or 5 minutes."""
     unread: int | None = None
     """Records between the next offset to be fetched and the partition's end; None: not known yet."""
     source_time_ms: int | None = None

@@ -14,7 +14,8 @@ import msgspec
 
 from handlers.logs import get_logger
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+LONGEST = 500
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 Result = Literal["set_aside", "handled", "ordered", "paused", "resumed", "refused"]

@@ -193,7 +193,7 @@ class ChangesOf:
             route = explained(format_, record)
         if isinstance(route, Apart):
             for own, value in route.parts:
-                piece = remade(record, record.key(), value, record.headers())
+                piece = remade(record, record.key(), value)
                 if not own.table:
                     explained(format_, piece)  # raises with the reason
                 yield own, piece

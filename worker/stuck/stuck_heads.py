@@ -24,6 +24,8 @@ _LONGEST_SECONDS = 5.0
 _LOST_SECONDS = 60.0
 """A record that is nowhere for this long is lost. It may be between two threads for a moment."""
 
+_PAUSED_SECONDS = 300.0
+"""A paused record is known after this, also with a longer `stuck_after`: alerts leave it out."""
 _GROUP = "waiting for the group"
 _HINTS = {
     "running": "its handler has the batch and cannot be interrupted, except by its own timeouts or a restart",
@@ -103,7 +105,8 @@ class StuckHeads:
             if head is not None:
                 watched[assignment] = _Watched(head)
         self._watched = watched
-        stuck = {each: known for each, known in watched.items() if known.seconds >= self.after}
+        after = min(self.after, _PAUSED_SECONDS)
+        stuck = {each: known for each, known in watched.items() if known.seconds >= after}
         if stuck:
             self._report(stuck, passed, now)
         lost = [
@@ -123,6 +126,9 @@ class StuckHeads:
             told = self._told(assignment, known, place, held.get(assignment))
             if told.state == "nowhere" and assignment.tracker.head != known.offset:
                 continue  # it was finished meanwhile
+            if told.state != "paused" and known.seconds < self.after:
+                known.told = None
+                continue
             known.nowhere = known.nowhere + passed if told.state == "nowhere" else 0.0
             known.told = told
             if told.state != "paused" and known.seconds >= self.after * 2**known.reported:

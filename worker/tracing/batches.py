@@ -13,6 +13,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from handlers import Batch
 from handlers.failures import AskAgain
+from worker.formats.interface import any_headers
 from worker.tracing.spans import (
     Attempt,
     Attributes,
@@ -175,7 +176,7 @@ class BatchTrace:
                 place_of(message): told(parent)
                 for chunk in self._chunks
                 for message in chunk.messages
-                if (parent := parent_of(message.headers())) is not None
+                if (parent := parent_of(any_headers(message))) is not None
             }
         return self._passed.get(place, {})
 

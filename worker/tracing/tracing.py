@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext
 from handlers.logs import get_logger
 from worker.attempts.backoff import text_of
 from worker.configuration import TracingRule
-from worker.formats.interface import Record
+from worker.formats.interface import Record, any_headers
 from worker.observing.metrics import Metrics
 from worker.tracing.batches import BatchTrace
 from worker.tracing.provider import Spans
@@ -160,7 +160,7 @@ class Tracing:
             return chosen, links
         for chunk in work.chunks:
             for record in chunk.messages:
-                headers = record.headers()
+                headers = any_headers(record)
                 if not headers:
                     continue
                 wanted = is_sampled(headers)

@@ -58,7 +58,8 @@ class Transactions:
         with self._lock:
             if committed is not None:
                 del self._borders[: max(0, bisect_right(self._borders, committed) - 1)]
-            self._borders.extend(found)
+            known = self._borders  # whose last one is often found again, at the next record
+            known.extend(each for each in found if not known or each > known[-1])
         return self._next
 
     def begin(self, following: int | None = None) -> int:

@@ -51,7 +51,7 @@ def first_of(records: Sequence[Record]) -> Record | None:
     """The first record. None: its file cannot be read."""
     try:
         return records[0]
-    except OSError:
+    except Exception:
         return None
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from handlers import Change
 from offsets.types import TopicPartition
-from worker.formats.interface import Record
+from worker.formats.interface import Record, any_headers
 from worker.units.parking_files import ParkingLot, Span
 
 
@@ -34,9 +34,10 @@ class ParkedRecords(Sequence[Record]):
     ) -> ParkedRecords:
         """Write records of one partition and table (`owner`). Raises OSError."""
         records = list(records)
-        data = [marshal.dumps((r.offset(), r.key(), r.value(), r.headers(), r.timestamp())) for r in records]
+        fields = ((r.offset(), r.key(), r.value(), any_headers(r), r.timestamp()) for r in records)
         offsets = array("q", [record.offset() for record in records])
-        return cls(lot.append(owner, data), partition, offsets, array("q", map(len, records)))
+        span = lot.append(owner, map(marshal.dumps, fields))
+        return cls(span, partition, offsets, array("q", map(len, records)))
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -10,9 +10,10 @@ import fcntl
 import itertools
 import os
 import weakref
+import zlib
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _OF_SEQUENCE, _OF_RECORD = 1_000, 28
 """Bytes in memory: of a sequence with its chunk, and of each of its items. Measured."""
 _SPARED_BYTES = 64 << 20
 """What remains free on the disk, because the checkpoint is on it too."""
+_SUM = 4
+"""Bytes of the checksum before each item."""
 _NAME, _LOCK = "parked-", ".lock"
 
 
@@ -61,7 +64,7 @@ class Span:
     def item(self, place: int) -> bytes:
         """Raises OSError."""
         start = self.start(place)
-        return self.file.read(self.begin + start, self.ends[place] - start)
+        return self.file.checked(self.file.read(self.begin + start, self.ends[place] - start))
 
     def items(self) -> Iterator[bytes]:
         """Read all at once. Raises OSError."""
@@ -70,14 +73,14 @@ class Span:
         first = start = self.first
         data = self.file.read(self.begin + first, self.ends[-1] - first)
         for end in self.ends:
-            yield data[start - first : end - first]
+            yield self.file.checked(data[start - first : end - first])
             start = end
 
 
 class ParkingFile:
     """A file of one table. It deletes itself when no sequence refers to it any more."""
 
-    __slots__ = ("__weakref__", "_lot", "_user", "gone", "memory", "path", "size")
+    __slots__ = ("__weakref__", "_identity", "_lot", "gone", "memory", "path", "size")
 
     def __init__(self, path: Path, lot: ParkingLot) -> None:
         self.path = path
@@ -87,15 +90,16 @@ class ParkingFile:
         self.gone = False
         """Somebody has deleted or replaced it: nothing more is written to it."""
         self._lot = lot
-        self._user: int | None = None
+        self._identity: tuple[int, ...] | None = None
 
-    def append(self, data: Sequence[bytes]) -> Span:
+    def append(self, items: Iterable[bytes]) -> Span:
         """Append these items. Raises OSError."""
+        data = [zlib.crc32(item).to_bytes(_SUM) + item for item in items]
         begin, whole = self.size, b"".join(data)
         try:
             descriptor = self._open(os.O_WRONLY)
         except OSError:
-            self.gone = self._user is not None
+            self.gone = self._identity is not None
             raise
         try:
             free = os.fstatvfs(descriptor)
@@ -130,19 +134,26 @@ class ParkingFile:
             raise OSError(f"{self.path} is shorter than what was written")
         return data
 
+    def checked(self, data: bytes) -> bytes:
+        """Return the item behind its checksum. Raises OSError if it has changed."""
+        item = data[_SUM:]
+        if zlib.crc32(item) != int.from_bytes(data[:_SUM]):
+            raise OSError(f"{self.path} is not what was written")
+        return item
+
     def _open(self, flags: int) -> int:
         """Another user who may write to the folder could put a file there, and reading changes from it would
         run what that user wants. Raises OSError."""
-        if self._user is None:
+        if self._identity is None:
             self.path.unlink(missing_ok=True)
             flags |= os.O_CREAT | os.O_EXCL
         descriptor = os.open(self.path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        user = os.fstat(descriptor).st_uid
-        if self._user is None:
-            self._user = user
-        elif user != self._user:
+        found = os.fstat(descriptor)
+        identity = found.st_dev, found.st_ino, found.st_uid
+        self._identity = self._identity or identity
+        if identity != self._identity:
             os.close(descriptor)
-            raise PermissionError(errno.EPERM, "another user has replaced it", str(self.path))
+            raise PermissionError(errno.EPERM, "somebody has replaced it", str(self.path))
         return descriptor
 
     def __del__(self) -> None:
@@ -168,7 +179,7 @@ class ParkingLot:
         self._made = 0
         self._files: weakref.WeakValueDictionary[object, ParkingFile] = weakref.WeakValueDictionary()
 
-    def append(self, owner: object, data: Sequence[bytes]) -> Span:
+    def append(self, owner: object, data: Iterable[bytes]) -> Span:
         """Append these items to the owner's file. Raises OSError."""
         return self._file(owner).append(data)
 

@@ -143,7 +143,7 @@ class Work:
             if isinstance(self.changes, ParkedChanges):
                 parked, self.changes = self.changes, tuple(self.changes)
                 self.in_file = self.changes, parked
-        except OSError as error:
+        except Exception as error:
             what = f"parked records of {self.unit.table.label} cannot be read: {error}"
             raise CheckpointError(f"{what}; the next start reads them from Kafka") from error
         if self.lent:

@@ -12,7 +12,7 @@ import msgspec
 
 from worker.commands.asking.connection import Unreachable, WorkerConnection, connected, is_configuration
 from worker.configuration import Configuration
-from worker.observing.unblock_messages import Answer, PauseRequest, UnblockRequest, order_token_file
+from worker.observing.unblock_messages import LONGEST, Answer, PauseRequest, UnblockRequest, order_token_file
 from worker.observing.visible_text import printable
 
 _ANSWER_SECONDS = 60.0
@@ -47,6 +47,10 @@ def pause(
     PauseRequest.
 
     Returns 0 if that is done, else 1. Raises ConfigurationError."""
+    for name, value in what.items():
+        if value is not None and not 0 < len(value) <= LONGEST:
+            _complain(action, f"{name}: found {len(value)} characters; allowed: 1 to {LONGEST}")
+            return 1
     asked = PauseRequest(action=action, by=_who(), **what)
     return _send(target, asked, action, "", token=token, ca=ca)
 

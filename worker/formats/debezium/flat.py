@@ -15,7 +15,7 @@ import msgspec
 from handlers.api import Operation
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import POSTGRESQL, ROWS, Row, Source, refuse_others
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.interface import Record, UndecodableRecord, known_headers
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.strangers import hint_of
 from worker.formats.times import has_calendar
@@ -47,7 +47,7 @@ class FlatRecord(msgspec.Struct, gc=False):
 def names_itself(record: Record, settings: DebeziumSettings) -> bool:
     """Whether the record has headers that the transform adds (`add.headers`)."""
     prefixes = "__", settings.fields_prefix
-    names = (name for name, _ in record.headers() or () if name.startswith(prefixes))
+    names = (name for name, _ in known_headers(record) if name.startswith(prefixes))
     return any(name.removeprefix(prefix) in _SIGNS for name in names for prefix in prefixes)
 
 
@@ -64,7 +64,7 @@ def flat_record(record: Record, values: Row, settings: DebeziumSettings) -> Flat
         else:
             row[name] = value
     _refuse_other_prefix(row)
-    for name, header in record.headers() or ():
+    for name, header in known_headers(record):
         if name.startswith(("__", prefix)) and header is not None:
             added.setdefault(
                 name if name.startswith("__") else f"__{name.removeprefix(prefix)}", _header(header)

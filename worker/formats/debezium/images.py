@@ -12,7 +12,7 @@ from handlers.api import Operation
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.rows import RowShape
 from worker.formats.images import NOTHING, Image, changes_from, deleted, lacking, tells_more, updated
-from worker.formats.interface import Record, UndecodableRecord
+from worker.formats.interface import Record, UndecodableRecord, known_headers
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.table_history import TableDefinition
 
@@ -168,7 +168,7 @@ def of_moved_row(
     """Adapt a change whose headers name another key. `is_ordered`: both records are in one partition.
 
     A key of fillers (see PostgresRows) adds no delete of the old key. Raises UndecodableRecord."""
-    rows, key, headers = shape.postgresql, change.key_columns, record.headers()
+    rows, key, headers = shape.postgresql, change.key_columns, known_headers(record)
     # A flattened record without an operation counts as an update.
     if not headers or not key or (change.op == "update" and change.before is not None):
         return (change,)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from worker.formats.interface import Record, Route, UndecodableRecord
+from worker.formats.interface import Record, Route, UndecodableRecord, known_headers
 from worker.formats.json_values import JSON_ERRORS, read_json
 
 ABSENT: Any = object()
@@ -122,7 +122,7 @@ def found_in(source: Source, value: Any, record: Record) -> Any:
         return member(key_of(record), source.path)
     if isinstance(source, Topic):
         return source.of(record.topic())
-    for name, content in reversed(record.headers() or ()):
+    for name, content in reversed(known_headers(record)):
         if name == source.name and content is not None:
             try:
                 return content.decode()

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from worker.formats.interface import Record, UndecodableRecord, remade
+from worker.formats.interface import Record, UndecodableRecord, any_headers, known_headers, remade
 
 _NUMBER, _GUID, _CONTENT, _GLOBAL = b"\0\1\2\3"
 """The first two marks are Confluent's. The others exist only here, for ids from Apicurio's headers."""
@@ -69,7 +69,7 @@ class Heads:
 
 def names_schema(record: Record) -> bool:
     """Whether a header of the record names a schema."""
-    return any(name in _OURS for name, _ in record.headers() or ())
+    return any(name in _OURS for name, _ in any_headers(record) or ())
 
 
 def framed(record: Record) -> Record:
@@ -77,7 +77,7 @@ def framed(record: Record) -> Record:
 
     Raises UndecodableRecord if the headers do not name a schema correctly."""
     before = [b"", b""]  # heads of key and value
-    for name, content in record.headers() or ():
+    for name, content in known_headers(record):
         if name in _CONFLUENT:
             if content is None or len(content) <= GUID_BYTES or content[0] != _GUID:
                 raise UndecodableRecord(f"the header {name} does not contain a schema's GUID")
@@ -113,5 +113,4 @@ def framed(record: Record) -> Record:
         None if own is None else head + own
         for head, own in zip(before, (record.key(), record.value()), strict=True)
     )
-    headers = [(name, content) for name, content in record.headers() or () if name not in _OURS]
-    return remade(record, key, value, headers or None)
+    return remade(record, key, value, without=_OURS)

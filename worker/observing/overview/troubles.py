@@ -99,8 +99,8 @@ def _of_partitions(status: WorkerStatus, config: str, worker: str) -> Iterator[T
                 level="bad",
                 what=f"{place(each)} is not read: the files of tables that stand still take lanes.parked, or "
                 "cannot be written",
-                do="Fix what their errors name, or set their records aside. docs/runbooks.md, "
-                "BinlaneParkingFull, says more.",
+                do="Fix what their errors name, set their records aside, or end a pause with binlane "
+                "resume. docs/runbooks.md, BinlaneParkingFull, says more.",
             )
     shown = {table.table for table in status.tables if table.state == "blocked"}
     stuck = [(each, each.stuck) for each in status.partitions if each.stuck is not None]

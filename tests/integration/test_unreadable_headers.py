@@ -1,0 +1,70 @@
+"""Records with a header whose name is not UTF-8. C, Go and Rust can send it. Python cannot read it."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import confluent_kafka
+from integration.conftest import MakeStage
+from integration.letters import letters, with_dead_letters
+from integration.process import eventually
+from integration.source import canal_insert
+from integration.stage import Stage
+from integration.test_paused_tables import ask, handled
+
+from worker.local.broker import Broker
+
+
+def send(stage: Stage, value: bytes) -> None:
+    """By librdkafka itself: the Python client takes no such name."""
+    folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
+    kafka = ctypes.CDLL(str(next(folder.glob("librdkafka*"))))
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    for function in (kafka.rd_kafka_conf_new, kafka.rd_kafka_new, kafka.rd_kafka_headers_new):
+        function.restype = pointer
+    settings = pointer(kafka.rd_kafka_conf_new())
+    servers = stage.bootstrap_servers.encode()
+    kafka.rd_kafka_conf_set(settings, b"bootstrap.servers", servers, None, size(0))
+    producer = pointer(kafka.rd_kafka_new(0, settings, None, size(0)))
+    headers = pointer(kafka.rd_kafka_headers_new(size(1)))
+    one = ctypes.c_ssize_t(1)
+    kafka.rd_kafka_header_add(headers, b"\xe9", one, b"v", one)
+    topic, end = ctypes.c_char_p(stage.topic.encode()), ctypes.c_int(0)
+    parts = (1, topic, 3, end, 4, ctypes.c_char_p(value), size(len(value)), 7, 2, 10, headers, end)
+    assert kafka.rd_kafka_producev(producer, *parts) == 0
+    assert kafka.rd_kafka_flush(producer, 10_000) == 0
+    kafka.rd_kafka_destroy(producer)
+
+
+def test_one_of_a_table_that_stands_still_is_parked_and_then_handled(make_stage: MakeStage) -> None:
+    stage = make_stage()
+    source = stage.source()
+    worker = stage.worker(
+        tables=[{"match": "*", "handlers": [stage.recording()]}], lanes={"count": 2, "max_records": 50}
+    ).start()
+    assert ask(worker, "pause", "--table", "shop.t0").returncode == 0
+    source.insert("t0", records=20)
+    source.flush()
+    send(stage, canal_insert("t0", [20]))
+    source.insert("t1", records=100)
+    source.flush()
+    eventually(lambda: handled(stage, "shop.t1") == 100, what="the other table continues")
+    eventually(lambda: worker.metric("binlane_parked_records") > 0, what="the first is parked")
+    assert ask(worker, "resume", "--table", "shop.t0").returncode == 0
+    eventually(lambda: handled(stage, "shop.t0") == 21, what="it continues")
+    assert worker.sigterm() == 0
+
+
+def test_one_becomes_a_dead_letter_that_says_so(make_stage: MakeStage, broker: Broker) -> None:
+    stage = make_stage()
+    broker.create_topic(f"{stage.topic}.dead")
+    failing = {"handlers": [stage.recording(fail={"shop.t0": [0]})], "retry": {"max_attempts": 1}}
+    tables = [{"match": "*", **failing, "on_failure": "dead_letter"}]
+    worker = stage.worker(tables=tables, dead_letter=with_dead_letters(stage)).start()
+    send(stage, canal_insert("t0", [0]))
+    stage.wait_committed_to_the_end()
+    [letter] = letters(stage)
+    assert (letter.headers() or [])[0] == ("binlane.headers", b"could not be read")
+    assert len(worker.logged("headers_unreadable")) == 1
+    assert worker.sigterm() == 0
