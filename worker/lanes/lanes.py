@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from worker.configuration import LanesRule
-from worker.lanes.batch_cutting import keep_orders
+from worker.lanes.batch_cutting import keep_orders, mark_tail
 from worker.lanes.lane import Lane, Room
 from worker.lanes.parking import ParkedUnits
 from worker.lanes.schedule import Schedule
@@ -224,6 +224,7 @@ class Lanes:
             keep_orders(work, records)
             self.schedule.put_back(work.unit, work.unfinished_chunks(records))
             lane.running = first = work.head(records)
+            mark_tail(first)
             return first
 
     def spread(self, number: int, work: Work, spread: Spread) -> None:
