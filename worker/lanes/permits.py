@@ -39,6 +39,12 @@ class Permits:
                 self.serve(limit)
                 self.wake()
 
+    def leave(self, unit: Unit) -> None:
+        """The unit, which may run, gets another table: it waits for none of its former handlers' limits."""
+        for bound in unit.table.handlers:
+            bound.limit.leave(unit)
+            self.serve(bound.limit)
+
     def hold(self, work: Work, *, wait: bool = False) -> None:
         """Let the batch's unit `wait` for the limits that allowed it no call, or for none."""
         if wait:

@@ -62,8 +62,7 @@ class Schedule:
     def give_table(self, unit: Unit, table: Table) -> None:
         """Give a table other rules and handlers, and retry at once what halted or waits."""
         for member in unit.members():
-            if member in self.kept:
-                self.permits.hold(self.kept[member])
+            self.permits.leave(member)
             member.table = table
             if member.state in (UnitState.HALTED, UnitState.BACKOFF, UnitState.LIMITED):
                 member.mended()
