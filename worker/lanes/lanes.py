@@ -38,7 +38,7 @@ class Lanes:
         self.lanes = [Lane(number, self.lock) for number in range(rule.count)]
         self.room = Room(self.lanes, rule, self.lock)
         self.schedule = Schedule(self.lanes, self.room, rule, self.lock, clock)
-        self.parked = ParkedUnits(self.lock, self.room, self.schedule.kept)
+        self.parked = ParkedUnits(self.lock, self.room, self.schedule.kept, self.schedule.made_room)
         self.seen = SeenLanes(self.lock, self.lanes, self.room, self.schedule, clock)
         self._settled = threading.Condition(self.lock)  # notified if a batch ends during a revocation
         self._clock = clock

@@ -293,6 +293,12 @@ class Schedule:
         if self._crowded and self._room.may_spread():
             self._look_at_crowded()
 
+    def made_room(self) -> None:
+        """Records were parked: let those continue that waited for their room."""
+        self._room.look()
+        self._look_at_crowded()
+        self.wake()
+
     def _look_at_crowded(self) -> None:
         crowded, self._crowded = self._crowded, {}
         for table in crowded:
