@@ -233,6 +233,9 @@ class Timers:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(self._keys)
+
     def set(self, unit: Unit, due: float) -> None:
         self.cancel(unit)
         unit.due = due

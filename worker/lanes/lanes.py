@@ -81,7 +81,7 @@ class Lanes:
             self.room.forget()
 
     def worked_off(self) -> bool:
-        """Whether everything is finished, except in halted tables. Lets units that gather run now."""
+        """Whether everything is finished, except in halted or paused tables. Units that gather run now."""
         with self.lock:
             self.schedule.hurry()
             return self.room.refused is None and self.schedule.quiescent

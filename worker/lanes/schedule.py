@@ -56,8 +56,8 @@ class Schedule:
 
     @property
     def quiescent(self) -> bool:
-        """Whether nothing is running, and nothing will run by itself."""
-        return not self.timers and not self.ready.or_running
+        """Whether nothing is running, and nothing will run by itself, or before a person's pause ends."""
+        return not self.ready.or_running and all(unit.paused for unit in self.timers)
 
     def give_table(self, unit: Unit, table: Table) -> None:
         """Give a table other rules and handlers, and retry at once what halted or waits."""

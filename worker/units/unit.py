@@ -106,7 +106,7 @@ class Unit:
 
     def mended(self) -> None:
         self.error = None
-        self.blocked = False
+        self.blocked = self.paused = False
 
     def push(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
