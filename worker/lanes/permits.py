@@ -51,7 +51,8 @@ class Permits:
             work.unit.state = UnitState.LIMITED
         for run in work.runs:
             if wait and run.delay == math.inf and not run.finished:
-                run.limit.wait(work.unit, run.ends[-1] - run.done, self.clock())
+                rows = 0 if run.accepted else run.ends[-1] - run.done
+                run.limit.wait(work.unit, rows, self.clock())
             else:
                 run.limit.leave(work.unit)
             self.serve(run.limit)
