@@ -3,7 +3,6 @@ change is isolated."""
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +45,7 @@ class HandlerRun:
         "handler",
         "limit",
         "name",
+        "retry_at",
         "seconds",
         "splitting",
         "turn",

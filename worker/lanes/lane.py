@@ -261,7 +261,3 @@ class Timers:
     def gathering(self) -> list[Unit]:
         """The units that only wait for a fuller batch."""
         return [unit for unit in self._units.values() if unit.state is UnitState.GATHERING]
-
-    def blocked(self) -> list[Unit]:
-        """The units that wait for a target that is down."""
-        return [unit for unit in self._units.values() if unit.state is UnitState.BACKOFF and unit.blocked]

@@ -211,9 +211,12 @@ class Lanes:
             self._keep(number, work, "halted", error)
 
     def unblock(self) -> None:
-        """A target is back: let all units that wait for a target retry at once."""
+        """A target is back, or pauses have changed: let all units retry at once that wait for a target, a
+        resume or a limit."""
         with self.lock:
-            self.schedule.let_run(self.schedule.timers.blocked())
+            for unit in self.schedule.kept:
+                if unit.state is UnitState.LIMITED or (unit.state is UnitState.BACKOFF and unit.blocked):
+                    self.schedule.let_run((unit,))
             self.schedule.wake()
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
