@@ -490,3 +490,10 @@ def test_full_lanes_cut_no_small_transactions() -> None:
         stage.lanes.finish(0, work)
         stage.backlog.offer()
     assert handled == rows
+
+
+def test_an_open_transaction_never_waits_twice_for_a_call_that_hangs() -> None:
+    busy = Busy(0, max_records=28, batch=7)
+    busy.clock.now += 61
+    busy.fill()
+    assert busy.seconds_until_all_is_read() == 1
