@@ -119,10 +119,8 @@ def test_a_call_that_hangs_stops_and_cuts_no_small_transaction(make_stage: MakeS
             source.send(value, key=b"k", partition=partition)
 
     send("held", 1, rows=1)
-    for number in range(8_000):
-        send(f"t{number % 64}", 0)
-    for _ in range(10_000):
-        send("hot", 0)
+    for number in range(3 * 18_000):
+        send(f"t{number % 64}" if number % 18_000 < 8_000 else "hot", 0)
     source.flush()
     tables = [
         {"match": "shop.held", "handlers": [stage.recording(hold={"shop.held": str(gate)})]},
@@ -133,7 +131,7 @@ def test_a_call_that_hangs_stops_and_cuts_no_small_transaction(make_stage: MakeS
         },
     ]
     worker = stage.worker(tables=tables, format="maxwell", lanes={}).start()
-    place, end = {"topic": stage.topic, "partition": "0"}, 18_000 * 7
+    place, end = {"topic": stage.topic, "partition": "0"}, 3 * 18_000 * 7
     eventually(lambda: worker.metric("binlane_position", **place) == end, within=60)
     gate.unlink()
     stage.wait_committed_to_the_end()
