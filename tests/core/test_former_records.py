@@ -11,13 +11,15 @@ from typing import Any, cast
 
 import confluent_kafka
 import pytest
-from building import TOPIC, Clock, assignment, chunk, configuration, delivery, record
+from building import TOPIC, Clock, assignment, chunk, configuration, delivery, record, unit
+from lane_building import Source, lanes_of, taken
 from structlog.testing import capture_logs
 
 from handlers import Handler
 from offsets.types import Checkpoint
 from worker.formats.debezium.format import Debezium
 from worker.formats.interface import Record
+from worker.partitions.new_assignments import FormerRecords
 from worker.running.components import Components
 from worker.running.worker import Worker
 from worker.units.assigned_partition import Assignment
@@ -165,3 +167,24 @@ def test_a_stop_handles_records_of_a_former_topic_first_or_is_no_clean_one(
     else:
         assert (finished, lost(logged)) == (False, [RECORDS])
     worker.components.consumer.close()
+
+
+@pytest.mark.parametrize("how", ["halted", "paused"])
+def test_records_of_a_former_topic_in_tables_that_stand_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    clock, table, new = Clock(), unit(), assignment()
+    lanes = lanes_of(clock)
+    source = Source(lanes)
+    new.before = source.assignment
+    assert source.offer((table, 3))
+    work = taken(lanes, 0)
+    if how == "halted":
+        lanes.halt(0, work, "no")
+    else:
+        table.blocked = table.paused = True
+        lanes.give_back(0, work, delay=5.0, error="paused by ann")
+    monkeypatch.setattr(time, "sleep", lambda _: setattr(clock, "now", clock.now + 1))
+    begin = clock.now
+    FormerRecords(lanes, lambda: None, clock).work_off([new], 10.0)
+    assert clock.now == begin

@@ -182,7 +182,7 @@ def test_what_is_held_gets_through_smaller_lanes_in_pieces_that_they_hold(clock:
     backlog.bound(4, BIG)
     found = []
     while table.state is UnitState.READY:
-        assert lanes.lanes[0].records <= 4
+        assert not found or lanes.lanes[0].records <= 4
         work = taken(lanes, 0)
         found += offsets(work)
         lanes.finish(0, work)

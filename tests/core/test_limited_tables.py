@@ -14,6 +14,7 @@ from row_building import row_unit, rows
 from structlog.testing import capture_logs
 
 from handlers import Batch, TargetUnavailable
+from handlers.failures import AskAgain
 from offsets.types import Checkpoint
 from worker.attempts.circuit import BoundHandler, Circuit
 from worker.attempts.limit import Limit
@@ -386,15 +387,85 @@ def test_a_table_that_waits_is_tried_at_once_when_its_limit_changes() -> None:
     assert not limit.waiting
 
 
-def test_another_handler_that_fails_beside_it_decides_when_the_batch_comes_again() -> None:
-    stage = Stepped()
-    table = unit("orders", Scripted(), Scripted(raising(ValueError("no"), times=1)), retry=NOW)
+def test_a_handler_that_waits_keeps_its_place_though_another_one_fails_and_that_one_its_delay() -> None:
+    stage, failing = Stepped(), Scripted(raising(ValueError("no"), times=1))
+    table = unit("orders", Scripted(), failing, retry={"initial_delay": 60, "max_delay": 60, "jitter": 0.0})
     limit = limited(Limit(LimitRule(calls=1)), table)
     assert limit.start(unit("another"), 1, stage.clock.now)
     stage.source.offer((table, 1), value=record(0).value())
-    work = stage.lanes.take(0)
-    assert work is not None
-    assert stage.processor._work(work) is None
-    assert (table.state, limit.waiting) == (UnitState.READY, 0)
     stage.step()
     assert (table.state, limit.waiting) == (UnitState.LIMITED, 1)
+    limit.ended()
+    stage.lanes.schedule.permits.serve(limit)
+    stage.step()
+    assert (table.state, limit.waiting, limit.granted) == (UnitState.BACKOFF, 0, {})
+    assert (table.failed_batches, len(failing.calls)) == (1, 1)
+    begin = stage.clock.now
+    stage.run()
+    assert (table.at_rest, stage.clock.now - begin) == (True, 60)
+
+
+def reload(stage: Stepped, limit: Limit, rule: LimitRule | None, *tables: Unit) -> None:
+    """As `Reloader` does it."""
+    limit.change(rule)
+    stage.lanes.give_tables(
+        [(each, Table("shop", each.table.name, each.table.rule, each.table.handlers)) for each in tables]
+    )
+
+
+@pytest.mark.parametrize("rule", [LimitRule(calls=1), LimitRule(rows_per_second=100)])
+def test_a_limit_that_is_removed_and_set_again_knows_no_former_permit(rule: LimitRule) -> None:
+    stage, table, third = Stepped(), unit("waits"), unit("third")
+    limit = limited(Limit(rule), table, third)
+    assert limit.start(unit("another"), 100, stage.clock.now)
+    stage.source.offer((table, 5), value=record(0).value())
+    stage.step()
+    assert table.state is UnitState.LIMITED
+    limit.ended()
+    stage.clock.now += 5.0
+    stage.lanes.schedule.permits.serve(limit)
+    work = taken(stage.lanes, 0)  # its call is permitted, and its batch is decoded now
+    reload(stage, limit, None, table, third)
+    assert stage.processor._work(work) is work
+    stage.lanes.finish(0, work)
+    reload(stage, limit, rule, table, third)
+    stage.source.offer((third, 200), value=record(0).value())
+    stage.run()
+    assert third.at_rest
+
+
+@pytest.mark.parametrize("between", [LimitRule(rows_per_second=5), None])
+def test_a_raised_rate_is_applied_at_once(between: LimitRule | None) -> None:
+    """Nothing waits for the rows of the former rate, whether the limit was removed for a while or not."""
+    stage, first, table = Stepped(), unit("first", batch={"max_records": 5_000}), unit("waits")
+    limit = limited(Limit(LimitRule(rows_per_second=5)), first, table)
+    stage.source.offer((first, 5_000), value=record(0).value())
+    stage.step()
+    limit.change(between)
+    limit.change(LimitRule(rows_per_second=5_000))
+    stage.source.offer((table, 5), value=record(0).value())
+    begin = stage.clock.now
+    stage.run()
+    assert (table.at_rest, stage.clock.now - begin) == (True, 0)
+
+
+def test_rows_count_once_though_a_handler_that_has_them_is_asked_for_the_result() -> None:
+    stage = Stepped()
+    accepted: dict[int, float] = {}  # first offset of each batch -> when the handler got it
+    asked = list[int]()
+
+    def script(batch: Batch) -> None:
+        first = batch.changes[0].offset
+        accepted.setdefault(first, stage.clock.now)
+        asked.append(first)
+        if asked.count(first) < 5:
+            raise AskAgain(0.01)
+
+    table = unit("a", Scripted(script), batch={"max_records": 100})
+    limited(Limit(LimitRule(rows_per_second=100)), table)
+    for _ in range(10):
+        stage.source.offer((table, 100), value=record(0).value())
+    stage.run()
+    begun = list(accepted.values())
+    assert (len(begun), len(asked)) == (10, 50)
+    assert begun[-1] - begun[0] < 11

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from worker.units.assigned_partition import Assignments
 from worker.units.chunk import Barrier, BarrierChunk
 from worker.units.parking_files import ParkingLot
 from worker.units.sharding import spread
-from worker.units.unit import UnitState
+from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
 
 MOST = 20_000
@@ -178,3 +179,32 @@ def test_rows_of_parked_records_fill_no_more_than_a_lane(lot: ParkingLot) -> Non
         lanes.finish(1, running.pop(0))
         work_on(1)
     assert bad.at_rest
+
+
+def test_a_table_in_row_order_continues_when_rows_of_another_are_parked(lot: ParkingLot) -> None:
+    lanes, source = lanes_of(Clock(), 1, max_bytes=80_000), assignment()
+    waits, stands = row_unit("waits", batch={"max_records": 3}), row_unit("stands", batch={"max_records": 5})
+    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
+    parking = Parking(lot, lanes, lambda: (waits, stands), pauses, most=1 << 30)
+    offsets = itertools.count()
+
+    def offer(to: Unit, *keys: int) -> None:
+        made = [rows(next(offsets), key, table=to.table.name) for key in keys]
+        assert lanes.offer(delivery((to, chunk(source, made))))
+
+    def distribute() -> None:
+        work = taken(lanes, 0)
+        assert work.decode(lambda _record, _fault: False) is None
+        lanes.spread(0, work, spread(work))
+
+    offer(waits, *[1] * 6)
+    distribute()
+    lanes.halt(0, taken(lanes, 0), "its rows are bad")
+    offer(stands, *[5] * 40)
+    distribute()
+    lanes.halt(0, taken(lanes, 0), "its rows are bad, too")
+    offer(waits, 2)
+    assert waits.state is UnitState.WAITING_FOR_OTHERS
+    for second in range(5):
+        parking.between_polls(float(second))
+    assert waits.state is not UnitState.WAITING_FOR_OTHERS

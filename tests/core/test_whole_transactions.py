@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -23,6 +23,7 @@ from worker.formats.registry import get
 from worker.observing.metrics import Metrics
 from worker.units.assigned_partition import Assignment
 from worker.units.delivery import Delivery
+from worker.units.table import home_lane
 from worker.units.table_book import TableBook
 from worker.units.unit import UnitState
 from worker.units.work import Work
@@ -388,3 +389,119 @@ def test_an_end_counts_when_the_lanes_have_all_records_before_it() -> None:
     assert stage.batches() == []
     assert stage.backlog.offer()
     assert stage.batches() == [[5, 6, 7, 8, 9]]
+
+
+def test_the_rest_of_a_shortened_batch_says_that_it_begins_within_a_transaction() -> None:
+    """The processor shortens a batch before an undecodable record."""
+    stage = Stage()
+    stage.rows(0, 1, 1, 1, 2)
+    work = stage.take()
+    assert work is not None
+    stage.lanes.finish(0, stage.lanes.shorten(0, work, 1))
+    rest = stage.take()
+    assert rest is not None
+    assert (offsets(rest), rest.continues) == ([1, 2], True)
+
+
+class Busy:
+    """Tables with whole transactions in lane 0, and another table whose call does not end."""
+
+    def __init__(self, hangs_in: int, *, max_records: int, batch: int = 1_000) -> None:
+        self.clock = Clock()
+        self.lanes = lanes_of(self.clock, count=2, max_records=max_records)
+        self.backlog = Backlog(self.lanes, max_records, BIG)
+        whole = {"match": "shop.a*", "batch": {"transactions": "whole", "max_records": batch}}
+        rules = configuration(whole, {"match": "shop.b*"}, lanes={"count": 2})
+        self.book = TableBook(rules, lambda _: [BoundHandler("h0", (Scripted(),))])
+        self.router = Router(self.book, Metrics(), on_undecodable="halt")
+        start = Start(0, (), "initial", "a test")
+        self.of = [Assignment(TopicPartition("t", n), 1 + n, start, get("maxwell")) for n in range(2)]
+        self.names = self._in_lane("a", 0)
+        self.poll(1, row(0, 1, self._in_lane("b", hangs_in)[0]))
+        self.hanging = self.lanes.take(1)
+
+    def _in_lane(self, prefix: str, lane: int) -> list[str]:
+        names = (f"{prefix}{n}" for n in range(99))
+        return [name for name in names if home_lane(f"shop.{name}", 2) == lane]
+
+    def poll(self, of: int, *records: Record) -> None:
+        delivery = Delivery()
+        self.router.route(self.of[of], list(records), delivery)
+        self.backlog.add(delivery)
+
+    def fill(self) -> None:
+        """A transaction of four tables fills their lane of 28. Its rest waits for room."""
+        for number, name in enumerate(self.names[:4]):
+            self.poll(0, *(row(number * 6 + n, 2, name) for n in range(6)))
+        self.poll(0, *(row(24 + n, 2, self.names[n]) for n in range(4)), row(28, 3, self.names[0]))
+        assert self.backlog
+
+    def run(self) -> Iterator[Work]:
+        """Handle what is ready now, beside the call that hangs."""
+        self.lanes.schedule.ran_out(self.clock.now)
+        while self.lanes.schedule.ready:
+            work = self.lanes.take(0)
+            assert work is not None
+            yield work
+            self.lanes.finish(0, work)
+            self.backlog.offer()
+
+    def seconds_until_all_is_read(self) -> int:
+        for second in range(1, 1_000):
+            self.clock.now += 1.0
+            list(self.run())
+            if not self.backlog:
+                return second
+        pytest.fail("nothing is read any more")
+
+
+@pytest.mark.parametrize(("hangs_in", "seconds"), [(1, 1), (0, 60)])
+def test_open_transactions_wait_for_a_call_that_hangs_only_if_it_frees_room_and_not_for_long(
+    hangs_in: int, seconds: int
+) -> None:
+    busy = Busy(hangs_in, max_records=28, batch=7)
+    busy.fill()
+    assert busy.seconds_until_all_is_read() == seconds
+
+
+@pytest.mark.parametrize(("error", "seconds"), [(None, 60), ("no", 1)])
+def test_open_transactions_wait_for_a_kept_batch_of_their_lane_unless_it_failed(
+    error: str | None, seconds: int
+) -> None:
+    """It waits for a limit, or until its handler is asked for the result: calls go on for long."""
+    busy = Busy(0, max_records=28, batch=7)
+    assert busy.hanging is not None
+    busy.fill()
+    busy.lanes.give_back(1, busy.hanging, delay=1e6, error=error)
+    assert busy.seconds_until_all_is_read() == seconds
+
+
+def test_a_call_that_hangs_stops_no_table_with_small_transactions() -> None:
+    busy = Busy(1, max_records=10_000)
+    busy.poll(0, *(row(at, at // 7, busy.names[0]) for at in range(32_000)))
+    works = list(busy.run())
+    assert not any(work.continues for work in works)
+    assert sum(work.records for work in works) == 32_000 - 32_000 % 7
+
+
+def test_full_lanes_cut_no_small_transactions() -> None:
+    """A poll whose records were spread over 16 lanes before may all be of one table."""
+    stage, rows = Stage(max_records=10_000), 32_000
+    whole = {"transactions": "whole", "max_records": 1_000}
+    stage.book.adopt(configuration(batch=whole, lanes={"count": 1}))
+    stage.poll(*(row(at, at // 7) for at in range(rows)))
+    stage.poll(row(rows, rows))
+    handled = 0
+    while (work := stage.take()) is not None:
+        assert not work.continues
+        handled += work.records
+        stage.lanes.finish(0, work)
+        stage.backlog.offer()
+    assert handled == rows
+
+
+def test_an_open_transaction_never_waits_twice_for_a_call_that_hangs() -> None:
+    busy = Busy(0, max_records=28, batch=7)
+    busy.clock.now += 61
+    busy.fill()
+    assert busy.seconds_until_all_is_read() == 1

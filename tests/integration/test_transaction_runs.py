@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from integration.conftest import MakeStage
 from integration.process import eventually
 from integration.stage import Stage
 
@@ -104,3 +105,35 @@ def test_no_reader_sees_half_a_transfer(stage: Stage, tmp_path: Path, ends: str)
     assert reader.sums[0] > 100
     with sqlite3.connect(tmp_path / "replica.db") as connection:
         assert dict(connection.execute("SELECT id, balance FROM accounts")) == balances
+
+
+def test_a_call_that_hangs_stops_and_cuts_no_small_transaction(make_stage: MakeStage) -> None:
+    """With default bounds, one table fills its lane with transactions of 7 rows."""
+    stage = make_stage()
+    source, gate, numbers, xids = stage.source(), stage.gate(), count(1), count(1)
+
+    def send(table: str, partition: int, rows: int = 7) -> None:
+        xid = next(xids)
+        for place in range(rows):
+            value = row(table, xid, place, commit=place == rows - 1, id=next(numbers))
+            source.send(value, key=b"k", partition=partition)
+
+    send("held", 1, rows=1)
+    for number in range(3 * 18_000):
+        send(f"t{number % 64}" if number % 18_000 < 8_000 else "hot", 0)
+    source.flush()
+    tables = [
+        {"match": "shop.held", "handlers": [stage.recording(hold={"shop.held": str(gate)})]},
+        {
+            "match": "*",
+            "handlers": [{"type": "resting:Resting", "seconds": 0.0}],
+            "batch": {"transactions": "whole"},
+        },
+    ]
+    worker = stage.worker(tables=tables, format="maxwell", lanes={}).start()
+    place, end = {"topic": stage.topic, "partition": "0"}, 3 * 18_000 * 7
+    eventually(lambda: worker.metric("binlane_position", **place) == end, within=60)
+    gate.unlink()
+    stage.wait_committed_to_the_end()
+    assert not worker.logged("transaction_cut")
+    assert worker.sigterm() == 0

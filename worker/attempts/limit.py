@@ -40,7 +40,8 @@ class Limit:
         return sum(map(len, list(self._queue.values())))
 
     def change(self, rule: LimitRule | None) -> None:
-        self.rule = rule
+        if rule != self.rule:
+            self.rule, self._allowed_at = rule, 0.0
 
     def start(self, unit: _Unit, rows: int, now: float) -> bool:
         """Start a call. False: others come first, or the limit is reached."""

@@ -3,7 +3,6 @@ change is isolated."""
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
@@ -36,6 +35,7 @@ class HandlerRun:
 
     __slots__ = (
         "_condemned",
+        "accepted",
         "attempt",
         "circuit",
         "delay",
@@ -45,6 +45,7 @@ class HandlerRun:
         "handler",
         "limit",
         "name",
+        "retry_at",
         "seconds",
         "splitting",
         "turn",
@@ -60,6 +61,10 @@ class HandlerRun:
         """Whether the attempts of this batch are exhausted."""
         self.delay = 0.0
         """Seconds until it may continue. Infinity: until the handler's limit allows its next call."""
+        self.accepted = False
+        """Whether the handler has the next call's changes, and is only asked for the result."""
+        self.retry_at = 0.0
+        """Clock time of the next attempt, after one that failed."""
         self.error: BaseException | None = None
         self.turn = 0
         """The circuit's turn in which it admitted the current call."""
@@ -96,6 +101,7 @@ class HandlerRun:
     def begin_anew(self) -> None:
         """Reset the attempts of all unfinished changes, because the rule or the handler has changed."""
         self.attempt, self.splitting, self.delay, self.error = 1, False, 0.0, None
+        self.accepted, self.retry_at = False, 0.0
         self._condemned.clear()
 
     def step(
@@ -111,8 +117,7 @@ class HandlerRun:
                 if watch.called_off(work):
                     return Step.STOPPED
                 # What a handler has accepted is not paused: its result is still asked for.
-                is_asked = self.error is None and 0 < self.delay < math.inf
-                paused = None if is_asked else watch.paused(work, self.name)
+                paused = None if self.accepted else watch.paused(work, self.name)
                 if paused is not None:
                     self.error, self.delay = paused, paused.wait
                     return Step.BLOCKED
@@ -168,10 +173,10 @@ class HandlerRun:
                 self.circuit.not_called(self.turn)
             else:
                 self._answered(watch)
-                self.error = None
+                self.error, self.accepted = None, True
             self.delay = raised.seconds
             return Step.ASK_AGAIN
-        error, known, began = raised, False, self.done
+        error, known, began, self.accepted = raised, False, self.done, False
         if isinstance(raised, PartialFailure):
             known = self._advance(work.borders(self.done, end), raised)
             error = None if self.done == end else raised.cause or raised

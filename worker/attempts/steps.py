@@ -74,6 +74,8 @@ class Caller(Protocol):
     seconds: list[float]
     """The duration of each call."""
     limit: Limit
+    accepted: bool
+    """Whether the handler has the changes, and is only asked for the result."""
 
 
 Batches_contra = TypeVar("Batches_contra", contravariant=True)

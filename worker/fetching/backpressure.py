@@ -143,16 +143,15 @@ class Backlog(Stage):
 
     def __init__(self, lanes: Lanes, max_records: int, max_bytes: int) -> None:
         self._lanes = lanes
-        self._max_records = max_records
-        self._max_bytes = max_bytes
         self._waiting: deque[Delivery] = deque()
+        self.bound(max_records, max_bytes)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, delivery: Delivery) -> bool:
         """Offer the delivery after the pending ones. Returns True if the lanes have accepted everything."""
-        self._waiting.extend(delivery.pieces(self._max_records, self._max_bytes))
+        self._waiting.extend(delivery.pieces(*self._most))
         return self.offer()
 
     def offer(self) -> bool:
@@ -171,11 +170,12 @@ class Backlog(Stage):
     def bound(self, max_records: int, max_bytes: int) -> None:
         """Use other bounds and home lanes from now on. Cuts the pending deliveries to fit, and offers them at
         once."""
-        self._max_records, self._max_bytes = max_records, max_bytes
+        # Of the lanes' other half, open transactions may take room that wait for these records.
+        self._most = max(1, max_records // 2), max_bytes // 2
         held = tuple(self._waiting)
         for delivery in held:
             delivery.recount()
-        self._waiting = deque(piece for each in held for piece in each.pieces(max_records, max_bytes))
+        self._waiting = deque(piece for each in held for piece in each.pieces(*self._most))
         self.offer()
 
     def revoked(self, gone: Collection[Assignment]) -> None:

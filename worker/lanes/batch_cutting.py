@@ -75,9 +75,14 @@ def _whole(unit: Unit, work: Work) -> Work:
         and tail[0] is first.assignment
         and first.assignment.transactions.begin(begins) <= tail[1] < begins
     )
-    last = work.chunks[-1]
-    unit.tail = last.assignment, offset_at(last.messages, len(last.messages) - 1)
+    mark_tail(work)
     return work
+
+
+def mark_tail(work: Work) -> None:
+    """Remember the last record of the unit's last batch."""
+    last = work.chunks[-1]
+    work.unit.tail = last.assignment, offset_at(last.messages, len(last.messages) - 1)
 
 
 def keep_orders(work: Work, first: int) -> None:

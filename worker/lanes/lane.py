@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
@@ -88,15 +88,20 @@ class Room:
         self.max_bytes = rule.max_bytes
         self.look()
 
-    def fits(self, delivery: Delivery) -> bool:
+    def lacking(self, delivery: Delivery) -> Collection[int]:
+        """Return the lanes whose records must leave before the delivery fits."""
         # What is larger than a bound passes alone. Otherwise it would wait forever.
         if self._bytes and self._bytes + delivery.bytes > self.max_bytes:
-            return False
-        for number, records in delivery.records.items():
-            waiting = self._lanes[number].records
-            if waiting and waiting + records > self.max_records:
-                return False
-        return True
+            return range(len(self._lanes))
+        lanes, most = self._lanes, self.max_records
+        return [
+            number
+            for number, records in delivery.records.items()
+            if lanes[number].records and lanes[number].records + records > most
+        ]
+
+    def fits(self, delivery: Delivery) -> bool:
+        return not self.lacking(delivery)
 
     def take(self, delivery: Delivery) -> bool:
         """Count a delivery. If it does not fit, remember it as refused and return False."""
@@ -228,6 +233,9 @@ class Timers:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(self._keys)
+
     def set(self, unit: Unit, due: float) -> None:
         self.cancel(unit)
         unit.due = due
@@ -253,7 +261,3 @@ class Timers:
     def gathering(self) -> list[Unit]:
         """The units that only wait for a fuller batch."""
         return [unit for unit in self._units.values() if unit.state is UnitState.GATHERING]
-
-    def blocked(self) -> list[Unit]:
-        """The units that wait for a target that is down."""
-        return [unit for unit in self._units.values() if unit.state is UnitState.BACKOFF and unit.blocked]

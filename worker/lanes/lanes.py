@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from worker.configuration import LanesRule
-from worker.lanes.batch_cutting import keep_orders
+from worker.lanes.batch_cutting import keep_orders, mark_tail
 from worker.lanes.lane import Lane, Room
 from worker.lanes.parking import ParkedUnits
 from worker.lanes.schedule import Schedule
@@ -38,7 +38,7 @@ class Lanes:
         self.lanes = [Lane(number, self.lock) for number in range(rule.count)]
         self.room = Room(self.lanes, rule, self.lock)
         self.schedule = Schedule(self.lanes, self.room, rule, self.lock, clock)
-        self.parked = ParkedUnits(self.lock, self.room, self.schedule.kept)
+        self.parked = ParkedUnits(self.lock, self.room, self.schedule.kept, self.schedule.made_room)
         self.seen = SeenLanes(self.lock, self.lanes, self.room, self.schedule, clock)
         self._settled = threading.Condition(self.lock)  # notified if a batch ends during a revocation
         self._clock = clock
@@ -81,7 +81,7 @@ class Lanes:
             self.room.forget()
 
     def worked_off(self) -> bool:
-        """Whether everything is finished, except in halted tables. Lets units that gather run now."""
+        """Whether everything is finished, except in halted or paused tables. Units that gather run now."""
         with self.lock:
             self.schedule.hurry()
             return self.room.refused is None and self.schedule.quiescent
@@ -211,9 +211,12 @@ class Lanes:
             self._keep(number, work, "halted", error)
 
     def unblock(self) -> None:
-        """A target is back: let all units that wait for a target retry at once."""
+        """A target is back, or pauses have changed: let all units retry at once that wait for a target, a
+        resume or a limit."""
         with self.lock:
-            self.schedule.let_run(self.schedule.timers.blocked())
+            for unit in self.schedule.kept:
+                if unit.state is UnitState.LIMITED or (unit.state is UnitState.BACKOFF and unit.blocked):
+                    self.schedule.let_run((unit,))
             self.schedule.wake()
 
     def shorten(self, number: int, work: Work, records: int) -> Work:
@@ -224,6 +227,7 @@ class Lanes:
             keep_orders(work, records)
             self.schedule.put_back(work.unit, work.unfinished_chunks(records))
             lane.running = first = work.head(records)
+            mark_tail(first)
             return first
 
     def spread(self, number: int, work: Work, spread: Spread) -> None:

@@ -105,6 +105,7 @@ class ParkedUnits:
     room: Room
     kept: Mapping[Unit, Work]
     """Batches that are kept for a retry."""
+    made_room: Callable[[], None]
 
     def to_park(self, tables: Iterable[Unit]) -> list[Parkable]:
         """Return what standing units have in memory beyond what they may keep there, all together. While a
@@ -164,7 +165,7 @@ class ParkedUnits:
                         unit.parked += len(records)
                         new.add(id(chunk))
             _join(unit.chunks, new)
-            room.look()
+            self.made_room()
 
 
 def _join(chunks: deque[Chunk], new: Collection[int]) -> None:

@@ -39,13 +39,20 @@ class Permits:
                 self.serve(limit)
                 self.wake()
 
+    def leave(self, unit: Unit) -> None:
+        """The unit, which may run, gets another table: it waits for none of its former handlers' limits."""
+        for bound in unit.table.handlers:
+            bound.limit.leave(unit)
+            self.serve(bound.limit)
+
     def hold(self, work: Work, *, wait: bool = False) -> None:
         """Let the batch's unit `wait` for the limits that allowed it no call, or for none."""
         if wait:
             work.unit.state = UnitState.LIMITED
         for run in work.runs:
             if wait and run.delay == math.inf and not run.finished:
-                run.limit.wait(work.unit, run.ends[-1] - run.done, self.clock())
+                rows = 0 if run.accepted else run.ends[-1] - run.done
+                run.limit.wait(work.unit, rows, self.clock())
             else:
                 run.limit.leave(work.unit)
             self.serve(run.limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from worker.configuration import LanesRule
 from worker.lanes.lane import Lane, Timers
@@ -76,6 +76,14 @@ class ReadyUnits:
     def or_running(self) -> bool:
         """Whether a unit is ready, or a batch runs."""
         return self._ready > 0 or any(lane.running for lane in self._lanes)
+
+    def or_running_in(self, numbers: Collection[int], begun: float) -> bool:
+        """Whether a unit with records in one of these lanes is ready, or runs a batch that began after
+        `begun`."""
+        return any(self._lanes[number].ready for number in numbers) or any(
+            lane.running and lane.running.unit.account.lane in numbers and lane.since > begun
+            for lane in self._lanes
+        )
 
     @property
     def are_many(self) -> bool:

@@ -104,6 +104,7 @@ def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside
         work.orders = {**work.orders, number: order}  # an earlier order about another record stays
         for run in work.runs:
             run.circuit.hurry()
+            run.retry_at = 0.0
         if unit.state in (UnitState.HALTED, UnitState.BACKOFF):
             unit.mended()
             schedule.let_run((unit,))

@@ -21,6 +21,7 @@ from worker.units.unit import Shard, Unit, UnitState
 from worker.units.work import Work
 
 _OPEN_SECONDS = 1.0  # how long an open transaction waits for its rest, if `max_wait` is 0
+_LONGEST_SECONDS = 60.0  # how long it waits at most, unless `max_wait` is longer
 
 
 class Schedule:
@@ -55,14 +56,13 @@ class Schedule:
 
     @property
     def quiescent(self) -> bool:
-        """Whether nothing is running, and nothing will run by itself."""
-        return not self.timers and not self.ready.or_running
+        """Whether nothing is running, and nothing will run by itself, or before a person's pause ends."""
+        return not self.ready.or_running and all(unit.paused for unit in self.timers)
 
     def give_table(self, unit: Unit, table: Table) -> None:
         """Give a table other rules and handlers, and retry at once what halted or waits."""
         for member in unit.members():
-            if member in self.kept:
-                self.permits.hold(self.kept[member])
+            self.permits.leave(member)
             member.table = table
             if member.state in (UnitState.HALTED, UnitState.BACKOFF, UnitState.LIMITED):
                 member.mended()
@@ -89,7 +89,7 @@ class Schedule:
             self._make_ready(unit)
         elif unit.state is not UnitState.GATHERING:
             unit.state = UnitState.GATHERING
-            since = self._clock() if is_open else unit.chunks[0].enqueued
+            unit.gathers_since = since = self._clock() if is_open else unit.chunks[0].enqueued
             self.set_timer(unit, since + (wait or _OPEN_SECONDS))
 
     def _make_ready(self, unit: Unit) -> None:
@@ -103,12 +103,12 @@ class Schedule:
         self.idle.timer_set(due)
 
     def hurry(self) -> None:
-        """No unit waits any longer for a fuller batch. If nothing runs, nothing frees room: none waits long
-        for the rest of a transaction then."""
+        """No unit waits any longer for a fuller batch. If nothing frees room, none waits long for the rest of
+        a transaction."""
         waiting = self.timers.gathering()
         self.let_run(unit for unit in waiting if not unit.is_open)
         soon = self._clock() + _OPEN_SECONDS
-        if not self.ready.or_running:
+        if waiting and not self._frees_room():
             for unit in waiting:
                 if unit.state is UnitState.GATHERING and unit.due > soon:
                     self.set_timer(unit, soon)
@@ -122,20 +122,28 @@ class Schedule:
 
     def ran_out(self, now: float) -> None:
         """Make the units ready whose timers are due. The rest of an open transaction may be in a
-        delivery that has waited for room all the time. It waits on while others run, because they may free
-        room."""
+        delivery that has waited for room all the time. It waits on while others may free this room."""
         for unit in self.timers.due(now):
             wait = unit.table.max_wait or _OPEN_SECONDS
             if (
                 unit.state is UnitState.GATHERING
                 and unit.is_open
-                and self._room.refused is not None
                 and self.taken + wait <= unit.due
-                and self.ready.or_running
+                and now < unit.gathers_since + max(wait, _LONGEST_SECONDS)
+                and self._frees_room()
             ):
                 self.set_timer(unit, now + wait)
             else:
                 self._make_ready(unit)
+
+    def _frees_room(self) -> bool:
+        """Whether a batch that runs, or waits without an error, may free room that the refused delivery
+        needs. A call that lasts long may never end."""
+        if self._room.refused is None:
+            return False
+        lanes, begun = self._room.lacking(self._room.refused), self._clock() - _LONGEST_SECONDS
+        kept = (unit for unit in self.kept if unit.error is None and unit.account.lane in lanes)
+        return self.ready.or_running_in(lanes, begun) or any(kept)
 
     def let_run(self, units: Iterable[Unit]) -> None:
         """Make these units ready without further waiting."""
@@ -288,6 +296,12 @@ class Schedule:
             self.arrange(whole)
         if self._crowded and self._room.may_spread():
             self._look_at_crowded()
+
+    def made_room(self) -> None:
+        """Records were parked: let those continue that waited for their room."""
+        self._room.look()
+        self._look_at_crowded()
+        self.wake()
 
     def _look_at_crowded(self) -> None:
         crowded, self._crowded = self._crowded, {}

@@ -33,8 +33,8 @@ class FormerRecords:
         """Records that were not handled, and never will be."""
 
     def work_off(self, assignments: Iterable[Assignment], seconds: float, *, fetching: bool = False) -> None:
-        """Wait until the records of these partitions' former topics are finished, except those of halted
-        tables. `fetching`: this is the fetcher's thread, so no other thread offers records to the lanes."""
+        """Wait until the records of these partitions' former topics are finished, except those of halted and
+        paused tables. `fetching`: this is the fetcher's thread, so no other offers records to the lanes."""
         former, end = self._before(assignments), self._clock() + seconds
         while self._clock() < end and any(not each.forgotten and each.tracker.unfinished for each in former):
             if fetching:

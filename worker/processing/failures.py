@@ -93,7 +93,8 @@ class Failures:
         if run.limit.rule is None:
             self._call(work, run, batch)
         else:
-            with self._lanes.schedule.permits.call(work.unit, run.limit, len(batch.changes)):
+            rows = 0 if run.accepted else len(batch.changes)
+            with self._lanes.schedule.permits.call(work.unit, run.limit, rows):
                 self._call(work, run, batch)
 
     def _call(self, work: Work, run: Caller, batch: Batch) -> None:

@@ -225,7 +225,8 @@ class Processor(threading.Thread):
         else:  # another lane may have started it, and the handlers may have changed since
             for run, bound in zip(work.runs, work.table.handlers, strict=True):
                 run.bind(bound, self._number)
-        runs = [run for run in work.runs if not run.finished]
+        now = self._clock()
+        runs = [run for run in work.runs if not run.finished and run.retry_at <= now]
         steps: list[Step] = []
         try:
             if len(runs) > 1:
@@ -256,29 +257,37 @@ class Processor(threading.Thread):
         run.seconds.clear()
 
     def _not_done(self, work: Work, outcomes: list[Outcome]) -> None:
-        unit = work.unit
+        unit, now = work.unit, self._clock()
         halted = next((run for run, step in outcomes if step is Step.HALT), None)
         failing = [run for run, step in outcomes if step is Step.RETRY]
         blocked = [run for run, step in outcomes if step is Step.BLOCKED]
         blocked.sort(key=lambda run: isinstance(run.error, Paused))
         under_way = [run for run, step in outcomes if step is Step.ASK_AGAIN]
+        # A handler that waits for its limit would lose its turn if the batch was retried before.
+        turn = math.inf if any(run.delay == math.inf for run in under_way) else 0.0
+        for run in failing:
+            run.retry_at = now + run.delay
+        left = max(run.retry_at for run in work.runs if not run.finished) - now
         if halted is not None:
             unit.failed_batches += 1
             self._halt(work, origin_of(work, halted.done), f"{words_of(halted)} (handler {halted.name})")
-        elif failing:
-            unit.failed_batches += 1
-            delay, reason = max(run.delay for run in failing), words_of(failing[0])
-            self._failures.retried(work, failing, delay, reason)
-            self._give_back(work, delay, reason, blocked=bool(blocked))
+        elif failing or left > 0:
+            delay, reason = left, unit.error
+            if failing:
+                unit.failed_batches += 1
+                delay, reason = max(run.delay for run in failing), words_of(failing[0])
+                self._failures.retried(work, failing, delay, reason)
+            self._give_back(work, max(delay, turn), reason, blocked=bool(blocked))
         elif blocked:
             reason = f"{words_of(blocked[0])} (handler {blocked[0].name})"
             paused, delay = isinstance(blocked[0].error, Paused), min(run.delay for run in blocked)
-            self._give_back(work, delay, reason, blocked=True, paused=paused)
-        elif under_way and (delay := min(run.delay for run in under_way)) < math.inf:
-            self._give_back(work, delay, None, blocked=False)
-        elif under_way:
-            work.forget_rows()
+            self._give_back(work, max(delay, turn), reason, blocked=True, paused=paused)
+        elif turn:
+            if unit.paused:
+                unit.mended()
             self._put_back(work, math.inf, unit.error)
+        elif under_way:
+            self._give_back(work, min(run.delay for run in under_way), None, blocked=False)
         else:  # called off, or continues at once
             self._put_back(work, 0.0, unit.error)
 
@@ -290,6 +299,8 @@ class Processor(threading.Thread):
 
     def _put_back(self, work: Work, delay: float, reason: str | None) -> None:
         work.let_go()
+        if delay == math.inf:
+            work.forget_rows()
         self._lanes.give_back(self._number, work, delay=delay, error=reason)
 
     def _halt(self, work: Work, position: str, reason: str) -> None:

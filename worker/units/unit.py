@@ -82,6 +82,7 @@ class Unit:
         self.state = UnitState.IDLE
         self.due = 0.0
         """When GATHERING or BACKOFF ends."""
+        self.gathers_since = 0.0
         self.incoming: list[Record] = []
         """The fetcher's own: records of the poll that is being routed."""
         self.incoming_bytes = 0
@@ -105,7 +106,7 @@ class Unit:
 
     def mended(self) -> None:
         self.error = None
-        self.blocked = False
+        self.blocked = self.paused = False
 
     def push(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
