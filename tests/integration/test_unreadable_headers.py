@@ -44,15 +44,17 @@ def test_one_of_a_table_that_stands_still_is_parked_and_then_handled(make_stage:
         tables=[{"match": "*", "handlers": [stage.recording()]}], lanes={"count": 2, "max_records": 50}
     ).start()
     assert ask(worker, "pause", "--table", "shop.t0").returncode == 0
-    source.insert("t0", records=20)
+    source.insert("t0", records=1)
     source.flush()
-    send(stage, canal_insert("t0", [20]))
+    eventually(lambda: worker.table("shop.t0").get("state") == "paused", what="it stands still")
+    source.insert("t0", records=199)  # more than may stay in memory
+    source.flush()
+    send(stage, canal_insert("t0", [200]))
     source.insert("t1", records=100)
     source.flush()
     eventually(lambda: handled(stage, "shop.t1") == 100, what="the other table continues")
-    eventually(lambda: worker.metric("binlane_parked_records") > 0, what="the first is parked")
     assert ask(worker, "resume", "--table", "shop.t0").returncode == 0
-    eventually(lambda: handled(stage, "shop.t0") == 21, what="it continues")
+    eventually(lambda: handled(stage, "shop.t0") == 201, what="it continues")
     assert worker.sigterm() == 0
 
 
