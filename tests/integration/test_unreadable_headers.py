@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import confluent_kafka
+from confluent_kafka import Consumer, TopicPartition
 from integration.conftest import MakeStage
 from integration.letters import letters, with_dead_letters
 from integration.process import eventually
@@ -13,6 +16,7 @@ from integration.source import canal_insert
 from integration.stage import Stage
 from integration.test_paused_tables import ask, handled
 
+from worker.formats.interface import UNREADABLE, Record, any_headers
 from worker.local.broker import Broker
 
 
@@ -53,9 +57,26 @@ def test_one_of_a_table_that_stands_still_is_parked_and_then_handled(make_stage:
     source.insert("t1", records=100)
     source.flush()
     eventually(lambda: handled(stage, "shop.t1") == 100, what="the other table continues")
+    eventually(lambda: worker.metric("binlane_parked_records") > 190, what="its records are parked")
     assert ask(worker, "resume", "--table", "shop.t0").returncode == 0
     eventually(lambda: handled(stage, "shop.t0") == 201, what="it continues")
     assert worker.sigterm() == 0
+
+
+def test_one_is_noticed_after_many_that_can_be_read(make_stage: MakeStage) -> None:
+    """CPython does not check specialized calls for exceptions that an extension leaves."""
+    stage = make_stage()
+    source = stage.source()
+    source.insert("t0", records=2_000)
+    source.flush()
+    send(stage, canal_insert("t0", [2_000]))
+    settings = {"bootstrap.servers": stage.bootstrap_servers, "group.id": "headers"}
+    found: list[object] = []
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(stage.topic, 0, 0)])
+        while len(found) < 2_001:
+            found += [any_headers(cast(Record, message)) for message in consumer.consume(500, 1.0)]
+    assert found == [None] * 2_000 + [UNREADABLE]
 
 
 def test_one_becomes_a_dead_letter_that_says_so(make_stage: MakeStage, broker: Broker) -> None:
