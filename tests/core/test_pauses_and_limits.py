@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,14 @@ from handlers import Batch, TargetUnavailable
 from handlers.failures import AskAgain
 from worker.attempts import table_pauses
 from worker.attempts.limit import Limit
+from worker.attempts.steps import SetAside
 from worker.configuration import LimitRule
 from worker.lanes.parking import stands
+from worker.lanes.record_location import set_aside
 from worker.lanes.snapshot import snapshot
 from worker.processing.failures import FailureRules
 from worker.units.unit import Unit, UnitState
+from worker.units.work import Work
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture
 def stage(folder: Folder) -> Stepped:
     stage = Stepped()
-    folder.pauses._look_again = stage.lanes.unblock
+    folder.pauses._look_again = partial(stage.lanes.unblock, pauses=True)
     stage.processor._failures._rules = FailureRules(pauses=folder.pauses)
     return stage
 
@@ -134,3 +138,52 @@ def test_a_result_is_asked_for_though_the_question_waits_for_a_limit_and_a_pause
     stage.lanes.schedule.permits.serve(limit)
     stage.step()
     assert table.at_rest
+
+
+def test_a_record_is_set_aside_at_once_though_another_handler_waits_for_its_limit(stage: Stepped) -> None:
+    retry = {"initial_delay": 60, "max_delay": 60, "jitter": 0.0}
+    table = unit("orders", Scripted(), Scripted(raising(ValueError("no"))), retry=retry)
+    assert limited(Limit(LimitRule(calls=1)), table).start(unit("another"), 1, stage.clock.now)
+    stage.source.offer((table, 1), value=record(0).value())
+    stage.step()
+    assert table.state is UnitState.LIMITED
+    work = stage.lanes.schedule.kept[table]
+    assert set_aside(stage.lanes, table, work, 0, SetAside("skip", "ann"))
+    stage.step()
+    assert work.runs[1].finished
+
+
+def test_a_target_that_is_back_lets_no_table_decode_that_only_waits_for_its_limit(
+    stage: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [unit(f"t{number}", Scripted()) for number in range(5)]
+    assert limited(Limit(LimitRule(calls=1)), *tables).start(unit("another"), 1, stage.clock.now)
+    stage.source.offer(*((each, 5) for each in tables), value=record(0).value())
+    stage.step()
+    monkeypatch.setattr(Work, "_decode_again", lambda _work: pytest.fail("it is decoded again"))
+    stage.lanes.unblock()
+    stage.step()
+
+
+def test_a_result_is_asked_for_though_another_handler_failed_and_the_table_is_paused(
+    folder: Folder, stage: Stepped
+) -> None:
+    asked = list[float]()
+
+    def accepts(_batch: Batch) -> None:
+        asked.append(stage.clock.now)
+        if len(asked) < 3:
+            raise AskAgain(0.01)
+
+    retry = {"initial_delay": 1, "max_delay": 1, "jitter": 0.0}
+    table = unit("orders", Scripted(accepts), Scripted(raising(ValueError("no"), times=1)), retry=retry)
+    stage.source.offer((table, 1), value=record(0).value())
+    stage.step()
+    assert folder.ask("shop.orders").result == "paused"
+    timers = stage.lanes.schedule.timers
+    for _ in range(20):
+        stage.step()
+        if timers:
+            stage.clock.now = timers.next_due()
+            stage.lanes.schedule.let_run(timers.due(stage.clock.now))
+    assert len(asked) == 3

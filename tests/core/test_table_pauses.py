@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def stage(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     # What continues was woken, and did not just look again.
     monkeypatch.setattr(table_pauses, "_AGAIN_SECONDS", 60.0)
     made = Stage(2, pauses=folder.pauses)
-    folder.pauses._look_again = made.lanes.unblock
+    folder.pauses._look_again = partial(made.lanes.unblock, pauses=True)
     for processor in made.processors:
         processor.start()
     yield made

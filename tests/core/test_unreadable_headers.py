@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from building import assignment, chunk, unit
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from worker.dead_letters.record import headers_of, read_letter
 from worker.fetching.parking import written
+from worker.formats import interface
 from worker.formats.debezium.flat import flat_record
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.interface import Record, UndecodableRecord, any_headers, remade
@@ -80,3 +82,11 @@ def test_a_format_that_needs_them_refuses_the_record() -> None:
     for _ in range(2):
         with pytest.raises(UndecodableRecord, match="its headers cannot be read"):
             flat_record(record, {"id": 1, "__table": "orders", "__db": "shop"}, DebeziumSettings())
+
+
+def test_no_other_thread_reads_them_while_that_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, seen = unreadable(), []
+    log = Mock(warning=lambda *_args, **_fields: seen.append(any_headers(record)))
+    monkeypatch.setattr(interface, "log", log)
+    assert any_headers(record) == MARK
+    assert seen == [MARK]

@@ -68,8 +68,9 @@ class Parking(Stage):
         units = [unit for unit in self.units() if unit.state is not UnitState.IDLE or unit.shards is not None]
         waiting = lanes.parked.to_park(units)
         # What is in memory is also written beyond the bound: else it would stop all other partitions.
-        if waiting and now >= self._again and (pressed or not self._is_full(paused)):
-            self._park(waiting, now, beyond=pressed)
+        beyond_bound = pressed or lanes.seen.crowded
+        if waiting and now >= self._again and (beyond_bound or not self._is_full(paused)):
+            self._park(waiting, now, beyond=beyond_bound)
         beyond: set[Assignment] = set()
         is_full = self._is_full(paused)
         if is_full or now < self._again:

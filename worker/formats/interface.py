@@ -48,10 +48,10 @@ def any_headers(record: Record) -> list[tuple[str, bytes | None]] | None:
     try:
         return cast("list[tuple[str, bytes | None]] | None", _headers(record))
     except Exception:
-        place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
-        log.warning("headers_unreadable", position=place)
-    # A second call would return the same list with null pointers, whose use kills the process.
-    cast(Message, record).set_headers(cast(Any, UNREADABLE))
+        # A second call would return the same list with null pointers, whose use kills the process.
+        cast(Message, record).set_headers(cast(Any, UNREADABLE))
+    place = f"{record.topic()}[{record.partition()}] offset {record.offset()}"
+    log.warning("headers_unreadable", position=place)
     return UNREADABLE
 
 

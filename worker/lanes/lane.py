@@ -126,7 +126,7 @@ class Room:
     def is_short(self, lane: int) -> bool:
         """Whether a delivery waits, or more counts than may: parked batches count again when they are
         retried."""
-        more = self._bytes > self.max_bytes or self._lanes[lane].records > self.max_records
+        more = self._bytes >= self.max_bytes or self._lanes[lane].records >= self.max_records
         return more or self.refused is not None
 
     @property

@@ -210,12 +210,14 @@ class Lanes:
         with self.lock:
             self._keep(number, work, "halted", error)
 
-    def unblock(self) -> None:
-        """A target is back, or pauses have changed: let all units retry at once that wait for a target, a
-        resume or a limit."""
+    def unblock(self, *, pauses: bool = False) -> None:
+        """A target is back, or `pauses` have changed: let all units retry at once that wait for a target or a
+        resume. Those that only wait for a limit look whether they are paused now."""
         with self.lock:
             for unit in self.schedule.kept:
-                if unit.state is UnitState.LIMITED or (unit.state is UnitState.BACKOFF and unit.blocked):
+                if (unit.state is UnitState.LIMITED and (pauses or unit.blocked)) or (
+                    unit.state is UnitState.BACKOFF and unit.blocked
+                ):
                     self.schedule.let_run((unit,))
             self.schedule.wake()
 

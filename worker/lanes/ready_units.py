@@ -80,7 +80,7 @@ class ReadyUnits:
     def or_running_in(self, numbers: Collection[int], begun: float) -> bool:
         """Whether a unit with records in one of these lanes is ready, or runs a batch that began after
         `begun`."""
-        return any(self._lanes[number].ready for number in numbers) or any(
+        return any(unit.account.lane in numbers for lane in self._lanes for unit in lane.ready) or any(
             lane.running and lane.running.unit.account.lane in numbers and lane.since > begun
             for lane in self._lanes
         )

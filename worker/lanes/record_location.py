@@ -105,7 +105,7 @@ def set_aside(lanes: Lanes, unit: Unit, work: Work, number: int, order: SetAside
         for run in work.runs:
             run.circuit.hurry()
             run.retry_at = 0.0
-        if unit.state in (UnitState.HALTED, UnitState.BACKOFF):
+        if unit.state in (UnitState.HALTED, UnitState.BACKOFF, UnitState.LIMITED):
             unit.mended()
             schedule.let_run((unit,))
             schedule.wake()

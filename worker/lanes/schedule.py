@@ -253,7 +253,7 @@ class Schedule:
             return False
         elif waits := (
             shards.order.held_back >= self._room.max_records
-            or (unit.parked > 0 and unit.account.records >= self._room.max_records)
+            or (unit.parked > 0 < shards.records and unit.account.records >= self._room.max_records)
             or not self._room.may_spread(unit)
         ):
             self._crowded[unit] = None

@@ -47,6 +47,11 @@ class SeenLanes:
         return self.room.refused is not None
 
     @property
+    def crowded(self) -> bool:
+        """Whether a table in row order waits until others of its rows are parked or finished. Approximate."""
+        return bool(self.schedule._crowded)
+
+    @property
     def retries(self) -> bool:
         """Whether a batch is kept for its retry, or is being retried. Approximate."""
         running = (lane.running for lane in self.lanes)

@@ -86,6 +86,8 @@ class Failures:
         pauses = self._rules.pauses
         if pauses is None or not pauses.given or (work.runs and work.unit.error is None):
             return None
+        if any(run.accepted and not run.finished for run in work.runs):
+            return None  # its result is still asked for
         runs = [run.name for run in work.runs if not run.finished]
         return self.paused(work, *(runs or [each.name for each in work.table.handlers]))
 

@@ -110,7 +110,9 @@ class Components:
                 random=random.random,
                 clock=clock,
             )
-        self.table_pauses = TablePauses(configuration, self.book.names, self.lanes.unblock)
+        self.table_pauses = TablePauses(
+            configuration, self.book.names, partial(self.lanes.unblock, pauses=True)
+        )
         rules = FailureRules(
             on_undecodable=configuration.on_undecodable,
             dead_letters=self.dead_letters,
