@@ -108,7 +108,7 @@ def test_a_partition_is_paused_at_once_if_many_records_wait(
     gate: HeldRecords, assignment: Assignment, pauses: Pauses
 ) -> None:
     gate.between_polls(1.0)
-    gate.add(assignment, values(*[b"b"] * 2_001))
+    gate.add(assignment, values(*[b"b"] * 20_001))
     gate.between_polls(1.0)
     assert pauses.held == {assignment}
 

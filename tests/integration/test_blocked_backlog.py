@@ -94,9 +94,15 @@ def test_the_record_can_be_set_aside_however_much_waits_behind_it(stage: Stage) 
 
 
 def test_a_worker_without_room_on_disk_stays_up_and_reads_on_when_it_has_some(stage: Stage) -> None:
-    source = sent(stage)
+    source = stage.source()
+    source.insert("orders", records=1)
+    source.flush()
     table = {"match": "*", "handlers": [judging(stage, reject={"shop.orders": [0]})]}
     worker = stage.worker(tables=[table], lanes=SMALL | {"parked": "100KiB"}).start()
+    # After its first commit, which records wait for in memory.
+    eventually(lambda: worker.metric("binlane_tables_halted") == 1, what="it is halted")
+    source.insert("orders", records=RECORDS - 1)
+    source.flush()
     eventually(lambda: worker.metric("binlane_parked_full") == 1, what="the partition is paused")
     assert worker.metric("binlane_blocked_records") < RECORDS
     done = binlane(worker, "unblock", str(worker.url), "--table=shop.orders", "--offset=0", "--skip")

@@ -200,11 +200,14 @@ def _without(text: str, line: str) -> str:
 
 def test_more_room_for_parked_records_needs_no_restart(stage: Stage) -> None:
     source = stage.source()
-    source.insert("t0", records=6_000)
+    source.insert("t0", records=1)
     source.flush()
     table = {"match": "*", "handlers": [stage.recording(fail={"shop.t0": [0]})], "on_failure": "halt"}
     lanes: dict[str, Any] = {"count": 1, "max_records": 1_000, "parked": "100KiB"}
     worker = stage.worker(tables=[table | {"retry": {"max_attempts": 1}}], lanes=lanes).start()
+    eventually(lambda: worker.metric("binlane_tables_halted") == 1, what="it is halted")
+    source.insert("t0", records=5_999)
+    source.flush()
     eventually(lambda: worker.metric("binlane_parked_full") == 1, what="the partition is paused")
     rewrite(worker, by_signal=True, lanes=lanes | {"parked": "1GiB"})
     eventually(lambda: worker.metric("binlane_blocked_records") == 6_000, what="all is read")

@@ -21,7 +21,7 @@ log = get_logger("fetcher")
 _MOMENT = 0.1
 """Seconds until a waiting partition is paused. Most commits and schemas need less. A pause costs more:
 librdkafka may fetch a resumed partition only 1 s later."""
-_MOST_RECORDS = 2_000
+_MOST_RECORDS = 20_000
 """A partition that waits with more is paused at once."""
 _PATIENCE = 5.0
 """Seconds that a first commit may take before a warning: a rebalance in progress rejects some commits."""
