@@ -104,20 +104,24 @@ def client_logger() -> logging.Logger:
     return logger
 
 
-@contextmanager
-def closed_within(seconds: float, consumer: Consumer) -> Iterator[Consumer]:
-    """Close the consumer at the end, and do not wait for that longer than `seconds`.
+def close_in_time(consumer: Consumer, seconds: float = 10.0) -> None:
+    """Close a consumer that is no member of a group, and do not wait for that longer than `seconds`.
 
     It never ends if librdkafka receives the answer to a fetch from outside the log in the same moment:
-    https://github.com/confluentinc/librdkafka/issues/4514
-    """
+    https://github.com/confluentinc/librdkafka/issues/4514"""
+    try:
+        Bounded("close-consumer", consumer.close).within(seconds)
+    except TimeoutError as late:
+        _log.warning("consumer_not_closed", error=str(late))
+
+
+@contextmanager
+def closed_in_time(consumer: Consumer) -> Iterator[Consumer]:
+    """Close the consumer at the end: see `close_in_time`."""
     try:
         yield consumer
     finally:
-        try:
-            Bounded("close-consumer", consumer.close).within(seconds)
-        except TimeoutError as late:
-            _log.warning("consumer_not_closed", error=str(late))
+        close_in_time(consumer)
 
 
 def explain(error: Exception) -> SettingsError:

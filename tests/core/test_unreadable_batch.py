@@ -15,7 +15,7 @@ from mock_brokers import mock_brokers
 from structlog.testing import capture_logs
 from test_receiving_held import Reading
 
-from handlers.kafka.librdkafka import closed_within
+from handlers.kafka.librdkafka import close_in_time
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
 from worker.fetching.unreadable_batch import EndUnknown, LastingError, end_of_batch
@@ -206,8 +206,8 @@ def test_no_offset_outside_the_log_is_fetched(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_consumer_that_does_not_close_is_left_alone() -> None:
     hangs = threading.Event()
-    with capture_logs() as logged, closed_within(0.05, Mock(close=hangs.wait)):
-        pass
+    with capture_logs() as logged:
+        close_in_time(Mock(close=hangs.wait), 0.05)
     hangs.set()
     assert [line["event"] for line in logged] == ["consumer_not_closed"]
 

@@ -12,7 +12,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from handlers.kafka.librdkafka import SILENT
+from handlers.kafka.librdkafka import SILENT, closed_in_time
 from offsets.finished.reading import covered
 from offsets.stores import CheckpointError
 from offsets.stores.commits import CommitTexts, commit_now
@@ -48,11 +48,8 @@ def open_topic(configuration: Configuration) -> Iterator[DeadLetterTopic]:
     settings["group.id"] = f"{configuration.kafka.group_id}.dead-letters"
     topic = configuration.dead_letter.topic
     topic_id = _id_of(topic, AdminClient(admin_settings(configuration), logger=SILENT))
-    consumer = Consumer(settings, logger=SILENT)
-    try:
+    with closed_in_time(Consumer(settings, logger=SILENT)) as consumer:
         yield DeadLetterTopic(topic, consumer, topic_id)
-    finally:
-        consumer.close()
 
 
 def _id_of(topic: str, admin: AdminClient) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
-from handlers.kafka.librdkafka import client_logger, closed_within
+from handlers.kafka.librdkafka import client_logger, closed_in_time
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
 from worker.fetching.unreadable_batch import UNREADABLE, EndUnknown, end_of_batch
@@ -28,7 +28,6 @@ _LOOK_SECONDS, _REFUSED_SECONDS = 10.0, 1.0
 """Seconds without a record, or after an error, after which the remaining records are looked up again."""
 _SAY_SECONDS = 60.0
 _SCHEMA_SECONDS = 0.05
-_CLOSE_SECONDS = 10.0
 
 Place = tuple[str, int]
 
@@ -61,7 +60,7 @@ class DDLHistory:
     def read(self, alive: Callable[[], object]) -> int:
         """Let the formats learn the definitions. Returns the number of records. Continues until Kafka answers
         or the worker stops, and calls `alive` meanwhile."""
-        with closed_within(_CLOSE_SECONDS, Consumer(self._settings, logger=client_logger())) as consumer:
+        with closed_in_time(Consumer(self._settings, logger=client_logger())) as consumer:
             try:
                 records = self._learn(consumer, alive)
             except Stopping:

@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from handlers.kafka.librdkafka import client_logger, closed_within
+from handlers.kafka.librdkafka import client_logger, closed_in_time
 from offsets.types import TopicPartition
 from worker.observing.status import PartitionError
 
@@ -26,7 +26,6 @@ UNREADABLE = frozenset(
 """Errors in the log itself. Any other error is the broker's: once it is over, fetching continues."""
 _PROBE_SECONDS = 10.0
 _MOST_SECONDS = 45.0
-_CLOSE_SECONDS = 10.0
 _NONE_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 _TOLD_AGAIN_SECONDS = 30.0
 """librdkafka repeats the error of a partition that it still fetches within this time."""
@@ -47,7 +46,7 @@ def end_of_batch(
 
     A broker answers a fetch of any offset with the whole batch that contains it. So librdkafka reports
     `begin` for each offset of the batch, and no other. Halving takes forty fetches for a million records.
-    Offsets outside the log are not fetched: see `closed_within`.
+    Offsets outside the log are not fetched: see `close_in_time`.
 
     Raises EndUnknown: the broker did not answer, no such batch starts there, or a record precedes it."""
     unknown = EndUnknown(f"the end of the batch at {partition} offset {begin} could not be found: try again")
@@ -56,7 +55,7 @@ def end_of_batch(
 
     def bounds() -> tuple[int, int]:
         try:
-            with closed_within(_CLOSE_SECONDS, Consumer(own, logger=client_logger())) as consumer:
+            with closed_in_time(Consumer(own, logger=client_logger())) as consumer:
                 where = confluent_kafka.TopicPartition(*partition)
                 return consumer.get_watermark_offsets(where, timeout=_PROBE_SECONDS)
         except KafkaException as error:
@@ -67,7 +66,7 @@ def end_of_batch(
             return False
         # librdkafka takes bytes behind a damaged head for further batches, and reports these at any later
         # time. So each question has a consumer of its own, of which only the first answer counts.
-        with closed_within(_CLOSE_SECONDS, Consumer(own, logger=client_logger())) as consumer:
+        with closed_in_time(Consumer(own, logger=client_logger())) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
             until = min(time.monotonic() + _PROBE_SECONDS, latest)
             while time.monotonic() < until:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from handlers import Change
-from handlers.kafka.librdkafka import SILENT
+from handlers.kafka.librdkafka import SILENT, close_in_time
 from offsets.topic_ids import TopicIds
 from worker.column_rules.applying import bring_under, decode_under
 from worker.column_rules.plan import RuleFault
@@ -99,7 +99,7 @@ class WholeTopics:
                 raise ReadFault(f"no answer from Kafka within {_SECONDS:g} s")
 
     def close(self) -> None:
-        self._consumer.close()
+        close_in_time(self._consumer)
 
     def _numbers(self, topic: str) -> list[int]:
         found = self._consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
