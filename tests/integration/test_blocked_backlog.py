@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from integration.letters import binlane, judging
-from integration.process import WorkerProcess, eventually
+from integration.process import eventually
 from integration.source import Source
 from integration.stage import Stage
 
@@ -56,10 +56,6 @@ def test_no_record_counts_as_work_for_another_worker_while_a_table_stands_still(
         lambda: worker.metric("binlane_partition_blocked") == worker.metric("binlane_blocked_records") == 0,
         what="nothing is blocked any more",
     )
-
-
-def fetched_or_unread(worker: WorkerProcess) -> float:
-    return worker.metric("binlane_unfinished_records") + worker.metric("binlane_unread_records")
 
 
 @pytest.mark.parametrize(

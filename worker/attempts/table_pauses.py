@@ -59,7 +59,7 @@ class TablePauses:
         own = [each for matches, each in self._matchers if matches(table) and not each.ended(now)]
         paused = {each.handler: each for each in own}
         found = [paused.get(None) or paused.get(name) for name in handlers]
-        pause = min(found, key=bool, default=None)  # None if there is one
+        pause = found[0] if found and all(found) else None
         if pause is None:
             return None
         left = _AGAIN_SECONDS if pause.until is None else (pause.until - now).total_seconds()

@@ -215,9 +215,8 @@ class Lanes:
         resume. Those that only wait for a limit look whether they are paused now."""
         with self.lock:
             for unit in self.schedule.kept:
-                if (unit.state is UnitState.LIMITED and (pauses or unit.blocked)) or (
-                    unit.state is UnitState.BACKOFF and unit.blocked
-                ):
+                limited = unit.state is UnitState.LIMITED
+                if (limited or unit.state is UnitState.BACKOFF) and (unit.blocked or (limited and pauses)):
                     self.schedule.let_run((unit,))
             self.schedule.wake()
 

@@ -36,7 +36,8 @@ class Schedule:
         self.permits = Permits(lock, clock, self.let_run, self.set_timer, self.wake)
         self._room = room
         self._clock = clock
-        self._crowded: dict[Unit, None] = {}  # tables that wait for fewer rows in shards
+        self.crowded: dict[Unit, None] = {}
+        """Tables that wait for fewer rows in shards."""
         self.taken = -math.inf
         """When the lanes last took all records of a poll."""
         self.kept: dict[Unit, Work] = {}
@@ -256,7 +257,7 @@ class Schedule:
             or (unit.parked > 0 < shards.records and unit.account.records >= self._room.max_records)
             or not self._room.may_spread(unit)
         ):
-            self._crowded[unit] = None
+            self.crowded[unit] = None
         if waits or front.alone:
             unit.state = UnitState.WAITING_FOR_OTHERS
         if waits:  # for its shards, which must not wait for fuller batches
@@ -294,7 +295,7 @@ class Schedule:
             whole.shards.let_go(unit)
         if whole.state is UnitState.WAITING_FOR_OTHERS:
             self.arrange(whole)
-        if self._crowded and self._room.may_spread():
+        if self.crowded and self._room.may_spread():
             self._look_at_crowded()
 
     def made_room(self) -> None:
@@ -304,7 +305,7 @@ class Schedule:
         self.wake()
 
     def _look_at_crowded(self) -> None:
-        crowded, self._crowded = self._crowded, {}
+        crowded, self.crowded = self.crowded, {}
         for table in crowded:
             if table.state is UnitState.WAITING_FOR_OTHERS:
                 self.arrange(table)

@@ -49,7 +49,7 @@ class SeenLanes:
     @property
     def crowded(self) -> bool:
         """Whether a table in row order waits until others of its rows are parked or finished. Approximate."""
-        return bool(self.schedule._crowded)
+        return bool(self.schedule.crowded)
 
     @property
     def retries(self) -> bool:

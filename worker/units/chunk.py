@@ -23,10 +23,11 @@ RECORD_OVERHEAD = 256
 headers of its value and key objects (33 B each), and list slots. Without them, small records would take twice
 the memory that `max_bytes` allows."""
 
-# Called through the class, which saves a look-up for each record.
 _MOST_JOINED = 1_000
 """The most records of parked chunks that become one. To take a batch from a chunk copies the offsets of the
 rest."""
+
+# Called through the class, which saves a look-up for each record.
 _offset = cast(Callable[[Record], int], Message.offset)
 _Member = TypeVar("_Member")
 """The unit of a table."""
