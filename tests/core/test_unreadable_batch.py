@@ -18,7 +18,7 @@ from test_receiving_held import Reading
 from handlers.kafka.librdkafka import close_in_time
 from offsets.restore import Start
 from offsets.types import Checkpoint, TopicPartition
-from worker.fetching.unreadable_batch import EndUnknown, LastingError, end_of_batch
+from worker.kafka.unreadable_batch import EndUnknown, LastingError, end_of_batch
 from worker.observing.unblock_messages import UnblockAnswer, UnblockRequest
 from worker.running.components import Components
 from worker.units.assigned_partition import Assignment
@@ -173,7 +173,7 @@ def test_a_batch_that_can_be_read_again_is_not_passed_over(monkeypatch: pytest.M
         for begin in (5, 19, 20):  # in the middle, the last one, the end
             with pytest.raises(EndUnknown, match="can be read now"):
                 end_of_batch(settings, place, begin)
-        monkeypatch.setattr("worker.fetching.unreadable_batch.Consumer", Failing)
+        monkeypatch.setattr("worker.kafka.unreadable_batch.Consumer", Failing)
         with pytest.raises(EndUnknown, match="can be read now"):
             end_of_batch(settings, place, 5)
 
@@ -194,7 +194,7 @@ def test_no_offset_outside_the_log_is_fetched(monkeypatch: pytest.MonkeyPatch) -
                 **{"partition.return_value": 0, "error.return_value": error, "offset.return_value": 12}
             )
 
-    monkeypatch.setattr("worker.fetching.unreadable_batch.Consumer", Damaged)
+    monkeypatch.setattr("worker.kafka.unreadable_batch.Consumer", Damaged)
     with mock_brokers(20) as servers:
         settings = {"bootstrap.servers": servers, "group.id": "g"}
         assert end_of_batch(settings, TopicPartition("t", 0), 12) == 20

@@ -22,7 +22,7 @@ from integration.stage import Stage
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import consumer_settings
-from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
+from worker.kafka.unreadable_batch import EndUnknown, end_of_batch
 from worker.local.broker import Broker
 
 BOMB = 60 << 20

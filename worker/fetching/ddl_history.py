@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, KafkaError
 from handlers.kafka.librdkafka import client_logger, closed_in_time
 from handlers.logs import get_logger
 from offsets.types import TopicPartition
-from worker.fetching.unreadable_batch import UNREADABLE, EndUnknown, end_of_batch
 from worker.formats.decoding import learn
 from worker.formats.interface import Format, NamesSchemas, Record, SeparateDDL
 from worker.kafka.errors import Stopping, until_answered
+from worker.kafka.unreadable_batch import UNREADABLE, EndUnknown, end_of_batch
 
 log = get_logger("ddl_history")
 

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException
 
 from handlers.logs import get_logger
 from offsets.tracker import OffsetTracker
-from worker.fetching.unreadable_batch import LastingError
+from worker.kafka.unreadable_batch import LastingError
 from worker.observing.status import PartitionError
 from worker.partitions.pausing import Pauses
 from worker.partitions.refetching import Refetching

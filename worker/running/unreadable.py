@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from handlers.logs import get_logger
 from worker.fetching.fetcher import Requests
 from worker.fetching.standstill import Standstill
-from worker.fetching.unreadable_batch import EndUnknown, end_of_batch
+from worker.kafka.unreadable_batch import EndUnknown, end_of_batch
 from worker.observing.unblock_messages import Refused, UnblockAnswer, UnblockRequest
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
