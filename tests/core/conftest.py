@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from members import RECORDS, Member
@@ -8,6 +9,7 @@ from mock_brokers import mock_brokers
 from processing import Stage
 
 from worker.partitions import starts
+from worker.units.parking_files import ParkingLot
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +17,14 @@ def _no_processor_goes_on() -> Iterator[None]:
     yield
     while Stage.made:
         Stage.made.pop().end()
+
+
+@pytest.fixture
+def lot(tmp_path: Path) -> Iterator[ParkingLot]:
+    lot = ParkingLot(tmp_path)
+    yield lot
+    lot.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="session")

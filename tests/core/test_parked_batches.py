@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,14 +30,6 @@ from worker.units.parking_files import ParkingLot
 from worker.units.table import Table
 from worker.units.unit import Unit, UnitState
 from worker.units.work import Work
-
-
-@pytest.fixture
-def lot(tmp_path: Path) -> Iterator[ParkingLot]:
-    lot = ParkingLot(tmp_path)
-    yield lot
-    lot.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def begun(lanes: Lanes, table: Unit) -> Work:

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from building import Clock, assignment, chunk, delivery, record, unit
 from lane_building import Source, closed, lanes_of, offsets, taken
+from parking_building import parking_of
 from row_building import row_unit, rows
 
-from worker.fetching.parking import Parking
 from worker.lanes.lanes import Lanes
-from worker.partitions.pausing import Pauses
-from worker.units.assigned_partition import Assignment, Assignments
+from worker.units.assigned_partition import Assignment
 from worker.units.chunk import Chunk
 from worker.units.parking_files import ParkingLot
 from worker.units.piece_order import PieceOrder
 from worker.units.sharding import spread
 from worker.units.unit import Unit, UnitState
-
-
-@pytest.fixture
-def lot(tmp_path: Path) -> Iterator[ParkingLot]:
-    lot = ParkingLot(tmp_path)
-    yield lot
-    lot.close()
-
-
-class NoConsumer:
-    def pause(self, places: object) -> None:
-        pass
-
-    resume = pause
 
 
 class Stage:
@@ -43,8 +25,7 @@ class Stage:
         self.table: Unit = unit("bad", batch={"max_records": 7})
         self.source = source or Source(self.lanes)
         self.source.lanes = self.lanes
-        pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-        self.parking = Parking(lot, self.lanes, lambda: (self.table,), pauses, most=1 << 30)
+        self.parking = parking_of(lot, self.lanes, self.table)
         self.now = 0.0
         assert self.source.offer((self.table, 1))
         self.lanes.halt(0, taken(self.lanes, 0), "it cannot be")
@@ -145,8 +126,7 @@ def spread_one(lanes: Lanes, table: Unit, place: Assignment, offset: int) -> Non
 
 def test_those_of_a_row_become_few_chunks_too(lot: ParkingLot) -> None:
     lanes, table, place = lanes_of(Clock(), 1), row_unit(), assignment()
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (table,), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, table)
     spread_one(lanes, table, place, 0)
     work = taken(lanes, 0)
     shard = work.unit

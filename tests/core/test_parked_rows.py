@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from building import Clock, assignment, chunk, delivery
 from lane_building import lanes_of, taken
+from parking_building import parking_of
 from row_building import row_unit, rows
 
 from worker.fetching.backpressure import Backlog
-from worker.fetching.parking import Parking
 from worker.lanes.lanes import Lanes
-from worker.partitions.pausing import Pauses
-from worker.units.assigned_partition import Assignments
 from worker.units.parking_files import ParkingLot
 from worker.units.sharding import spread
 from worker.units.work import Work
 
 
-class NoConsumer:
-    def pause(self, places: object) -> None:
-        pass
-
-    resume = pause
-
-
 class Site:
-    """One table in row order, whose parked files have room until `full`."""
+    """One table in row order, and what parks its rows."""
 
-    def __init__(self, folder: Path, records: int, **rule: Any) -> None:
-        self.lot = ParkingLot(folder)
+    def __init__(self, lot: ParkingLot, records: int, **rule: Any) -> None:
         self.lanes: Lanes = lanes_of(Clock(), 1, max_records=records)
         self.table = row_unit("t", **rule)
-        pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-        self.parking = Parking(self.lot, self.lanes, lambda: [self.table], pauses, most=1 << 30)
+        self.parking = parking_of(lot, self.lanes, self.table)
         self.source = assignment()
         self._now = 0.0
 
@@ -67,16 +56,8 @@ class Site:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Site]]:
-    sites = list[Site]()
-
-    def make(records: int, **rule: Any) -> Site:
-        sites.append(Site(tmp_path, records, **rule))
-        return sites[-1]
-
-    yield make
-    for site in sites:
-        site.lot.close()
+def made(lot: ParkingLot) -> Callable[..., Site]:
+    return partial(Site, lot)
 
 
 def test_they_continue_before_new_records_that_fill_the_lane(made: Callable[..., Site]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,28 +12,20 @@ import pytest
 from building import Clock, assignment, chunk, configuration, record, unit
 from confluent_kafka import Message
 from lane_building import Source, lanes_of, offsets, taken
+from parking_building import Flags, parking_of
 from structlog.testing import capture_logs
 
 from handlers import Change
 from offsets.types import TopicPartition
-from worker.fetching.parking import Parking
 from worker.lanes.lanes import Lanes
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignments
 from worker.units.parked import ParkedChanges, ParkedRecords
 from worker.units.parking_files import ParkingLot
-from worker.units.unit import Unit, UnitState
+from worker.units.unit import UnitState
 from worker.units.work import Work
 
 PLACE = TopicPartition("cdc", 3)
-
-
-@pytest.fixture
-def lot(tmp_path: Path) -> Iterator[ParkingLot]:
-    lot = ParkingLot(tmp_path)
-    yield lot
-    lot.close()
-    assert list(tmp_path.iterdir()) == []
 
 
 def fields(each: Message) -> tuple[object, ...]:
@@ -232,26 +223,6 @@ def test_batches_of_halted_tables_leave_the_lane(lot: ParkingLot) -> None:
         assert len({message.value() for _, message in work.messages()}) == 1
         lanes.finish(0, work)
     assert held(lanes) == [(0, 0)]
-
-
-class Flags:
-    """In place of the consumer: which partitions it is told to pause."""
-
-    def __init__(self) -> None:
-        self.paused: set[int] = set()
-
-    def pause(self, places: list[TopicPartition]) -> None:
-        self.paused |= {each.partition for each in places}
-
-    def resume(self, places: list[TopicPartition]) -> None:
-        self.paused -= {each.partition for each in places}
-
-
-def parking_of(
-    lot: ParkingLot, lanes: Lanes, *units: Unit, most: int = 1 << 30, pauses: Pauses | None = None
-) -> Parking:
-    pauses = pauses or Pauses(Flags(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    return Parking(lot, lanes, lambda: units, pauses, most=most)
 
 
 @pytest.mark.parametrize("why", ["the bound", "the disk"])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from building import Clock, assignment, chunk, ddl, delivery, unit
 from lane_building import Source, lanes_of, taken
+from parking_building import Flags, parking_of
 from row_building import row_unit, rows
 
-from worker.fetching.parking import Parking
 from worker.lanes.snapshot import snapshot
 from worker.partitions.pausing import Pauses
 from worker.units.assigned_partition import Assignments
@@ -24,25 +22,10 @@ from worker.units.work import Work
 MOST = 20_000
 
 
-@pytest.fixture
-def lot(tmp_path: Path) -> Iterator[ParkingLot]:
-    lot = ParkingLot(tmp_path)
-    yield lot
-    lot.close()
-
-
-class NoConsumer:
-    def pause(self, places: object) -> None:
-        pass
-
-    resume = pause
-
-
 def test_a_table_whose_retry_runs_for_long_is_parked_for_who_waits(lot: ParkingLot) -> None:
     lanes = lanes_of(Clock(), 2, max_records=100)
     bad, good, source = unit("bad", batch={"max_records": 5}), unit("good"), Source(lanes)
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (bad, good), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, bad, good)
     for _ in range(9):
         assert source.offer((bad, 10))
     lanes.give_back(0, taken(lanes, 0), delay=0.0, error="it failed")
@@ -58,8 +41,7 @@ def test_nobody_waits_for_a_table_that_continues_with_its_parked_records(
     """New records that come `behind` these would fill the lane: its own, or a table's that waits for it."""
     lanes = lanes_of(Clock(), 2, max_records=100)
     bad, other, good = unit("bad", batch={"max_records": 10}), unit("other"), unit("good", lane=1)
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (bad, other, good), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, bad, other, good)
     now, source = 0.0, Source(lanes)
     assert source.offer((bad, 10))
     lanes.halt(0, taken(lanes, 0), "it failed")
@@ -88,8 +70,8 @@ def test_partitions_of_others_are_read_when_the_disk_is_full(lot: ParkingLot) ->
     one, two = Source(lanes, assignment(0)), Source(lanes, assignment(1))
     assignments.add([one.assignment, two.assignment])
     bad, good = [unit(f"bad{number}") for number in range(20)], unit("good")
-    pauses = Pauses(NoConsumer(), assignments)  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (*bad, good), pauses, most=MOST)
+    pauses = Pauses(Flags(), assignments)  # type: ignore[arg-type]  # the part that is used
+    parking = parking_of(lot, lanes, *bad, good, most=MOST, pauses=pauses)
     for table in bad:
         assert one.offer((table, 1))
         lanes.halt(0, taken(lanes, 0), "it failed")
@@ -116,8 +98,8 @@ def test_what_memory_keeps_of_parked_records_is_bounded_too(lot: ParkingLot) -> 
     lanes, assignments = lanes_of(Clock(), 1, max_records=10, max_bytes=100_000), Assignments()
     source, bad = Source(lanes), unit("bad")
     assignments.add([source.assignment])
-    pauses = Pauses(NoConsumer(), assignments)  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (bad,), pauses, most=1 << 30)
+    pauses = Pauses(Flags(), assignments)  # type: ignore[arg-type]  # the part that is used
+    parking = parking_of(lot, lanes, bad, pauses=pauses)
     assert source.offer((bad, 1))
     lanes.halt(0, taken(lanes, 0), "it failed")
     now = 0.0
@@ -137,8 +119,7 @@ def test_what_memory_keeps_of_parked_records_is_bounded_too(lot: ParkingLot) -> 
 def test_a_batch_of_parked_records_is_no_larger_than_a_lane(lot: ParkingLot) -> None:
     lanes = lanes_of(Clock(), 1, max_records=5)
     bad, source = unit("bad", batch={"max_records": 1_000}), Source(lanes)
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (bad,), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, bad)
     assert source.offer((bad, 1))
     lanes.halt(0, taken(lanes, 0), "it failed")
     for number in range(5):
@@ -152,8 +133,7 @@ def test_a_batch_of_parked_records_is_no_larger_than_a_lane(lot: ParkingLot) -> 
 def test_rows_of_parked_records_fill_no_more_than_a_lane(lot: ParkingLot) -> None:
     lanes, source, clock = lanes_of(Clock(), 2, max_records=5), assignment(), 0.0
     bad = row_unit("bad")
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (bad,), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, bad)
     for offset in range(41):
         assert lanes.offer(delivery((bad, chunk(source, [rows(offset, 7, table="bad")]))))
         if not offset:
@@ -184,8 +164,7 @@ def test_rows_of_parked_records_fill_no_more_than_a_lane(lot: ParkingLot) -> Non
 def test_a_table_in_row_order_continues_when_rows_of_another_are_parked(lot: ParkingLot) -> None:
     lanes, source = lanes_of(Clock(), 1, max_bytes=80_000), assignment()
     waits, stands = row_unit("waits", batch={"max_records": 3}), row_unit("stands", batch={"max_records": 5})
-    pauses = Pauses(NoConsumer(), Assignments())  # type: ignore[arg-type]  # the part that is used
-    parking = Parking(lot, lanes, lambda: (waits, stands), pauses, most=1 << 30)
+    parking = parking_of(lot, lanes, waits, stands)
     offsets = itertools.count()
 
     def offer(to: Unit, *keys: int) -> None:
