@@ -41,8 +41,9 @@ def test_all_other_tables_are_handled_and_then_it_continues_in_order(
     assert worker.status()["state"] == ("halted" if halts else "running")
     assert worker.metric("binlane_tables_blocked") == 1
     assert worker.metric("binlane_tables_halted") == int(halts)
-    parked = worker.metric("binlane_parked_records")
-    assert parked >= RECORDS - 1_000
+    # A batch that is just tried again is in memory, beside what is not parked yet.
+    parked = RECORDS - 1_000
+    eventually(lambda: worker.metric("binlane_parked_records") >= parked, what="its records are parked")
     assert worker.metric("binlane_blocked_records") == RECORDS
     assert worker.metric("binlane_parked_bytes") > parked * 100
     state = worker.folder / "state"
