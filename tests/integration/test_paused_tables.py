@@ -84,7 +84,7 @@ def test_a_pause_ends_by_itself(make_stage: MakeStage) -> None:
     source = stage.source()
     worker = stage.worker().start()
     assert ask(worker, "pause", "--table", "shop.*", "--for", "3s").returncode == 0
-    [pause] = worker.status()["pauses"]
+    [pause] = worker.logged("table_paused")
     source.insert("t0", records=10)
     source.flush()
     stage.wait_rows(10)
