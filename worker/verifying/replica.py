@@ -13,8 +13,9 @@ from pyspark.sql.types import BooleanType, DataType, StructType, TimestampType
 
 from handlers.spark.delta.commits.exactly_once import STRICT
 from handlers.spark.read.current import newest_frame
-from handlers.spark.read.inspection import columns_of, head_of
+from handlers.spark.read.inspection import columns_of
 from handlers.spark.read.inventory import Found
+from handlers.spark.read.log_heads import head_of
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import quoted
 from worker.verifying.source import Row

@@ -21,20 +21,13 @@ from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
+from worker.verifying.spark_entries import SparkEntry, place_of, spark_entries
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
 """In a pod, the worker's Java uses the memory. With a second heap of that size, the kernel would kill one."""
 STARTING = "starting Spark, which takes half a minute, or minutes on a busy machine"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
-
-
-@dataclass(frozen=True, slots=True)
-class SparkEntry:
-    """One Spark handler that keeps tables. Entries with equal options are merged."""
-
-    name: str
-    options: SparkOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +43,6 @@ class Lake:
         """Return the tables in the order of their names. Raises BrokenLog, and the store's errors."""
         found = found_tables(self.files, self.locations, self.entry.options)
         return sorted((each for each in found if chosen(each.name)), key=lambda each: each.name)
-
-
-def spark_entries(configuration: Configuration) -> list[SparkEntry]:
-    """Return the handlers that keep tables, in order. (Tables of a function belong to the function.)"""
-    found: list[SparkEntry] = []
-    for rule in configuration.tables:
-        for handler in rule.handlers:
-            if handler.type == "spark":
-                options = SparkOptions.model_validate(handler.options)
-                is_new = all(_location(options) != _location(each.options) for each in found)
-                if options.mode != "function" and is_new:
-                    found.append(SparkEntry(handler.name, options))
-    return found
-
-
-def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
-    """Return what handlers of the same tables have in common."""
-    return options.mode, options.format, options.path, options.table
 
 
 class SparkWhenAsked:
@@ -183,5 +158,5 @@ def leads_to(configuration: Configuration, table: str, entry: SparkEntry) -> boo
         return False
     found = (handler for handler in rule.handlers if handler.type == "spark")
     return any(
-        _location(SparkOptions.model_validate(each.options)) == _location(entry.options) for each in found
+        place_of(SparkOptions.model_validate(each.options)) == place_of(entry.options) for each in found
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from handlers.logs import get_logger
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
@@ -73,6 +73,17 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
         _log.info("delta_columns_added", table=str(ref), columns=[column.name for column in added])
 
 
+def sql_type(kind: DataType) -> str:
+    """Return a type as SQL reads it. `simpleString` does not quote the names in a struct."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{quoted(one.name)}: {sql_type(one.dataType)}' for one in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return kind.simpleString()
+
+
 class _Column(NamedTuple):
     path: str
     """For statements: quoted, with the names of enclosing structs."""
@@ -93,7 +104,7 @@ def _compare(
     for field in wanted.fields:
         kept = known.get(field.name.lower())
         own = field.name if kept is None else kept.name
-        column = _Column(inside + quoted(own), field.name, field.dataType.simpleString())
+        column = _Column(inside + quoted(own), field.name, sql_type(field.dataType))
         if kept is None:
             added.append(column)
         elif isinstance(kept.dataType, StructType) and isinstance(field.dataType, StructType):

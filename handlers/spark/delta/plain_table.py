@@ -40,8 +40,6 @@ _PROPERTIES = frozenset(
 """Table properties that do not affect how a commit is made."""
 _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
 """Intervals that delta-rs reads as Spark does."""
-_FORMER = frozenset((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"))
-"""Spark notes these in a file with dates of the former calendar: Spark 3 or later, if it is set to LEGACY."""
 
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:
@@ -78,13 +76,6 @@ def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bo
     counts = adds.column("num_records")
     size, rows = pc.sum(adds.column("size_bytes")).as_py(), pc.sum(counts).as_py()
     return not counts.null_count and size <= most_bytes and rows <= most_rows
-
-
-def has_former_dates(dataset: Any) -> bool:
-    """Whether a file of Arrow's `dataset` may have dates of the former calendar, which only Spark reads as
-    they are. Raises OSError."""
-    files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
-    return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
 
 
 def _notes(schema: Any) -> Iterator[str]:

@@ -23,11 +23,12 @@ from handlers.spark.delta.commits.commit_files import held_in_files, note_of_ver
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.plain_table import can_be_made, has_former_dates, is_small, make_table, plain_table
+from handlers.spark.delta.plain_table import can_be_made, is_small, make_table, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
+from handlers.spark.rows.parquet_files import has_former_dates
 from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef
 

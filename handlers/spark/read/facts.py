@@ -19,10 +19,11 @@ from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.current import Shared
-from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
+from handlers.spark.read.inspection import columns_of, version_of
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.view import Columns, folder_sql
+from handlers.spark.read.log_heads import head_of, log_of
+from handlers.spark.read.shared import Shared
+from handlers.spark.read.view import Columns
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
 
@@ -85,10 +86,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
 def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
     """Return the facts from the Spark table, its last merged segment, and its columns."""
     ref = found.ref
-    if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
-        [row] = spark.session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
-        return replace(facts, rows=int(row["n"])), 0, None
-    if ref.path is not None and not has_commits(files, ref.path):
+    if ref.path is not None and (ref.path == ref.log_folder or not has_commits(files, ref.path)):
         return facts, 0, None
     seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
     if seen is None:
@@ -171,9 +169,9 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Sha
     if heads[-1].is_behind:
         facts = _with_statements(files, found, facts, heads)
     size = sum(segment.bytes for segment in segments)
-    if is_table:
-        return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
     rows = sum(segment.rows for segment in segments)
+    if is_table:  # plain Parquet files: none of them waits
+        return replace(facts, rows=rows, files=len(segments), bytes=size, merged_source_time_ms=newest)
     if facts.rows is None and not segments:
         facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
     facts = replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)

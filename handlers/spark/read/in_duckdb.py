@@ -1,0 +1,62 @@
+"""Queries of tables with their waiting changes, in a DuckDB of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from handlers.spark.log.owner import owner_of
+from handlers.spark.log.store_choice import files_without_java
+from handlers.spark.log.stores.interface import scheme_of
+from handlers.spark.read.moment import Moment, Source, moment_of
+from handlers.spark.read.places import ref_at
+from handlers.spark.table_ref import app_id
+
+
+def read_at(table: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read the table in a folder or URI. `columns`: None for all.
+
+    Raises like `moment_of`, and ValueError for a column that does not exist."""
+    path = table.rstrip("/") if scheme_of(table) else str(Path(table).absolute())
+    files = files_without_java(path)
+    ref, prefix = ref_at(files, path), "_"
+    with suppress(FileNotFoundError):
+        owner = owner_of(files, ref.log_folder)
+        ref, prefix = replace(ref, app_id=app_id(owner.database, owner.table)), owner.prefix or "_"
+    return read(Source(files, ref, prefix), columns)
+
+
+def read(source: Source, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a table. Raises like `read_at`."""
+    chosen = "*" if columns is None else ", ".join(map(named, columns))
+    with moment_of(source, "t") as moment, connected({"binlane.t": moment}) as made:
+        try:
+            found: pa.Table = made.sql(f"SELECT {chosen} FROM binlane.t").to_arrow_table()
+        except duckdb.BinderException as error:
+            raise ValueError(f"{source.ref}: {str(error).splitlines()[0]}") from None
+        except duckdb.Error as error:
+            raise RuntimeError(f"{source.ref} cannot be read: {str(error).splitlines()[0]}") from None
+        return found
+
+
+def connected(moments: Mapping[str, Moment]) -> duckdb.DuckDBPyConnection:
+    """Connect to a DuckDB in which each table (`database.table`) is a view."""
+    made = duckdb.connect(config={"python_enable_replacements": "false"})
+    made.execute("SET TimeZone = 'UTC'")
+    for name, moment in moments.items():
+        for relation, rows in moment.relations.items():
+            made.register(relation, rows)
+        database, _, table = name.partition(".")
+        made.execute(f"CREATE SCHEMA IF NOT EXISTS {named(database)}")
+        made.execute(f"CREATE VIEW {named(database)}.{named(table)} AS {moment.sql}")
+    return made
+
+
+def named(name: str) -> str:
+    """Return a name as an identifier of DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
