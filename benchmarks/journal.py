@@ -13,7 +13,7 @@ from benchmarks.context import Context
 from benchmarks.processes import BenchmarkError
 from benchmarks.results import Report, at_most
 from offsets.journal import Entry, Journal
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.types import Checkpoint, TopicPartition
 
 __all__ = ["run"]

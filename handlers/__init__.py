@@ -1,28 +1,8 @@
 """Targets of changes: the handler interface (`api`), shared code, and one folder for each target. This
 package does not depend on the worker or on offsets."""
 
-from handlers.api import (
-    Batch,
-    Change,
-    Handler,
-    HandlerContext,
-    Operation,
-    PartialFailure,
-    Rejected,
-    StopWorker,
-    TargetUnavailable,
-)
+from handlers import api
+from handlers.api import *  # noqa: F403 - so that there is one list of these names, as in asyncio
 from handlers.values.beyond_calendar import BeyondCalendar
 
-__all__ = [
-    "Batch",
-    "BeyondCalendar",
-    "Change",
-    "Handler",
-    "HandlerContext",
-    "Operation",
-    "PartialFailure",
-    "Rejected",
-    "StopWorker",
-    "TargetUnavailable",
-]
+__all__ = [*api.__all__, "BeyondCalendar"]  # noqa: PLE0604 - it has only texts

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -49,6 +50,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A worker that is stopped in a test's own process is not to end that process, whatever hangs.
 LastResort.arm = lambda self, seconds: None  # type: ignore[method-assign]
+
+# Spark's output comes whenever it comes, and must not get into the standard output that a test reads.
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 # How wide the runner's own terminal is must not show in what a command prints.
 os.environ.pop("COLUMNS", None)

@@ -14,8 +14,10 @@ from confluent_kafka import KafkaError
 from core.building import Clock, assignment
 from memory_store import MemoryStore, loaded
 
-from offsets.stores import CheckpointError, CommitInterrupted, FileStore
 from offsets.stores.commits import refusal
+from offsets.stores.file import FileStore
+from offsets.stores.interface import CheckpointError
+from offsets.stores.polled import CommitInterrupted
 from offsets.tracker import OffsetTracker
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 from worker.observing.metrics import Metrics

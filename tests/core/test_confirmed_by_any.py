@@ -10,7 +10,8 @@ from core.building import Clock, assignment
 from lane_building import lanes_of
 from memory_store import MemoryStore
 
-from offsets.stores import CheckpointError, FileStore
+from offsets.stores.file import FileStore
+from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Mark, TopicPartition
 from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer

@@ -13,7 +13,7 @@ from building import Clock, configuration
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, TopicPartition
 from worker.running.components import Components
 

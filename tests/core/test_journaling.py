@@ -12,7 +12,7 @@ from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets.journal import Journal
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.tracker import OffsetTracker
 from offsets.types import OffsetRange
 from worker.formats.source_times import SourceTimes

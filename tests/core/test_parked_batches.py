@@ -18,7 +18,7 @@ from lane_building import Source, closed, lanes_of, taken
 from processing import Stage, raising
 
 from handlers import Batch, Handler, TargetUnavailable
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from worker.attempts.circuit import BoundHandler
 from worker.attempts.steps import SetAside
 from worker.fetching.parking import written

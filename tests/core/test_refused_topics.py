@@ -10,7 +10,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from offsets.restore import Start
-from offsets.stores import FileStore, PolledKafkaStore
+from offsets.stores.file import FileStore
+from offsets.stores.polled import PolledKafkaStore
 from offsets.types import TopicPartition
 from worker.formats.registry import get
 from worker.local.broker import Broker

@@ -20,7 +20,7 @@ from test_stuck_heads import Watch
 
 from handlers import Batch, TargetUnavailable
 from handlers.failures import AskAgain
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from worker.attempts import table_pauses
 from worker.attempts.table_pauses import TablePauses
 from worker.lanes.snapshot import TableView, snapshot

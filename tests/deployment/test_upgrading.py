@@ -20,7 +20,7 @@ from handlers.testing import make_batch, opened
 from offsets import metadata
 from offsets.finished import read, reading
 from offsets.journal import Entry, Journal
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.stores.interface import CheckpointError
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition

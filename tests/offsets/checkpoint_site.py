@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient
 from forked_commands import forked_binlane
 from memory_store import loaded
 
-from offsets.stores import FileStore, KafkaStore
+from offsets.stores.file import FileStore
+from offsets.stores.kafka import KafkaStore
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 

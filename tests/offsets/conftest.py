@@ -10,7 +10,7 @@ import pytest
 from checkpoint_site import RECORDS, TEN, Site
 from confluent_kafka import Consumer, Producer
 
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from worker.local.broker import Broker
 
 MakeConsumer = Callable[..., Consumer]

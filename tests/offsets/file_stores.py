@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.types import OffsetRange, TopicPartition
 
 __all__ = ["AHEAD", "SHOP", "STOCK", "reopened"]

@@ -13,7 +13,7 @@ from typing import Any, overload
 import offsets
 from offsets.finished import FinishedMap, covered, read
 from offsets.run import Run
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.tracker import OffsetTracker, checkpoints
 from offsets.types import OffsetRange, TopicPartition
 

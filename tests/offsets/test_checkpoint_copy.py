@@ -6,7 +6,7 @@ from checkpoint_site import AHEAD, Site, checkpoint, complaint, shown
 from memory_store import loaded
 
 from handlers.sql.target.engine import check_url
-from offsets.stores import FileEntry
+from offsets.stores.file_format import FileEntry
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, TopicPartition
 

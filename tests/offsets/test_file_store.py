@@ -20,7 +20,9 @@ import pytest
 from file_stores import AHEAD, SHOP, STOCK, reopened
 from memory_store import loaded
 
-from offsets.stores import CheckpointError, FileEntry, FileStore
+from offsets.stores.file import FileStore
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 

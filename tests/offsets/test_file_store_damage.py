@@ -9,7 +9,8 @@ from file_stores import AHEAD, SHOP, STOCK, reopened
 from memory_store import loaded
 from structlog.testing import capture_logs
 
-from offsets.stores import CheckpointError, FileStore
+from offsets.stores.file import FileStore
+from offsets.stores.interface import CheckpointError
 from offsets.types import Checkpoint
 
 

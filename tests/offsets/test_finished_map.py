@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from offsets.finished import FinishedMap, Window, layout, reading, remove_unnamed
 from offsets.finished import map as map_module
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.types import Mark, OffsetRange
 
 PAGE = 4096

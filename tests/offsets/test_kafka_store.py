@@ -18,8 +18,9 @@ from memory_store import loaded
 from structlog.testing import capture_logs
 
 from offsets import metadata
-from offsets.stores import CheckpointError, KafkaStore, PolledKafkaStore
-from offsets.stores.kafka import load_committed
+from offsets.stores.interface import CheckpointError
+from offsets.stores.kafka import KafkaStore, load_committed
+from offsets.stores.polled import PolledKafkaStore
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.local.broker import Broker
 

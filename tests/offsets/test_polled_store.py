@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer
 from integration.process import eventually
 
-from offsets.stores import CheckpointError, CommitInterrupted, PolledKafkaStore
+from offsets.stores.interface import CheckpointError
+from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
 SHOP = TopicPartition("cdc.shop", 0)

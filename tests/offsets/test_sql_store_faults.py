@@ -16,7 +16,7 @@ from servers.postgres_server import PostgresServer
 from servers.slow_relay import SlowRelay
 
 from handlers.sql.target.engine import check_url
-from offsets.stores import CheckpointError, StoreAway
+from offsets.stores.interface import CheckpointError, StoreAway
 from offsets.stores.sql import TABLE, SqlStore
 from offsets.types import Checkpoint, TopicPartition
 

@@ -16,7 +16,10 @@ from confluent_kafka import Consumer
 from memory_store import MemoryStore, loaded
 
 from handlers.sql.target.engine import check_url
-from offsets.stores import CheckpointStore, FileEntry, FileStore, KafkaStore, OwnStore, StoreAway
+from offsets.stores.file import FileStore
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointStore, OwnStore, StoreAway
+from offsets.stores.kafka import KafkaStore
 from offsets.stores.sql import SqlStore
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition
 
@@ -247,7 +250,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from sqlalchemy.engine import make_url
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.stores.sql import SqlStore
 where, group, identity = sys.argv[1:]
 url = make_url(where) if "://" in where else None

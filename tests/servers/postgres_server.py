@@ -97,11 +97,21 @@ class PostgresServer(ServerProcess):
         )
 
     def use_up_transactions(self) -> None:
-        """As after two thousand million transactions without a VACUUM: it refuses what writes. It has to be
-        stopped."""
+        """Restart it as after two thousand million transactions without a VACUUM: it refuses what writes. A
+        replication slot holds back the VACUUM that it starts by itself to mend this."""
+        for statement in (
+            "ALTER SYSTEM SET wal_level = logical",
+            "SELECT pg_create_logical_replication_slot('holds_back', 'pgoutput')",
+        ):
+            with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
+                connection.execute(statement)
+            self.stop()
+            self.start()
+        self.stop()
         number = 2**31 - 2_000_000
         self.run([self.program("pg_resetwal", *_PROGRAMS), "-D", "data", "-x", str(number)])
         self.run(["truncate", "--size=256K", f"data/pg_xact/{number >> 20:04X}"])
+        self.start()
 
     def command(self) -> list[str]:
         settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]

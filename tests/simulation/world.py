@@ -10,7 +10,7 @@ from typing import Any
 from offsets.finished import FinishedMap
 from offsets.journal import Journal
 from offsets.run import Run
-from offsets.stores import FileStore
+from offsets.stores.file import FileStore
 from offsets.tracker import OffsetTracker
 from worker.configuration import Configuration
 from worker.partitions.own_store import journal_of

@@ -15,8 +15,8 @@ from handlers.logs import get_logger
 from handlers.options.matching import PatternError, table_matcher
 from handlers.options.values import parse_duration
 from offsets.file_lock import LockHeld, locked
-from offsets.stores import CheckpointError
 from offsets.stores.file import flush_directory, write_durably
+from offsets.stores.interface import CheckpointError
 from worker.attempts.steps import MustWait
 from worker.configuration import Configuration
 from worker.observing.status import Pause

@@ -16,7 +16,7 @@ from worker.column_rules.settings import ColumnRules
 from worker.formats.interface import UndecodableRecord
 
 if TYPE_CHECKING:
-    from handlers.mysql.ddl.operations import Operation
+    from handlers.mysql.ddl import Operation
 
 Row = dict[str, Any]
 Form = Callable[[Row], Row]
@@ -227,7 +227,7 @@ def refuse_shared(operations: Iterable[Operation], plans: ColumnPlans) -> None:
     `operations`: those of one statement on one table, as `net` returns them. A statement names only some
     columns. The columns that the rules rename are assumed to exist too, unless it drops or renames them.
     Without this check, dropping a column could drop the values of another."""
-    from handlers.mysql.ddl import operations as ddl  # noqa: PLC0415 (only workers with DDL need it)
+    from handlers.mysql import ddl  # noqa: PLC0415 (only workers with DDL need it)
 
     went: dict[str, str] = {}
     came: dict[str, str] = {}

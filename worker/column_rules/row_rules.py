@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from handlers import Change
 from handlers.logs import get_logger
-from handlers.mysql.ddl.operations import quoted
+from handlers.mysql.ddl import quoted
 from handlers.rows import is_move
 from handlers.values.native_types import NativeTypes, SchemaTypes, SourceColumn, in_full
 from worker.column_rules.added import moment

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from handlers import Change
-from handlers.mysql.ddl import operations as ddl
+from handlers.mysql import ddl
 from handlers.mysql.ddl.rules import names_of
 from handlers.mysql.online_changes import is_left_over
 from worker.column_rules.plan import ColumnPlans, RuleFault, ShownBehind, Treatment, refuse_shared

@@ -12,7 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from offsets.journal import Entry, JournalError, Unit
-from offsets.stores import CheckpointError, FileEntry, KafkaStore, OwnStore
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointError, OwnStore
+from offsets.stores.kafka import KafkaStore
 from offsets.types import OffsetRange, TopicPartition, count_of
 from worker.commands.output import Output, begin, table_with, wide_console
 from worker.configuration import Configuration

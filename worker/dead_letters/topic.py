@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import SILENT, closed_in_time
 from offsets.finished.reading import covered
-from offsets.stores import CheckpointError
 from offsets.stores.commits import CommitTexts, commit_now
+from offsets.stores.interface import CheckpointError
 from offsets.stores.kafka import load_committed, text_of
 from offsets.types import Checkpoint, OffsetRange, TopicPartition
 from worker.configuration import Configuration

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer
 
-from offsets.stores import PolledKafkaStore
+from offsets.stores.polled import PolledKafkaStore
 from worker.configuration import Configuration, LanesRule
 from worker.fetching.polls import POLL_SECONDS, Polls
 from worker.lanes.lanes import Lanes

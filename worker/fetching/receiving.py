@@ -8,7 +8,7 @@ from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from offsets.stores import PolledKafkaStore
+from offsets.stores.polled import PolledKafkaStore
 from worker.fetching.backpressure import Backpressure
 from worker.fetching.routing import Router
 from worker.formats.interface import Record

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 from handlers.logs import get_logger
 from offsets.finished import FinishedMap
-from offsets.stores import CommitInterrupted, OwnStore, PolledKafkaStore
 from offsets.stores.commits import TopicRefused
+from offsets.stores.interface import OwnStore
+from offsets.stores.polled import CommitInterrupted, PolledKafkaStore
 from offsets.tracker import checkpoints
 from offsets.types import Checkpoint
 from worker.attempts.backoff import describe

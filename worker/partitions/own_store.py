@@ -10,7 +10,8 @@ from pathlib import Path
 from handlers.logs import get_logger
 from offsets.journal import Journal
 from offsets.restore import Start
-from offsets.stores import CheckpointError, FileStore, OwnStore, StoreAway
+from offsets.stores.file import FileStore
+from offsets.stores.interface import CheckpointError, OwnStore, StoreAway
 from offsets.types import TopicPartition
 from worker.configuration import Configuration
 from worker.kafka.connection import Reached

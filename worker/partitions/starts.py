@@ -16,7 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer
 from handlers.options.matching import topics_matcher
 from offsets.finished import read, remove_unnamed
 from offsets.restore import Start, choose_starts, later_topics, needs_the_rest_of
-from offsets.stores import CheckpointError, FileEntry, OwnStore, PolledKafkaStore, StoreAway
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointError, OwnStore, StoreAway
+from offsets.stores.polled import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from offsets.types import Committed, Mark, TopicPartition
 from worker.configuration import Configuration

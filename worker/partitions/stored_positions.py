@@ -16,8 +16,9 @@ from handlers.kafka.librdkafka import SILENT
 from handlers.options.matching import topic_matcher
 from offsets.finished import read
 from offsets.restore import Start, began_with, choose_starts, later_topics
-from offsets.stores import CheckpointError, FileEntry, KafkaStore
-from offsets.stores.kafka import COORDINATOR_BUSY, text_of
+from offsets.stores.file_format import FileEntry
+from offsets.stores.interface import CheckpointError
+from offsets.stores.kafka import COORDINATOR_BUSY, KafkaStore, text_of
 from offsets.topic_ids import TopicIds
 from offsets.types import Checkpoint, TopicPartition
 from worker.configuration import Configuration

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from handlers.kafka.librdkafka import client_logger
 from handlers.options.matching import topics_matcher
 from offsets.finished import FinishedMap
-from offsets.stores import PolledKafkaStore
+from offsets.stores.polled import PolledKafkaStore
 from offsets.topic_ids import TopicIds
 from worker.attempts.circuit import Circuit
 from worker.attempts.table_pauses import TablePauses

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from handlers.hanging_calls import Bounded
 from handlers.logs import get_logger
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from worker.configuration import Configuration
 from worker.fetching.routing import UndecodableHalt
 from worker.running.components import Components

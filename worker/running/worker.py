@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from handlers import StopWorker
 from handlers.hanging_calls import Bounded, GivenUp
 from handlers.logs import get_logger
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from worker.attempts.backoff import describe
 from worker.certificate import Certificate, CertificateError
 from worker.configuration import Configuration

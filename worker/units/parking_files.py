@@ -13,7 +13,7 @@ import weakref
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +39,6 @@ class Span:
     first: int = 0
     """Where the first item begins, relative to `begin`."""
 
-    @classmethod
-    def of(cls, file: ParkingFile, begin: int, items: Sequence[bytes]) -> Span:
-        return cls(file, begin, array("q", itertools.accumulate(map(len, items))))
-
     def start(self, place: int) -> int:
         return self.ends[place - 1] if place else self.first
 
@@ -63,18 +59,21 @@ class Span:
 
     def item(self, place: int) -> bytes:
         """Raises OSError."""
-        start = self.start(place)
-        return self.file.checked(self.file.read(self.begin + start, self.ends[place] - start))
+        return next(self.part(slice(place, place + 1)).items())
 
     def items(self) -> Iterator[bytes]:
-        """Read all at once. Raises OSError."""
+        """Read all at once. Raises OSError, also if an item has changed."""
         if not self.ends:
             return
-        first = start = self.first
-        data = self.file.read(self.begin + first, self.ends[-1] - first)
+        data = self.file.read(self.begin + self.first, self.ends[-1] - self.first)
+        start = 0
         for end in self.ends:
-            yield self.file.checked(data[start - first : end - first])
-            start = end
+            data_of_item = data[start : end - self.first]
+            item = data_of_item[_SUM:]
+            if zlib.crc32(item) != int.from_bytes(data_of_item[:_SUM]):
+                raise OSError(f"{self.file.path} is not what was written")
+            yield item
+            start = end - self.first
 
 
 class ParkingFile:
@@ -114,7 +113,7 @@ class ParkingFile:
         self.size += written
         self._lot.bytes += written
         self._count(_OF_SEQUENCE + _OF_RECORD * len(data))
-        return Span.of(self, begin, data)
+        return Span(self, begin, array("q", itertools.accumulate(map(len, data))))
 
     def joined(self) -> None:
         self._count(-_OF_SEQUENCE)
@@ -133,13 +132,6 @@ class ParkingFile:
         if len(data) != length:
             raise OSError(f"{self.path} is shorter than what was written")
         return data
-
-    def checked(self, data: bytes) -> bytes:
-        """Return the item behind its checksum. Raises OSError if it has changed."""
-        item = data[_SUM:]
-        if zlib.crc32(item) != int.from_bytes(data[:_SUM]):
-            raise OSError(f"{self.path} is not what was written")
-        return item
 
     def _open(self, flags: int) -> int:
         """Another user who may write to the folder could put a file there, and reading changes from it would
@@ -180,8 +172,14 @@ class ParkingLot:
         self._files: weakref.WeakValueDictionary[object, ParkingFile] = weakref.WeakValueDictionary()
 
     def append(self, owner: object, data: Iterable[bytes]) -> Span:
-        """Append these items to the owner's file. Raises OSError."""
-        return self._file(owner).append(data)
+        """Append these items to the owner's file, or to another one if that is full. Raises OSError."""
+        file = self._files.get(owner)
+        if file is None or file.gone or file.size >= _FILE_BYTES:
+            if self._held is None:
+                self._begin()
+            self._made += 1
+            file = self._files[owner] = ParkingFile(self.folder / f"{self._prefix}.{self._made}", self)
+        return file.append(data)
 
     def tidy(self) -> None:
         """Delete the files that nobody needs any more."""
@@ -213,16 +211,6 @@ class ParkingLot:
             with contextlib.suppress(OSError):
                 path.unlink()
         os.close(held)
-
-    def _file(self, owner: object) -> ParkingFile:
-        """The owner's file, or another one if that is full."""
-        file = self._files.get(owner)
-        if file is None or file.gone or file.size >= _FILE_BYTES:
-            if self._held is None:
-                self._begin()
-            self._made += 1
-            file = self._files[owner] = ParkingFile(self.folder / f"{self._prefix}.{self._made}", self)
-        return file
 
     def _begin(self) -> None:
         """Make and lock a file whose name begins as those of all others will. Raises OSError."""

@@ -9,7 +9,7 @@ from typing import Any
 from handlers import Batch, Change
 from handlers.api import positions_of
 from handlers.rows import borders, with_own_rows
-from offsets.stores import CheckpointError
+from offsets.stores.interface import CheckpointError
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import SetAside
 from worker.configuration import TableRule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from handlers.mysql.ddl import operations as ddl
+from handlers.mysql import ddl
 from handlers.mysql.ddl.columns import read_definition
 from handlers.mysql.ddl.tokens import Tokens
 

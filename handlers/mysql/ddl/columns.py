@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handlers.mysql.ddl.operations import Column, Default
+from handlers.mysql.ddl import Column, Default
 from handlers.mysql.ddl.tokens import Kind, Tokens
 from handlers.mysql.types import SYNONYMS
 

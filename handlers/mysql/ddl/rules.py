@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from handlers.mysql.ddl import operations as ddl
-from handlers.mysql.ddl.operations import CreateTable, DropTable, Operation, RenameTable, TableName
+from handlers.mysql import ddl
+from handlers.mysql.ddl import CreateTable, DropTable, Operation, RenameTable, TableName
 from handlers.options.section import Section
 
 _SWITCHES: dict[type[ddl.Operation], str] = {

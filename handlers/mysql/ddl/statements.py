@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handlers.mysql.ddl import operations as ddl
+from handlers.mysql import ddl
 from handlers.mysql.ddl.clauses import clauses_of, is_primary, new_name, read_key
 from handlers.mysql.ddl.columns import Definition, read_definition
 from handlers.mysql.ddl.tokens import Tokens, tokens_of

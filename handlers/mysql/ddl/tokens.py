@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
-from handlers.mysql.ddl.operations import StatementError
+from handlers.mysql.ddl import StatementError
 
 # Quoted text, or a comment. The server runs the contents of executable ones: `/*!50503 … */`, `/*M! … */`.
 # Each alternative matches in only one way, up to its end or the statement's, so there is no backtracking.

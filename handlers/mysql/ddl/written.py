@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from handlers.mysql.ddl import operations as ddl
+from handlers.mysql import ddl
 
 
 def net(operations: Iterable[ddl.Operation]) -> list[ddl.Operation]:

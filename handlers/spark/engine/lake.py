@@ -19,7 +19,6 @@ from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
 from handlers.spark.locations import Locations
-from handlers.spark.log.owner import Owner
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
@@ -198,8 +197,8 @@ class Lake:
             )
         return {"spark": self._spark.status(), "tables": tables}
 
-    def _look_at(self, log_folder: str, owner: Owner | None = None) -> None:
-        self._search.add(log_folder, owner)
+    def _look_at(self, log_folder: str) -> None:
+        self._search.add(log_folder)
 
     def _look_after(self, sink: TableSink) -> None:
         self._keeper.look_after(sink)

@@ -74,8 +74,7 @@ class Search:
         self._turn = threading.Lock()  # one round at a time
         self._folders = [logs]  # to be searched
         self._find_at = 0.0  # monotonic
-        self._added: set[str] = set()  # by any thread, like the next
-        self._told: dict[str, Owner] = {}
+        self._added: set[str] = set()  # by any thread
         self._owners: dict[str, Owner | None] = {}  # log folder -> owner, None until it is read
         # When each log is checked next (monotonic), and the same in order, with outdated times among them.
         self._due: dict[str, float] = {}
@@ -116,19 +115,14 @@ class Search:
                 if self._due.get(folder) == due:
                     self._look_at(folder, now, anew=False)
 
-    def add(self, log_folder: str, owner: Owner | None = None) -> None:
-        """Add a log to be checked from now on: a signed one, or one that nobody serves any more. `owner`: the
-        log's owner, if known. Any thread."""
-        if owner is not None:
-            self._told[log_folder] = owner
+    def add(self, log_folder: str) -> None:
+        """Add a log to be checked from now on: a loaded one, or one that nobody serves now. Any thread."""
         self._added.add(log_folder)
 
     def _take_added(self, now: float) -> None:
         while self._added:
             folder = self._added.pop()
-            told = self._told.pop(folder, None)
-            if self._owners.get(folder) is None:
-                self._owners[folder] = told
+            self._owners.setdefault(folder)
             if self._due.get(folder, math.inf) > now + _TURN:
                 self._plan(folder, now + _TURN)
 

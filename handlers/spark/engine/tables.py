@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from handlers.api import HandlerContext
@@ -68,10 +67,6 @@ _owners = Owners()
 _whose: WeakKeyDictionary[TableSink, Owner] = WeakKeyDictionary()
 
 
-class LookAt(Protocol):
-    def __call__(self, log_folder: str, owner: Owner | None = None) -> None: ...
-
-
 class Tables:
     """Any thread may call any method."""
 
@@ -83,11 +78,11 @@ class Tables:
         locations: Locations,
         *,
         offer: Callable[[TableSink], None],
-        look_at: LookAt,
+        look_at: Callable[[str], None],
         look_after: Callable[[TableSink], None],
     ) -> None:
         """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
-        on: the log is signed, this handler serves it, or nobody does any more. `look_after` gets a table that
+        on: this handler serves it, or nobody does any more. `look_after` gets a table that
         was loaded, or into which something was merged."""
         files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
         self.world = World(
@@ -202,8 +197,6 @@ class Tables:
             # Only the table's own log records how it is kept: both may be removed, and recreated otherwise.
             sign(files, other, Owner(sink.database, sink.table, "table"))
         found = sign(files, signed, _whose[sink])
-        # Not earlier: a log without an owner's name is forgotten.
-        self._look_at(folder, _whose[sink] if found is None else found)
         if found is None or found.prefix is None:
             self.check_prefix(folder)
 

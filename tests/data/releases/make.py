@@ -31,7 +31,7 @@ from handlers.sql import SqlHandler  # noqa: E402
 from handlers.testing import make_batch, opened  # noqa: E402
 from offsets import metadata  # noqa: E402
 from offsets.journal import Entry, Journal  # noqa: E402
-from offsets.stores import FileStore  # noqa: E402
+from offsets.stores.file import FileStore  # noqa: E402
 from offsets.stores.sql import SqlStore  # noqa: E402
 from offsets.types import Checkpoint, Mark, OffsetRange, TopicPartition  # noqa: E402
 from worker import __version__  # noqa: E402
