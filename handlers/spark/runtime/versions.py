@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DEFAULT", "LIBRARIES", "UnknownSpark", "coordinate", "pairs"]
+__all__ = ["DEFAULT", "LIBRARIES", "UnknownSpark", "check_server", "coordinate", "pairs"]
 
 LIBRARIES: Final[Mapping[str, Mapping[str, str]]] = {
     "4.0": {"delta": "io.delta:delta-spark_4.0_2.13:4.4.0"},
@@ -31,11 +31,30 @@ def coordinate(library: str, spark: str) -> str:
     """Return the Maven coordinates of `library` for this version of Spark (`4.1.4`).
 
     Raises UnknownSpark."""
-    minor = re.match(r"\d+\.\d+", spark)
-    found = LIBRARIES.get(minor[0] if minor else "", {}).get(library)
+    found = LIBRARIES.get(_minor(spark), {}).get(library)
     if found is None:
         raise UnknownSpark(f"binlane knows no {library.title()} for Spark {spark}. {pairs(library)}")
     return found
+
+
+def check_server(server: str, client: str) -> None:
+    """Raise UnknownSpark if this version of pyspark, the client, cannot use a Connect server of version
+    `server`.
+
+    Spark's rule: a server may be newer than its client. An older one does not have all settings that the
+    client reads."""
+    coordinate("delta", server)
+    known = list(LIBRARIES)
+    if _minor(client) not in known[: known.index(_minor(server)) + 1]:
+        raise UnknownSpark(
+            f"the server's Spark {server} is older than pyspark {client}. "
+            f"Install its pyspark, or an older one: pip install 'pyspark~={_minor(server)}.0'"
+        )
+
+
+def _minor(version: str) -> str:
+    found = re.match(r"\d+\.\d+", version)
+    return found[0] if found else ""
 
 
 def pairs(library: str) -> str:

@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from handlers.spark.runtime import jars
-from handlers.spark.runtime.versions import DEFAULT, LIBRARIES, UnknownSpark, coordinate
+from handlers.spark.runtime.versions import DEFAULT, LIBRARIES, UnknownSpark, check_server, coordinate
 
 PROJECT = Path(__file__).parents[3]
 CONFIGURATION = """\
@@ -63,6 +64,25 @@ def test_another_spark_is_refused_with_the_pairs_that_work(version: str) -> None
         coordinate("delta", version)
     with pytest.raises(UnknownSpark, match=r"knows no Nothing for Spark 4\.2\.0"):
         coordinate("nothing", "4.2.0")
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "refused"),
+    [
+        ("4.2.0", "4.2.1", ""),
+        ("4.2.0", "4.0.5", ""),
+        ("4.1.4", "4.0.5", ""),
+        ("4.1.4", "4.2.0", "Spark 4.1.4 is older than pyspark 4.2.0. .*pip install 'pyspark~=4.1.0'"),
+        ("4.0.1", "4.1.4", "Spark 4.0.1 is older than pyspark 4.1.4. .*pip install 'pyspark~=4.0.0'"),
+        ("3.5.9", "4.0.5", f"no Delta for Spark 3.5.9. {PAIRS}"),
+        ("4.3.0", "4.2.0", f"no Delta for Spark 4.3.0. {PAIRS}"),
+    ],
+)
+def test_a_connect_server_may_be_newer_than_its_client_and_never_older(
+    server: str, client: str, refused: str
+) -> None:
+    with pytest.raises(UnknownSpark, match=refused) if refused else nullcontext():
+        check_server(server, client)
 
 
 def test_a_worker_with_another_pyspark_says_which_to_install(tmp_path: Path) -> None:
