@@ -18,6 +18,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from servers.s3_server import S3Server
 from servers.spark_cluster import ConnectNode, eventually
 from spark_sessions import SparkKeeper
@@ -233,6 +234,10 @@ def test_a_worker_may_open_before_its_server_runs(tmp_path: Path) -> None:
         with pytest.raises(TargetUnavailable) as caught:
             _ = shared.session
         assert "never-in-an-error" not in str(caught.value) + str(shared.status())
+        wrapped = PySparkException("as pyspark 4.0 raises it", "RETRIES_EXCEEDED", {})
+        wrapped.__cause__ = caught.value.__cause__
+        with pytest.raises(TargetUnavailable, match=re.escape(str(caught.value))):
+            shared.stop_worker_if_gone(wrapped)
     finally:
         shared.stop()
 
