@@ -1,7 +1,7 @@
 """The Spark versions that binlane works with, and the libraries for each. Nothing else lists them.
 
 `make matrix` runs Spark's tests with each. A new version needs a line here, its jars' digests
-(tools/jar_digests.py), its pyspark in tools/matrix, and a passing `make matrix`."""
+(tools/jar_digests.py), its pyspark in tools/matrix.txt, and a passing `make matrix`."""
 
 from __future__ import annotations
 
