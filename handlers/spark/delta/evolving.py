@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from inspect import signature
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from handlers.logs import get_logger
@@ -16,6 +17,9 @@ from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_m
 from handlers.spark.rows.spark_types import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
+
+# Before pyspark 4.2, to_arrow_schema has no such argument: moments are in UTC.
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 _log = get_logger("spark")
 
@@ -27,6 +31,11 @@ class IncompatibleColumn(RuntimeError):
 def spark_schema(arrow: pa.Schema) -> StructType:
     """Return the types as the tables have them. A datetime without a zone stays one."""
     return from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+
+
+def arrow_schema(columns: StructType) -> pa.Schema:
+    """Return the types as rows have them. A moment is in UTC."""
+    return to_arrow_schema(columns, **_IN_UTC)
 
 
 def schema(session: SparkSession, ref: TableRef) -> StructType | None:

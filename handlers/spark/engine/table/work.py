@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from handlers.api import Change, Rejected
@@ -17,7 +16,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evolve, schema
 from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
@@ -231,9 +230,7 @@ class TableWork:
             found = schema(session, self.ref)
         if found is None:
             return Shape(pa.schema([]), ())
-        arrow = to_arrow_schema(
-            StructType([each for each in found.fields if each.name.lower() not in own]), timezone="UTC"
-        )
+        arrow = arrow_schema(StructType([each for each in found.fields if each.name.lower() not in own]))
         whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
