@@ -29,9 +29,12 @@ BOMB = 60 << 20
 """Bytes: two of them are more than a consumer unpacks by default (`receive.message.max.bytes`)."""
 
 
-def partition_of(worker: WorkerProcess, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = next(p for p in worker.status()["partitions"] if p["partition"] == number)
-    return found
+def partition_of(worker: WorkerProcess, number: int, topic: str | None = None) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        found = [p for p in worker.status()["partitions"] if p["partition"] == number]
+        return next((each for each in found if topic in (None, each["topic"])), None)
+
+    return eventually(look, what="the partition is assigned")
 
 
 def skipped(worker: WorkerProcess, topic: str, offset: int) -> str:
@@ -82,8 +85,11 @@ def test_a_small_batch_that_unpacks_to_more_than_a_consumer_takes(make_stage: Ma
     def error() -> Any:
         return partition_of(worker, 0)["error"]
 
-    eventually(lambda: error() and error()["seconds"] >= 1, what="the error lasts")
-    told = error()
+    def lasting() -> Any:  # what was read before it ends it, once
+        found = error()
+        return found if found and found["seconds"] >= 1 else None
+
+    told = eventually(lasting, what="the error lasts")
     assert (told["code"], told["offset"], told["unreadable"]) == ("_BAD_COMPRESSION", bomb, True)
     assert worker.metric("binlane_partition_error_seconds", partition="0") >= 1
     assert worker.metric("binlane_partition_error_seconds", partition="1") == 0
@@ -187,7 +193,7 @@ def test_definitions_that_a_disk_damaged_are_passed_over_at_a_start_and_then_by_
     worker.start()
 
     def error() -> Any:
-        return next(each["error"] for each in worker.status()["partitions"] if each["topic"] == ddl)
+        return partition_of(worker, 0, ddl)["error"]
 
     eventually(error, what="it is told")
     assert (error()["offset"], error()["unreadable"]) == (2, True)
