@@ -129,21 +129,19 @@ def _received(
     numbers = [head.segment.number for head in log]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise _Changed  # a listing is no snapshot
-    found = [schema.append(pa.field(order, pa.int64())).empty_table()]
+    found = [schema.empty_table()]
     for head in log:
         if head.segment.number > after and head.segment.rows:
             with files.open(head.segment.path) as file:
-                rows = _fitted(pq.read_table(file), schema)
-            places = pa.repeat(pa.scalar(head.segment.number, pa.int64()), len(rows))
-            found.append(rows.append_column(order, places))
+                found.append(_fitted(pq.read_table(file), schema))
     behind = Shared(files).rows(folder, log[-1])
     if behind is not None:
-        places = pa.array(range(numbers[-1] + 1, numbers[-1] + 1 + len(behind)), pa.int64())
-        found.append(_fitted(behind, schema).append_column(order, places))
+        found.append(_fitted(behind, schema))
         end = head_of(files, folder)
         if end is None or end.segment.number != numbers[-1]:
             raise _Changed  # some packs may be removed
-    return pa.concat_tables(found)
+    rows = pa.concat_tables(found)
+    return rows.append_column(order, pa.array(range(len(rows)), pa.int64()))
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
