@@ -47,6 +47,8 @@ class Source(NamedTuple):
     ref: TableRef
     prefix: str
     """The handler's."""
+    with_waiting: bool = True
+    """Whether to include changes that are not merged yet."""
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def moment_of(source: Source, name: str) -> Iterator[Moment]:
 
 
 def _look(source: Source, name: str, stack: ExitStack) -> Moment:
-    files, ref, prefix = source
+    files, ref, prefix, with_waiting = source
     if ref.path is None:
         raise OnlySpark(str(ref), "is in a catalog")
     if ref.path == ref.log_folder:
@@ -78,7 +80,7 @@ def _look(source: Source, name: str, stack: ExitStack) -> Moment:
     table = _snapshot(files, ref.path)
     held = None if table is None else held_in_files(files, ref.path, ref.app_id, table.version)
     after = 0 if held is None else held.last
-    log = log_of(files, ref.log_folder, after=after, hidden=False)
+    log = log_of(files, ref.log_folder, after=after, hidden=False) if with_waiting else ()
     relations: dict[str, ds.Dataset | pa.Table] = {}
     sql = quoted(f"{name}_table")
     if table is not None:

@@ -63,7 +63,9 @@ def test_partitions_and_names_of_any_kind(lake: Lake) -> None:
 
 def test_floats_keep_their_signs_and_are_found_by_any_zero_or_nan(lake: Lake) -> None:
     orders = lake()
-    orders.table("f FLOAT, d DOUBLE, n FLOAT", "('-0', '1', '-0')", "('NaN', '2', 'NaN')", "('3', '3', '-Infinity')")
+    orders.table(
+        "f FLOAT, d DOUBLE, n FLOAT", "('-0', '1', '-0')", "('NaN', '2', 'NaN')", "('3', '3', '-Infinity')"
+    )
     check(orders)
     of = shape(("f",), f=pa.float32(), d=pa.float64(), n=pa.float32())
     for number in (-1.0, -0.0):
