@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +27,7 @@ from handlers.spark.runtime.java import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import HOST, free_port
 
-__all__ = ["ConnectNode", "SparkCluster", "SparkNode", "eventually"]
+__all__ = ["ConnectNode", "SparkCluster", "SparkNode", "ThriftNode", "eventually"]
 
 _START_SECONDS = 90
 _STOP_SECONDS = 20
@@ -183,16 +183,16 @@ class SparkCluster:
         self.master.close()
 
 
-class ConnectNode(SparkNode):
-    """A Spark Connect server with Delta, a local Spark behind it."""
+class DeltaNode(SparkNode):
+    """A server with Delta, a local Spark behind it."""
 
-    def __init__(self, **conf: str) -> None:
-        """`conf`: more properties of the server's Spark."""
+    def __init__(self, name: str, server: str, address: str, port: str, conf: Mapping[str, str]) -> None:
+        """`server`: its class; `address`, `port`: the properties of where it listens; `conf`: more of them."""
         self.port = free_port()
         properties = {
             "spark.master": "local[2]",
-            "spark.connect.grpc.binding.address": HOST,
-            "spark.connect.grpc.binding.port": str(self.port),
+            address: HOST,
+            port: str(self.port),
             "spark.jars": ",".join(map(str, delta_jars())),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -203,8 +203,37 @@ class ConnectNode(SparkNode):
             **conf,
         }
         options = [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
+        super().__init__(name, ["spark-submit", *options, "--class", server], _listens, heap="1g")
+
+
+class ThriftNode(DeltaNode):
+    """Spark's Thrift server, which BI tools query by JDBC. `conf`: of its catalog."""
+
+    def __init__(self, **conf: str) -> None:
+        server = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+        settings = [f"spark.hadoop.hive.server2.thrift.{each}" for each in ("bind.host", "port")]
+        super().__init__("thrift", server, *settings, conf)
+
+    def query(self, sql: str) -> list[str]:
+        """The rows that Hive's own client prints, as CSV."""
+        home = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
+        options = ["--silent=true", "--outputformat=csv2", "--showHeader=false"]
+        url = f"jdbc:hive2://{HOST}:{self.port}"
+        command = [str(home / "bin/beeline"), *options, "-u", url, "-e", sql]
+        environment = os.environ | {"JAVA_HOME": str(find_java().parents[1]), "SPARK_HOME": str(home)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.split()
+
+
+class ConnectNode(DeltaNode):
+    """A Spark Connect server."""
+
+    def __init__(self, **conf: str) -> None:
+        """`conf`: more properties of the server's Spark."""
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        super().__init__("connect", ["spark-submit", *options, "--class", server], _listens, heap="1g")
+        settings = [f"spark.connect.grpc.binding.{each}" for each in ("address", "port")]
+        super().__init__("connect", server, *settings, conf)
 
     @property
     def url(self) -> str:
@@ -227,6 +256,6 @@ class ConnectNode(SparkNode):
 
 
 def _listens(node: SparkNode) -> bool:
-    assert isinstance(node, ConnectNode)
+    assert isinstance(node, DeltaNode)
     with socket.socket() as probe:
         return probe.connect_ex((HOST, node.port)) == 0

@@ -128,6 +128,11 @@ class Metadata(msgspec.Struct, rename="camel"):
     partition_columns: list[str] = []
     configuration: dict[str, str] = {}
 
+    @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """Each with the names of its fields, if it is a struct."""
+        return {each["name"]: _within(each["type"]) for each in json.loads(self.schema_string)["fields"]}
+
 
 class _Protocol(msgspec.Struct, rename="camel"):
     min_reader_version: int
@@ -222,9 +227,7 @@ class _Replay:
             raise Unknown
         if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
             raise Unknown
-        fields: list[dict[str, Any]] = json.loads(self.metadata.schema_string)["fields"]
-        columns = {each["name"]: _within(each["type"]) for each in fields}
-        return Snapshot(version, columns, self.metadata, self.added, self.writers)
+        return Snapshot(version, self.metadata.columns, self.metadata, self.added, self.writers)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
