@@ -187,7 +187,7 @@ class DeltaNode(SparkNode):
     """A server with Delta, a local Spark behind it."""
 
     def __init__(self, name: str, server: str, address: str, port: str, conf: Mapping[str, str]) -> None:
-        """`server`: its class; `address`, `port`: the properties of where it listens; `conf`: more of them."""
+        """`server`: its class; `address` and `port`: the properties of where it listens."""
         self.port = free_port()
         properties = {
             "spark.master": "local[2]",
@@ -220,10 +220,9 @@ class ThriftNode(DeltaNode):
         options = ["--silent=true", "--outputformat=csv2", "--showHeader=false"]
         url = f"jdbc:hive2://{HOST}:{self.port}"
         command = [str(home / "bin/beeline"), *options, "-u", url, "-e", sql]
-        environment = os.environ | {"JAVA_HOME": str(find_java().parents[1]), "SPARK_HOME": str(home)}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.split()
+        env = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(home)}
+        found = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=240)
+        return found.stdout.split()
 
 
 class ConnectNode(DeltaNode):
