@@ -212,7 +212,9 @@ class ThriftNode(DeltaNode):
     def __init__(self, **conf: str) -> None:
         server = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
         settings = [f"spark.hadoop.hive.server2.thrift.{each}" for each in ("bind.host", "port")]
-        super().__init__("thrift", server, *settings, conf)
+        # Its threads do not see what `spark.jars` adds.
+        path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, delta_jars()))}
+        super().__init__("thrift", server, *settings, path | conf)
 
     def query(self, sql: str) -> list[str]:
         """The rows that Hive's own client prints, as CSV."""
@@ -221,8 +223,10 @@ class ThriftNode(DeltaNode):
         url = f"jdbc:hive2://{HOST}:{self.port}"
         command = [str(home / "bin/beeline"), *options, "-u", url, "-e", sql]
         env = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(home)}
-        found = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=240)
-        return found.stdout.split()
+        ended = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=240)
+        assert ended.returncode == 0, ended.stderr
+        rows = [line.rpartition("> ")[2] for line in ended.stdout.splitlines()]  # after its prompt
+        return list(filter(None, rows))
 
 
 class ConnectNode(DeltaNode):

@@ -56,7 +56,7 @@ def query(config: Path, sql: str, format: str = "table") -> int:
 
 
 def _tables_in(sql: str) -> Sequence[str]:
-    """Return the names with a database, each once. Empty if DuckDB will refuse the text."""
+    """Return the names with a database but no catalog, each once. Empty if DuckDB will refuse the text."""
     try:
         found = [
             each
@@ -66,7 +66,7 @@ def _tables_in(sql: str) -> Sequence[str]:
         ]
     except sqlglot.errors.SqlglotError:
         return ()
-    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db))
+    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db and not each.catalog))
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:

@@ -65,8 +65,8 @@ class Views:
         return columns_of(session, ref)
 
     def _query(self, ref: TableRef, columns: Columns) -> str:
-        """Return the view's query, with the table's columns alone: a column that it lacks so far would stay
-        null in the view after the next merge."""
+        """Return the view's query. It has only columns of the table: others would stay null after the merge
+        that adds them."""
         files, prefix, rows = self.world.files, self.world.options.prefix, ref.sql
         head = head_of(files, ref.log_folder)
         if head is not None:

@@ -51,9 +51,10 @@ def read(source: Source, columns: Sequence[str] | None = None) -> pa.Table:
 @contextmanager
 def opened(source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
     """Connect to a DuckDB in which `binlane.t` is the table of this moment. Raises like `moment_of`."""
-    with moment_of(source, "t") as moment, connected({"binlane.t": moment}) as made:
+    with moment_of(source, "t") as moment:
         try:
-            yield made
+            with connected({"binlane.t": moment}) as made:
+                yield made
         except duckdb.Error as error:
             raise RuntimeError(f"{source.ref} cannot be read: {str(error).splitlines()[0]}") from None
 

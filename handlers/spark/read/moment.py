@@ -66,6 +66,8 @@ def moment_of(source: Source, name: str) -> Iterator[Moment]:
             except (_Changed, FileNotFoundError) as error:
                 told = str(error) or told
                 continue
+            except pa.ArrowException as error:
+                raise OnlySpark(str(source.ref), f"has files that Arrow rejects ({error})") from None
             yield moment
             return
     raise RuntimeError(f"{source.ref} changes faster than it can be read, or lacks a file: {told}")
