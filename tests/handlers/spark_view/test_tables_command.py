@@ -159,7 +159,11 @@ def test_tables_are_found_without_a_log_and_logs_without_a_table(stage: Stage) -
 
 def test_tables_of_others_are_told_without_a_spark(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have no note of binlane's, and their log may not count rows."""
-    monkeypatch.setattr(spark_lakes, "acquire", None)  # Spark does not start
+
+    def none(*arguments: object) -> None:
+        raise JavaError("no Java here")
+
+    monkeypatch.setattr(spark_lakes, "acquire", none)
     orders = stage.table()
     rows = pa.table({"id": [1, 2], "name": ["a", "b"], "price": pa.array([1, 2], pa.int32())})
     deltalake.write_deltalake(orders.path, rows, partition_by="price")
