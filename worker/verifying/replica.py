@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -32,17 +32,6 @@ _ROWS_OF_A_PART = 50_000
 """The driver loads one part of the sorted rows at a time."""
 _AT_ONCE = 10_000
 """Rows that DuckDB returns at once."""
-
-
-class _Shown(Protocol):
-    """The visible rows of a table, at one moment."""
-
-    @property
-    def schema(self) -> StructType: ...
-    def rows(self, columns: Sequence[str], order: Sequence[str]) -> Iterator[Row]: ...
-    def rows_of(
-        self, columns: Sequence[str], keys: Sequence[Row], by: Mapping[str, int]
-    ) -> Iterator[Row]: ...
 
 
 @dataclass(frozen=True)
@@ -83,16 +72,17 @@ class Replica:
             yield from shown.rows_of(columns, values, wanted)
 
     @contextmanager
-    def _shown(self) -> Iterator[_Shown | None]:
+    def _shown(self) -> Iterator[_InFiles | _InSpark | None]:
         """Read the files. Spark reads tables that only Spark reads."""
         with ExitStack() as stack:
+            shown: _InFiles | _InSpark | None
             try:
                 shown = self._in_files(stack)
             except OnlySpark:
                 shown = self._in_spark(stack.enter_context(self.session()))
             yield shown
 
-    def _in_files(self, stack: ExitStack) -> _Shown | None:
+    def _in_files(self, stack: ExitStack) -> _InFiles | None:
         files, ref = self.lake.files, self.found.ref
         if not self.lake.has_readable_files:
             raise OnlySpark(str(ref), "is in a store of Spark")
@@ -102,7 +92,7 @@ class Replica:
                 return _InFiles(stack.enter_context(opened(source)))
         return None
 
-    def _in_spark(self, session: SparkSession) -> _Shown | None:
+    def _in_spark(self, session: SparkSession) -> _InSpark | None:
         ref = self.found.ref
         if self.with_waiting:
             with suppress(NothingToSee):  # only merged rows are visible
