@@ -12,6 +12,7 @@ from captured import POSTGRES_STREAMS
 from decoding import STREAMS, batches
 from delta_reading import check_read
 from postgres_streams import batches_of_postgres
+from pyspark.errors import PySparkException
 from spark_sessions import SHARED, SparkKeeper
 
 from handlers import Batch, HandlerContext, Rejected
@@ -59,10 +60,10 @@ class Handler:
     def _check(self, path: str, looks: int = 3) -> None:
         try:
             check_read(current(self._keeper.get().session, path), path)
-        except AssertionError:
+        except (AssertionError, PySparkException):
             if looks == 1:
                 raise
-            # A statement may have been followed between the two reads: the handler's threads do that.
+            # A statement may have been followed meanwhile, and files removed: the handler's threads do that.
             self._check(path, looks - 1)
 
     def close(self) -> None:
