@@ -71,6 +71,8 @@ class Snapshot:
     """One version of a table, with its files."""
 
     version: int
+    columns: Mapping[str, Sequence[str]]
+    """Each with the names of its fields, if it is a struct."""
     metadata: Metadata
     files: Mapping[str, DataFile]
     """By the path, as the log has it: relative to the table, URL-encoded."""
@@ -85,7 +87,7 @@ class Snapshot:
         if rows is None:
             return None
         size = sum(each.size for each in self.files.values())
-        return LogState(self.version, self.metadata.columns, len(self.files), size, rows)
+        return LogState(self.version, self.columns, len(self.files), size, rows)
 
 
 class _Stats(msgspec.Struct, rename="camel"):
@@ -227,7 +229,7 @@ class _Replay:
             raise Unknown
         if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
             raise Unknown
-        return Snapshot(version, self.metadata, self.added, self.writers)
+        return Snapshot(version, self.metadata.columns, self.metadata, self.added, self.writers)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:

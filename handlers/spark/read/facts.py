@@ -111,7 +111,7 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
         if not has_commits(files, ref.path):
             return None
         if (snapshot := snapshot_in_files(files, ref.path)) is not None:
-            return snapshot.metadata.columns
+            return snapshot.columns
     return columns_of(spark.session, ref)
 
 
