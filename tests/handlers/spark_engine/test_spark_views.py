@@ -133,7 +133,18 @@ def test_a_worker_keeps_views_if_they_are_wanted(
     lake.handler = handler
     lake.take(change(0, {"id": 1, "name": "a"}))
     lake.sink().merge()
-    until = time.monotonic() + (60 if is_on else 1)
-    while not (there := lake.spark.catalog.tableExists("shop.orders")) and time.monotonic() < until:
+    if not is_on:
+        time.sleep(1)
+    assert comes_to_be(lake, is_on) == is_on
+    if is_on:
+        lake.take(ddl(1, "DROP TABLE orders"))
+        lake.sink().merge()
+        assert not comes_to_be(lake, False, within=60)
+
+
+def comes_to_be(lake: Lake, wanted: bool, within: float = 1) -> bool:
+    """Whether there is a view, after waiting for what is wanted, or a moment."""
+    until = time.monotonic() + (60 if wanted else within)
+    while (there := lake.spark.catalog.tableExists("shop.orders")) != wanted and time.monotonic() < until:
         time.sleep(0.1)
-    assert there == is_on
+    return bool(there)
