@@ -12,13 +12,13 @@ from captured import POSTGRES_STREAMS
 from decoding import STREAMS, batches
 from delta_reading import check_read
 from postgres_streams import batches_of_postgres
-from pyspark.errors import PySparkException
 from spark_sessions import SHARED, SparkKeeper
 
 from handlers import Batch, HandlerContext, Rejected
 from handlers.spark import SparkHandler
 from handlers.spark.read.current import current
 from handlers.spark.read.view import NothingToSee
+from handlers.spark.runtime.errors import SPARK_ERRORS
 
 pytestmark = pytest.mark.long
 _SOME = ("shop.orders", "shop.t-drop")
@@ -34,9 +34,8 @@ class Handler:
         self._lake = folder / mode
         self._keeper = keeper
         path = f"{self._lake}/{{database}}/{{table}}"
-        self._handler = SparkHandler(
-            mode=mode, path=path, merge={"max_age": "1h", "at_close": "10m"}, columns={"rating": "string"}
-        )
+        merge = {"max_age": "1h", "at_close": "10m", "keep": "1h"}
+        self._handler = SparkHandler(mode=mode, path=path, merge=merge, columns={"rating": "string"})
         self._handler.open(HandlerContext(worker="test", handler=mode, folder=folder, spark=SHARED))
 
     def take(self, batch: Batch) -> None:
@@ -60,7 +59,7 @@ class Handler:
     def _check(self, path: str, looks: int = 3) -> None:
         try:
             check_read(current(self._keeper.get().session, path), path)
-        except (AssertionError, PySparkException):
+        except (AssertionError, *SPARK_ERRORS):
             if looks == 1:
                 raise
             # A statement may have been followed meanwhile, and files removed: the handler's threads do that.
