@@ -47,6 +47,9 @@ class SparkSection(Options):
     single_writer: bool = False
     """Promises that only one worker at a time writes these tables. Needed for stores in which Delta has no
     safe commits for several writers (S3)."""
+    views: bool = False
+    """Whether Spark's catalog has a view of each Delta table with its waiting changes: `shop.orders`, or
+    `shop.orders_history`. Other programs need the same catalog, such as a Hive metastore."""
     ui: bool = True
     """Spark's web pages while it runs. `binlane status` shows where."""
     packages: list[Coordinate] = Field(default=[])

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from handlers.spark.runtime.java import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import HOST, free_port
 
-__all__ = ["CONNECT_SERVER", "ConnectNode", "SparkCluster", "SparkNode", "eventually"]
+__all__ = ["CONNECT_SERVER", "ConnectNode", "SparkCluster", "SparkNode", "ThriftNode", "eventually"]
 
 CONNECT_SERVER = "BINLANE_TEST_CONNECT_SERVER"
 """Environment variable: a Python whose pyspark is the Connect server's (`make matrix`)."""
@@ -190,17 +190,17 @@ class SparkCluster:
         self.master.close()
 
 
-class ConnectNode(SparkNode):
-    """A Spark Connect server with Delta, a local Spark behind it."""
+class DeltaNode(SparkNode):
+    """A server with Delta, a local Spark behind it."""
 
-    def __init__(self, **conf: str) -> None:
-        """`conf`: more properties of the server's Spark."""
+    def __init__(self, name: str, server: str, address: str, port: str, conf: Mapping[str, str]) -> None:
+        """`server`: its class; `address` and `port`: the properties of where it listens."""
         self.port = free_port()
         home, jars = _server()
         properties = {
             "spark.master": "local[2]",
-            "spark.connect.grpc.binding.address": HOST,
-            "spark.connect.grpc.binding.port": str(self.port),
+            address: HOST,
+            port: str(self.port),
             "spark.jars": ",".join(map(str, jars)),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -211,9 +211,40 @@ class ConnectNode(SparkNode):
             **conf,
         }
         options = [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
+        super().__init__(name, ["spark-submit", *options, "--class", server], _listens, heap="1g", home=home)
+
+
+class ThriftNode(DeltaNode):
+    """Spark's Thrift server, which BI tools query by JDBC. `conf`: of its catalog."""
+
+    def __init__(self, **conf: str) -> None:
+        server = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+        settings = [f"spark.hadoop.hive.server2.thrift.{each}" for each in ("bind.host", "port")]
+        # Its threads do not see what `spark.jars` adds.
+        path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, _server()[1]))}
+        super().__init__("thrift", server, *settings, path | conf)
+
+    def query(self, sql: str) -> list[str]:
+        """The rows that Hive's own client prints, as CSV."""
+        home = self._home
+        options = ["--silent=true", "--outputformat=csv2", "--showHeader=false"]
+        url = f"jdbc:hive2://{HOST}:{self.port}"
+        command = [str(home / "bin/beeline"), *options, "-u", url, "-e", sql]
+        env = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(home)}
+        ended = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=240)
+        assert ended.returncode == 0, ended.stderr
+        rows = [line.rpartition("> ")[2] for line in ended.stdout.splitlines()]  # after its prompt
+        return list(filter(None, rows))
+
+
+class ConnectNode(DeltaNode):
+    """A Spark Connect server."""
+
+    def __init__(self, **conf: str) -> None:
+        """`conf`: more properties of the server's Spark."""
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        command = ["spark-submit", *options, "--class", server]
-        super().__init__("connect", command, _listens, heap="1g", home=home)
+        settings = [f"spark.connect.grpc.binding.{each}" for each in ("address", "port")]
+        super().__init__("connect", server, *settings, conf)
 
     @property
     def url(self) -> str:
@@ -255,6 +286,6 @@ def _server() -> tuple[Path, list[Path]]:
 
 
 def _listens(node: SparkNode) -> bool:
-    assert isinstance(node, ConnectNode)
+    assert isinstance(node, DeltaNode)
     with socket.socket() as probe:
         return probe.connect_ex((HOST, node.port)) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlglot import expressions
 
-from handlers.spark.read.in_duckdb import connected
+from handlers.spark.read.in_duckdb import connected, values_of
 from handlers.spark.read.moment import moment_of
 from worker.commands.output import Output, begin, wide_console
 from worker.verifying.source_tables import SourceTables
@@ -56,7 +56,7 @@ def query(config: Path, sql: str, format: str = "table") -> int:
 
 
 def _tables_in(sql: str) -> Sequence[str]:
-    """Return the names with a database, each once. Empty if DuckDB will refuse the text."""
+    """Return the names with a database but no catalog, each once. Empty if DuckDB will refuse the text."""
     try:
         found = [
             each
@@ -66,7 +66,7 @@ def _tables_in(sql: str) -> Sequence[str]:
         ]
     except sqlglot.errors.SqlglotError:
         return ()
-    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db))
+    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db and not each.catalog))
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
@@ -76,12 +76,12 @@ def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
             for batch in result:
                 stream.write_batch(batch)
     elif format == "json":
-        for row in _rows(result):
+        for row in values_of(result):
             sys.stdout.write(msgspec.json.encode(dict(zip(names, row, strict=True))).decode() + "\n")
     elif format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows(map(_text, row) for row in _rows(result))
+        writer.writerows(map(_text, row) for row in values_of(result))
     else:
         _print_table(result, output)
 
@@ -98,17 +98,12 @@ def _print_table(result: pa.RecordBatchReader, output: Output) -> None:
         table.add_column(
             Text(output.clean(field.name)), justify="right" if is_number else "left", overflow="fold"
         )
-    rows = _rows(result)
+    rows = values_of(result)
     for row in islice(rows, _SHOWN):
         table.add_row(*(Text(output.clean("-" if value is None else _text(value))) for value in row))
     console.print(table)
     if next(rows, None) is not None:
         output.say(f"only the first {_SHOWN:,} rows are shown: add a LIMIT, or choose another --format")
-
-
-def _rows(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    for batch in result:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from handlers.options.matching import PatternError, table_matcher
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.inventory import Found, found_tables
 from handlers.spark.runtime.conf import plain_paths_are_local
@@ -38,6 +39,11 @@ class Lake:
     locations: Locations
     files: Files
     spark: SparkWhenAsked
+
+    @property
+    def has_readable_files(self) -> bool:
+        """Whether its files can be read without Spark."""
+        return isinstance(self.files, LocalFiles) or not self.spark.is_classic
 
     def tables(self, chosen: Callable[[str], bool]) -> Sequence[Found]:
         """Return the tables in the order of their names. Raises BrokenLog, and the store's errors."""

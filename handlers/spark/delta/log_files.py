@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ _READ = [
     *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
     *("protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures"),
     *("metaData.schemaString", "metaData.partitionColumns", "metaData.configuration", "sidecar.path"),
+    "txn.appId",
 ]
 """The columns that are read from a checkpoint."""
 _AT_ONCE = 4_096
@@ -75,14 +76,18 @@ class Snapshot:
     metadata: Metadata
     files: Mapping[str, DataFile]
     """By the path, as the log has it: relative to the table, URL-encoded."""
+    writers: Set[str]
+    """The identifiers of applications (`TableRef.app_id`) that record their commits."""
 
-    def state(self) -> LogState | None:
-        """None if the log does not say how many rows a file has."""
+    def state(self, rows: int | None = None) -> LogState | None:
+        """None if the log does not say how many rows a file has. `rows`: their sum, if it is known."""
         counts = [each.rows for each in self.files.values() if each.rows is not None]
-        if len(counts) < len(self.files):
+        if rows is None and len(counts) == len(self.files):
+            rows = sum(counts)
+        if rows is None:
             return None
         size = sum(each.size for each in self.files.values())
-        return LogState(self.version, self.columns, len(self.files), size, sum(counts))
+        return LogState(self.version, self.columns, len(self.files), size, rows)
 
 
 class _Stats(msgspec.Struct, rename="camel"):
@@ -113,6 +118,10 @@ class _Sidecar(msgspec.Struct):
     path: str
 
 
+class _Txn(msgspec.Struct, rename="camel"):
+    app_id: str
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     """A table's metadata, without its files."""
 
@@ -120,6 +129,11 @@ class Metadata(msgspec.Struct, rename="camel"):
     """As JSON."""
     partition_columns: list[str] = []
     configuration: dict[str, str] = {}
+
+    @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """Each with the names of its fields, if it is a struct."""
+        return {each["name"]: _within(each["type"]) for each in json.loads(self.schema_string)["fields"]}
 
 
 class _Protocol(msgspec.Struct, rename="camel"):
@@ -134,6 +148,7 @@ class _Action(msgspec.Struct, rename="camel"):
     meta_data: Metadata | None = None
     protocol: _Protocol | None = None
     sidecar: _Sidecar | None = None
+    txn: _Txn | None = None
 
 
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
@@ -144,14 +159,8 @@ class Unknown(Exception):
     """The files do not contain the answer: ask Spark."""
 
 
-def state_in_files(files: Files, path: str) -> LogState | None:
-    """Return the newest version of the table at `path`. None: ask Spark. Raises what `files` raises."""
-    snapshot = snapshot_in_files(files, path)
-    return None if snapshot is None else snapshot.state()
-
-
 def snapshot_in_files(files: Files, path: str) -> Snapshot | None:
-    """The same, with the table's files, which need no statistics.
+    """Return the newest version of the table at `path`. None: ask Spark. Raises what `files` raises.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation"""
     replay = _Replay()
@@ -203,6 +212,7 @@ class _Replay:
     added: dict[str, DataFile] = field(default_factory=dict)
     metadata: Metadata | None = None
     protocol: _Protocol | None = None
+    writers: set[str] = field(default_factory=set)
 
     def all_of(self, files: Files, folder: str) -> int:
         """Read the newest checkpoint and the commits since. Returns the last version."""
@@ -219,9 +229,7 @@ class _Replay:
             raise Unknown
         if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
             raise Unknown
-        fields: list[dict[str, Any]] = json.loads(self.metadata.schema_string)["fields"]
-        columns = {each["name"]: _within(each["type"]) for each in fields}
-        return Snapshot(version, columns, self.metadata, self.added)
+        return Snapshot(version, self.metadata.columns, self.metadata, self.added, self.writers)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
@@ -254,6 +262,8 @@ class _Replay:
             self.added[add.path] = DataFile(add.size, rows, add.partition_values, add.deletion_vector)
         if action.sidecar is not None:
             raise Unknown  # the files are listed elsewhere
+        if action.txn is not None:
+            self.writers.add(action.txn.app_id)
         if action.meta_data is not None:
             self.metadata = action.meta_data
         if action.protocol is not None:

@@ -18,6 +18,7 @@ from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
+from handlers.spark.engine.views import Views
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
@@ -55,7 +56,8 @@ class Lake:
             release()
             raise
         self._world = self._tables.world
-        self._keeper = Keeper(options.upkeep, self._tables.serves)
+        views = (Views(self._world).keep,) if section.views else ()
+        self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)

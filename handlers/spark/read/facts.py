@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
 from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.log_files import LogState, has_commits, state_in_files
-from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.delta.data_files import OnlySpark, dataset_of
+from handlers.spark.delta.log_files import LogState, has_commits, snapshot_in_files
+from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment
@@ -108,8 +110,8 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
     if ref.path is not None:
         if not has_commits(files, ref.path):
             return None
-        if (state := state_in_files(files, ref.path)) is not None:
-            return state.columns
+        if (snapshot := snapshot_in_files(files, ref.path)) is not None:
+            return snapshot.columns
     return columns_of(spark.session, ref)
 
 
@@ -125,12 +127,21 @@ class _Seen(NamedTuple):
 
 def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     """Read the log's files. None: ask Spark."""
-    state = state_in_files(files, path)
-    if state is None:
+    snapshot = snapshot_in_files(files, path)
+    if snapshot is None:
         return None
-    notes = notes_in_files(files, path, _NOTES, state.version)
-    held = held_in_files(files, path, ref.app_id, state.version)
-    if notes is None or held is None:
+    notes = notes_in_files(files, path, _NOTES, snapshot.version)
+    held = held_in_files(files, path, ref.app_id, snapshot.version)
+    if held is None and ref.app_id not in snapshot.writers:
+        held = Held()  # nothing was ever merged
+    try:
+        with ExitStack() as stack:
+            state = snapshot.state() or snapshot.state(
+                dataset_of(files, path, snapshot, stack)[0].count_rows()
+            )
+    except OnlySpark:
+        return None
+    if notes is None or held is None or state is None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
     return _Seen(state, note, held.last)

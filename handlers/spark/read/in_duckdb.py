@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +19,9 @@ from handlers.spark.log.stores.interface import scheme_of
 from handlers.spark.read.moment import Moment, Source, moment_of
 from handlers.spark.read.places import ref_at
 from handlers.spark.table_ref import app_id
+
+_MEMORY = "1GiB"
+"""What DuckDB uses before it writes to disk. A worker of the same pod needs the rest. SQL may SET another."""
 
 
 def read_at(table: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -34,19 +40,40 @@ def read_at(table: str, columns: Sequence[str] | None = None) -> pa.Table:
 def read(source: Source, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a table. Raises like `read_at`."""
     chosen = "*" if columns is None else ", ".join(map(named, columns))
-    with moment_of(source, "t") as moment, connected({"binlane.t": moment}) as made:
+    with opened(source) as made:
         try:
-            found: pa.Table = made.sql(f"SELECT {chosen} FROM binlane.t").to_arrow_table()
+            found = made.sql(f"SELECT {chosen} FROM binlane.t")
         except duckdb.BinderException as error:
             raise ValueError(f"{source.ref}: {str(error).splitlines()[0]}") from None
+        return found.to_arrow_table()
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect to a DuckDB in which `binlane.t` is the table of this moment. Raises like `moment_of`."""
+    with moment_of(source, "t") as moment:
+        try:
+            with connected({"binlane.t": moment}) as made:
+                yield made
         except duckdb.Error as error:
             raise RuntimeError(f"{source.ref} cannot be read: {str(error).splitlines()[0]}") from None
-        return found
+
+
+def values_of(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows as Python's values."""
+    for batch in result:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def connected(moments: Mapping[str, Moment]) -> duckdb.DuckDBPyConnection:
     """Connect to a DuckDB in which each table (`database.table`) is a view."""
-    made = duckdb.connect(config={"python_enable_replacements": "false"})
+    made = duckdb.connect(
+        config={
+            "python_enable_replacements": "false",
+            "memory_limit": _MEMORY,
+            "temp_directory": f"{tempfile.gettempdir()}/binlane-{uuid.uuid4().hex}",  # made if it is needed
+        }
+    )
     made.execute("SET TimeZone = 'UTC'")
     for name, moment in moments.items():
         for relation, rows in moment.relations.items():

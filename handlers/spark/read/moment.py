@@ -47,6 +47,8 @@ class Source(NamedTuple):
     ref: TableRef
     prefix: str
     """The handler's."""
+    with_waiting: bool = True
+    """Whether to include changes that are not merged yet."""
 
 
 @contextmanager
@@ -64,13 +66,15 @@ def moment_of(source: Source, name: str) -> Iterator[Moment]:
             except (_Changed, FileNotFoundError) as error:
                 told = str(error) or told
                 continue
+            except pa.ArrowException as error:
+                raise OnlySpark(str(source.ref), f"has files that Arrow rejects ({error})") from None
             yield moment
             return
     raise RuntimeError(f"{source.ref} changes faster than it can be read, or lacks a file: {told}")
 
 
 def _look(source: Source, name: str, stack: ExitStack) -> Moment:
-    files, ref, prefix = source
+    files, ref, prefix, with_waiting = source
     if ref.path is None:
         raise OnlySpark(str(ref), "is in a catalog")
     if ref.path == ref.log_folder:
@@ -78,7 +82,7 @@ def _look(source: Source, name: str, stack: ExitStack) -> Moment:
     table = _snapshot(files, ref.path)
     held = None if table is None else held_in_files(files, ref.path, ref.app_id, table.version)
     after = 0 if held is None else held.last
-    log = log_of(files, ref.log_folder, after=after, hidden=False)
+    log = log_of(files, ref.log_folder, after=after, hidden=False) if with_waiting else ()
     relations: dict[str, ds.Dataset | pa.Table] = {}
     sql = quoted(f"{name}_table")
     if table is not None:
@@ -129,21 +133,19 @@ def _received(
     numbers = [head.segment.number for head in log]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         raise _Changed  # a listing is no snapshot
-    found = [schema.append(pa.field(order, pa.int64())).empty_table()]
+    found = [schema.empty_table()]
     for head in log:
         if head.segment.number > after and head.segment.rows:
             with files.open(head.segment.path) as file:
-                rows = _fitted(pq.read_table(file), schema)
-            places = pa.repeat(pa.scalar(head.segment.number, pa.int64()), len(rows))
-            found.append(rows.append_column(order, places))
+                found.append(_fitted(pq.read_table(file), schema))
     behind = Shared(files).rows(folder, log[-1])
     if behind is not None:
-        places = pa.array(range(numbers[-1] + 1, numbers[-1] + 1 + len(behind)), pa.int64())
-        found.append(_fitted(behind, schema).append_column(order, places))
+        found.append(_fitted(behind, schema))
         end = head_of(files, folder)
         if end is None or end.segment.number != numbers[-1]:
             raise _Changed  # some packs may be removed
-    return pa.concat_tables(found)
+    rows = pa.concat_tables(found)
+    return rows.append_column(order, pa.array(range(len(rows)), pa.int64()))
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:

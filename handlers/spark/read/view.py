@@ -57,7 +57,7 @@ def view_sql(
     `version`: of the Delta table, None for the newest one at the time of the query. `beyond`: the last
     segment that this version contains. No file up to it is opened, so its removal causes no error. `shared`:
     a view with the rows after the last segment, one per key. `received`: a view with the rows of all segments
-    to read, instead of the log's folder. Its column `segment`, with the prefix, is their number.
+    to read, instead of the log's folder. Its column `segment`, with the prefix, numbers the rows.
 
     A replica's rows are the table's rows whose key is in no segment, and each key's last row in the segments,
     unless deleted. If the last row lacks columns, the table's row is shown until the segment is merged (such
@@ -134,9 +134,9 @@ def _replica(parts: _Parts) -> str:
         there += f", bigint(left(_metadata.file_name, 20)) AS {number}"
     whole = f"struct({', '.join([op, absent, *others])})"
     newest = f"max_by({whole}, {number}) AS {row} FROM received GROUP BY {listed(key)}"
-    if parts.received is not None:  # DuckDB's max_by makes 0.0 of a -0.0
-        last = f"row_number() OVER (PARTITION BY {listed(key)} ORDER BY {number} DESC) = 1"
-        newest = f"{whole} AS {row} FROM received QUALIFY {last}"
+    if parts.received is not None:  # DuckDB makes 0.0 of a -0.0 in max_by, and in windows that it replaces
+        last = f"SELECT max({number}) FROM received GROUP BY {listed(key)}"
+        newest = f"{whole} AS {row} FROM received WHERE {number} IN ({last})"
     newest = (
         f"received AS (SELECT {there} FROM {parts.waiting}{are_there}{behind}),\n"
         f"newest AS (SELECT {listed(key)}, {newest})"

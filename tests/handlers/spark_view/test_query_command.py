@@ -65,6 +65,11 @@ def test_a_query_sees_waiting_rows_in_each_format(folder: Path) -> None:
     assert [line.split()[0] for line in shown.splitlines()] == ["id", "1", "3", "4"]
 
 
+def test_other_databases_are_duckdbs(folder: Path) -> None:
+    sql = f"ATTACH '{folder}/x.db' AS x; CREATE TABLE x.main.t AS SELECT id FROM shop.orders; FROM x.main.t"
+    assert len(run(folder, sql, "--format", "json").splitlines()) == 3
+
+
 def test_arrow_is_a_stream_for_other_programs(folder: Path) -> None:
     command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", QUERY, "--format", "arrow"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)

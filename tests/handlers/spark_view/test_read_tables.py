@@ -61,6 +61,20 @@ def test_partitions_and_names_of_any_kind(lake: Lake) -> None:
     assert read_at(orders.path, ["a.b"]).num_rows == 2
 
 
+def test_floats_keep_their_signs_and_are_found_by_any_zero_or_nan(lake: Lake) -> None:
+    orders = lake()
+    orders.table(
+        "f FLOAT, d DOUBLE, n FLOAT", "('-0', '1', '-0')", "('NaN', '2', 'NaN')", "('3', '3', '-Infinity')"
+    )
+    check(orders)
+    of = shape(("f",), f=pa.float32(), d=pa.float64(), n=pa.float32())
+    for number in (-1.0, -0.0):
+        rows = [{"op": "upsert", "f": f, "d": number, "n": number} for f in (0.0, float("nan"), 7)]
+        orders.put(*rows, of=of)
+    check(orders)
+    assert [str(each) for each in read_at(orders.path, ["n"])["n"].to_pylist()].count("-0.0") == 3
+
+
 def test_deletion_vectors_are_for_spark_until_they_are_purged(lake: Lake) -> None:
     orders = lake()
     vectors = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
