@@ -204,7 +204,7 @@ def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Commits by Spark are due after 10 s (merge.max_age). The others cost little and are due after 2 s.
     """
     (handler,) = rule["handlers"]
-    without = {**rule, "handlers": [{**handler, "merge": {"without_spark": True, "max_age": "2s"}}]}
+    without = {**rule, "handlers": [{**handler, "merge": {"engine": "spark"}}]}
     return {"binlane": dict(rule), "binlane, commits without Spark": without}
 
 

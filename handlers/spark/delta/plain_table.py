@@ -66,6 +66,12 @@ def plain_table(path: str) -> deltalake.DeltaTable | None:
     return table if is_known and is_plain else None
 
 
+def has_features_for(table: deltalake.DeltaTable, columns: pa.Schema) -> bool:
+    """Whether such columns need no feature that the table lacks."""
+    is_needed = any("timestamp[us]" in str(each.type) for each in columns)
+    return not is_needed or _FEATURE in (table.protocol().writer_features or ())
+
+
 def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bool:
     """Whether its files are small, and state their numbers of rows."""
     adds = pa.table(table.get_add_actions(flatten=True))

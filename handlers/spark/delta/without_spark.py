@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files, note_of_ver
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.plain_table import can_be_made, is_small, make_table, plain_table
+from handlers.spark.delta.plain_table import can_be_made, has_features_for, is_small, make_table, plain_table
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -58,11 +59,14 @@ class WithoutSpark:
         self._mode = options.mode
         self._prefix = options.prefix
         self._files = files
-        self._is_on = (
-            options.merge.without_spark
+        self.is_on = (
+            options.merge.engine == "auto"
             and options.mode in {"replica", "changelog"}
+            and options.table is None
+            and find_spec("deltalake") is not None
             and isinstance(files, LocalFiles)
         )
+        """Whether it makes any commits. If not, all tables need Spark."""
         self._makes = makes_tables and not options.properties and not options.partition_by
 
     def apply(self, what: Bringing) -> bool:
@@ -70,13 +74,12 @@ class WithoutSpark:
 
         Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
-        if not self._is_on or ref.path is None or not self._suit(what):
+        if not self.is_on or ref.path is None or not self._suit(what):
             return False
-        path = str(plain_path(ref.path))
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
-        table = None if is_new else plain_table(path)
-        if "%" in os.path.realpath(path) or (table is None and not is_new):
-            return False  # delta-rs takes % for an escape
+        table = None if is_new else self._table(ref)
+        if table is None and not is_new:
+            return False
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
         # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
@@ -91,6 +94,33 @@ class WithoutSpark:
             return False
         remember_segment(whose, note.segment)
         return True
+
+    def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
+        """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises
+        MergeConflict."""
+        table = self._table(ref) if self.is_on and can_be_made(columns) else None
+        if table is None or not has_features_for(table, columns):
+            return False
+        rs = self._delta_rs
+        try:
+            table.alter.add_columns(
+                rs.Schema.from_arrow(columns).fields,
+                commit_properties=rs.CommitProperties(max_commit_retries=0),
+                post_commithook_properties=_no_upkeep(rs),
+            )
+        except rs.exceptions.CommitFailedError as error:
+            raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
+        except (rs.exceptions.DeltaError, OSError):
+            return False  # Spark looks at the table again
+        _log.info("delta_columns_added", table=str(ref), columns=columns.names)
+        return True
+
+    def _table(self, ref: TableRef) -> deltalake.DeltaTable | None:
+        """Return the table if these commits suit it."""
+        if ref.path is None:
+            return None
+        path = str(plain_path(ref.path))
+        return None if "%" in os.path.realpath(path) else plain_table(path)  # delta-rs takes % for an escape
 
     def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
         """Whether the table's files show that it contains everything before these segments, and none of them.
@@ -196,9 +226,7 @@ class WithoutSpark:
                     max_commit_retries=0,
                     app_transactions=[rs.Transaction(ref.app_id, note.first, int(time.time() * 1000))],
                 ),
-                post_commithook_properties=rs.PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
+                post_commithook_properties=_no_upkeep(rs),
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
@@ -233,9 +261,13 @@ class WithoutSpark:
 
     @cached_property
     def _delta_rs(self) -> Any:
-        """The package deltalake. Its import takes half a second, for users of this option only."""
+        """The package deltalake. Its import takes half a second."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
+
+
+def _no_upkeep(rs: Any) -> Any:
+    return rs.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def _writing(rs: Any, schema: pa.Schema) -> Any:

@@ -37,7 +37,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def merging(way: str) -> dict[str, Any]:
     """The options of a table that is brought up in this way."""
-    return {"merge": MergeOptions(without_spark=way == "without Spark")}
+    return {"merge": MergeOptions(engine="auto" if way == "without Spark" else "spark")}
 
 
 def operations(table: Table) -> list[str]:

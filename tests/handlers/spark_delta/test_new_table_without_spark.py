@@ -26,7 +26,7 @@ from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import quoted
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string())
 PLACE = {"topic": "cdc", "partition": 0, "index": 0}
 KINDS = shape(

@@ -17,7 +17,7 @@ from delta_lab import MakeTable, Table, at, shape
 from handlers.spark.delta.without_spark import _writing
 from handlers.spark.options import MergeOptions
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 _LONG = Decimal(2**53 + 1)
 """It has no equal among doubles."""
 _VALUES: list[tuple[pa.DataType, Any, str]] = [

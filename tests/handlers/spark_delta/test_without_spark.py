@@ -22,7 +22,7 @@ from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 from handlers.spark.rows.shape import Mode
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 

@@ -17,7 +17,7 @@ from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string())
 MODULE = "handlers.spark.delta.without_spark"
 OLD = 60 * 86_400

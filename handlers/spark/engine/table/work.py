@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,7 +18,7 @@ from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.delta.evolving import IncompatibleColumn, evolve, lacking, schema
 from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
@@ -36,7 +37,7 @@ from handlers.spark.log.statement import REPLACE
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, quoted
 
 
 class TableWork:
@@ -75,9 +76,8 @@ class TableWork:
         if self.ref.path is not None:
             if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
                 return self._declared_by(None)
-            if (found := metadata_in_files(self._world.files, self.ref.path)) is not None:
-                columns = StructType.fromJson(json.loads(found.schema_string))
-                return Declared.of(columns, found.partition_columns, found.configuration, self._zone)
+            if (found := self._table_in_files()) is not None:
+                return self._declared_by(found)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
@@ -136,6 +136,10 @@ class TableWork:
         """Return the shape of rows in segments with these columns."""
         return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
 
+    def in_background(self) -> AbstractContextManager[None]:
+        """See World.in_background."""
+        return self._world.in_background()
+
     def merge_size(self) -> MergeSize:
         """Return the limit on the bytes of the log that are merged at once."""
         most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
@@ -160,7 +164,7 @@ class TableWork:
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
         if self._counted(lambda: self._world.without_spark.apply(what)):
             return
-        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
+        with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
             self._counted(lambda: applier.apply(session, what))
 
     def _counted(self, commit: Callable[[], bool | None]) -> bool:
@@ -187,18 +191,39 @@ class TableWork:
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
-        with self._world.spark.slots, self._world.session() as session:
-            try:
-                has_added = self.options.mode == "changelog"
-                evolve(session, self.ref, self.no_rows(shape).schema if has_added else shape.schema)
-            except IncompatibleColumn as error:
-                raise Rejected(str(error)) from error
-            table = look(session, self.ref)
+        has_added = self.options.mode == "changelog"
+        try:
+            table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
+        except IncompatibleColumn as error:
+            raise Rejected(str(error)) from error
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
         return None if self.options.mode == "changelog" else self._seen(table, shape)
+
+    def _evolved(self, wanted: pa.Schema) -> TableState | None:
+        """Give the table the columns and types that it lacks. Returns what it is then."""
+        table = self._table_in_files()
+        if table is not None:
+            added, wider = lacking(self.ref, table.columns, wanted)
+            if not added and not wider:
+                return table
+            new = [wanted.field(each.name) for each in added if each.path == quoted(each.name)]
+            is_plain = not wider and len(new) == len(added)
+            if is_plain and self._world.without_spark.add_columns(self.ref, pa.schema(new)):
+                return self._table_in_files()
+        with self._world.session() as session, self._world.spark.slots:
+            evolve(session, self.ref, wanted)
+            return look(session, self.ref)
+
+    def _table_in_files(self) -> TableState | None:
+        """Return the table's columns and properties. None: ask Spark, or there is no table."""
+        found = None if self.ref.path is None else metadata_in_files(self._world.files, self.ref.path)
+        if found is None:
+            return None
+        columns = StructType.fromJson(json.loads(found.schema_string))
+        return TableState(columns, tuple(found.partition_columns), found.configuration, 0, frozenset())
 
     def _unlike(self, table: TableState | None) -> str | None:
         """Return why an existing table is no history. None if it is one, or need not be."""
