@@ -38,6 +38,7 @@ _PROPERTIES = frozenset(
     )
 )
 """Table properties that do not affect how a commit is made."""
+_DIGITS_OF_DOUBLES = 15
 _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
 """Intervals that delta-rs reads as Spark does."""
 
@@ -176,3 +177,30 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
 
 def _now() -> int:
     return int(time.time() * 1000)
+
+
+def no_upkeep(rs: Any) -> Any:
+    """Return a commit's settings that leave checkpoints and cleaning to the caller."""
+    return rs.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def exact_bounds(rs: Any, schema: pa.Schema) -> Any:
+    """Return how files are written: with bounds only for columns whose bounds delta-rs writes exactly. It
+    writes decimals' bounds as doubles, and Spark skips files by their bounds. A dictionary would make Spark
+    skip -0.0 when it looks for 0.0."""
+    kept = rs.ColumnProperties(statistics_enabled="CHUNK")
+    left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    return rs.WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=left,
+        column_properties={field.name: kept for field in schema if _has_exact_bounds(field.type)},
+    )
+
+
+def _has_exact_bounds(arrow: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_decimal(arrow):
+        return bool(arrow.precision <= _DIGITS_OF_DOUBLES)
+    return not (
+        types.is_floating(arrow) or types.is_nested(arrow)
+    )  # NaN is greater than all numbers, but in no bounds

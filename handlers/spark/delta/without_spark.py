@@ -24,7 +24,16 @@ from handlers.spark.delta.commits.commit_files import held_in_files, note_of_ver
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.plain_table import can_be_made, has_features_for, is_small, make_table, plain_table
+from handlers.spark.delta.plain_table import (
+    can_be_made,
+    exact_bounds,
+    has_features_for,
+    is_small,
+    make_table,
+    no_upkeep,
+    plain_table,
+)
+from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -44,7 +53,6 @@ _MOST_ROWS = 200_000
 _MOST_MEMORY = 128 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
-_DIGITS_OF_DOUBLES = 15
 _CHECKPOINT_EVERY = 10
 """Number of versions, as in Spark."""
 _CLEAN_EVERY = 100
@@ -74,8 +82,9 @@ class WithoutSpark:
 
         Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
-        if not self.is_on or ref.path is None or not self._suit(what):
+        if not self._suits(ref) or not self._suit(what):
             return False
+        assert ref.path is not None
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
         table = None if is_new else self._table(ref)
         if table is None and not is_new:
@@ -98,7 +107,7 @@ class WithoutSpark:
     def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
         """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises
         MergeConflict."""
-        table = self._table(ref) if self.is_on and can_be_made(columns) else None
+        table = self._table(ref) if self._suits(ref) and can_be_made(columns) else None
         if table is None or not has_features_for(table, columns):
             return False
         rs = self._delta_rs
@@ -106,7 +115,7 @@ class WithoutSpark:
             table.alter.add_columns(
                 rs.Schema.from_arrow(columns).fields,
                 commit_properties=rs.CommitProperties(max_commit_retries=0),
-                post_commithook_properties=_no_upkeep(rs),
+                post_commithook_properties=no_upkeep(rs),
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
@@ -115,12 +124,24 @@ class WithoutSpark:
         _log.info("delta_columns_added", table=str(ref), columns=columns.names)
         return True
 
+    def optimize(self, ref: TableRef) -> bool:
+        """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it.
+        Raises what delta-rs raises."""
+        table = self._table(ref) if self._suits(ref) else None
+        return table is not None and optimized(self._delta_rs, table, ref)
+
+    def vacuum(self, ref: TableRef, retention: float) -> bool:
+        """Remove files that no version of the last `retention` seconds needs. Returns and raises like
+        `optimize`."""
+        table = self._table(ref) if self._suits(ref) else None
+        return table is not None and vacuumed(table, retention)
+
+    def _suits(self, ref: TableRef) -> bool:
+        # delta-rs takes % for an escape
+        return self.is_on and ref.path is not None and "%" not in os.path.realpath(plain_path(ref.path))
+
     def _table(self, ref: TableRef) -> deltalake.DeltaTable | None:
-        """Return the table if these commits suit it."""
-        if ref.path is None:
-            return None
-        path = str(plain_path(ref.path))
-        return None if "%" in os.path.realpath(path) else plain_table(path)  # delta-rs takes % for an escape
+        return plain_table(str(plain_path(ref.path or "")))
 
     def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
         """Whether the table's files show that it contains everything before these segments, and none of them.
@@ -220,13 +241,13 @@ class WithoutSpark:
                 table,
                 rows,
                 mode="append" if self._mode == "changelog" else "overwrite",
-                writer_properties=_writing(rs, rows.schema),
+                writer_properties=exact_bounds(rs, rows.schema),
                 commit_properties=rs.CommitProperties(
                     custom_metadata={"userMetadata": note.to_json(ref.app_id, commit)},
                     max_commit_retries=0,
                     app_transactions=[rs.Transaction(ref.app_id, note.first, int(time.time() * 1000))],
                 ),
-                post_commithook_properties=_no_upkeep(rs),
+                post_commithook_properties=no_upkeep(rs),
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
@@ -264,29 +285,3 @@ class WithoutSpark:
         """The package deltalake. Its import takes half a second."""
         importlib.import_module("deltalake.exceptions")
         return importlib.import_module("deltalake")
-
-
-def _no_upkeep(rs: Any) -> Any:
-    return rs.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
-
-def _writing(rs: Any, schema: pa.Schema) -> Any:
-    """Return how files are written: with bounds only for columns whose bounds delta-rs writes exactly. It
-    writes decimals' bounds as doubles, and Spark skips files by their bounds. A dictionary would make Spark
-    skip -0.0 when it looks for 0.0."""
-    kept = rs.ColumnProperties(statistics_enabled="CHUNK")
-    left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-    return rs.WriterProperties(
-        compression="SNAPPY",
-        default_column_properties=left,
-        column_properties={field.name: kept for field in schema if _has_exact_bounds(field.type)},
-    )
-
-
-def _has_exact_bounds(arrow: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_decimal(arrow):
-        return bool(arrow.precision <= _DIGITS_OF_DOUBLES)
-    return not (
-        types.is_floating(arrow) or types.is_nested(arrow)
-    )  # NaN is greater than all numbers, but in no bounds

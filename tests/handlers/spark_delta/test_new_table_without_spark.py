@@ -102,7 +102,8 @@ def first_version(table: Table) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", ["replica", pytest.param("changelog", marks=pytest.mark.soak)])
 def test_a_new_table_is_as_spark_makes_it(make_table: MakeTable, mode: Mode) -> None:
     tables = {
-        by_rs: make_table(mode=mode, merge=BY_RS if by_rs else MergeOptions()) for by_rs in (True, False)
+        by_rs: make_table(mode=mode, merge=BY_RS if by_rs else MergeOptions(engine="spark"))
+        for by_rs in (True, False)
     }
     for table in tables.values():
         rows: Iterator[dict[str, Any]] = (

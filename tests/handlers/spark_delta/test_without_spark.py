@@ -36,7 +36,7 @@ def bring(table: Table, first: int, *, after: int = 0) -> bool:
 
 def by_spark(table: Table) -> None:
     """The next merges of the table are Spark's."""
-    table.options = table.options.model_copy(update={"merge": MergeOptions()})
+    table.options = table.options.model_copy(update={"merge": MergeOptions(engine="spark")})
 
 
 def by_rs(table: Table) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,11 +18,11 @@ from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, lacking, schema
-from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
-from handlers.spark.delta.state import TableState, look
+from handlers.spark.delta.state import TableState, look, look_in_files
 from handlers.spark.delta.upkeep import UpkeepTimes, optimize, vacuum
+from handlers.spark.delta.upkeep_without_spark import needs_optimize
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
@@ -76,7 +75,7 @@ class TableWork:
         if self.ref.path is not None:
             if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
                 return self._declared_by(None)
-            if (found := self._table_in_files()) is not None:
+            if (found := look_in_files(self._world.files, self.ref.path)) is not None:
                 return self._declared_by(found)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
@@ -204,7 +203,7 @@ class TableWork:
 
     def _evolved(self, wanted: pa.Schema) -> TableState | None:
         """Give the table the columns and types that it lacks. Returns what it is then."""
-        table = self._table_in_files()
+        table = look_in_files(self._world.files, self.ref.path)
         if table is not None:
             added, wider = lacking(self.ref, table.columns, wanted)
             if not added and not wider:
@@ -212,18 +211,10 @@ class TableWork:
             new = [wanted.field(each.name) for each in added if each.path == quoted(each.name)]
             is_plain = not wider and len(new) == len(added)
             if is_plain and self._world.without_spark.add_columns(self.ref, pa.schema(new)):
-                return self._table_in_files()
+                return look_in_files(self._world.files, self.ref.path)
         with self._world.session() as session, self._world.spark.slots:
             evolve(session, self.ref, wanted)
             return look(session, self.ref)
-
-    def _table_in_files(self) -> TableState | None:
-        """Return the table's columns and properties. None: ask Spark, or there is no table."""
-        found = None if self.ref.path is None else metadata_in_files(self._world.files, self.ref.path)
-        if found is None:
-            return None
-        columns = StructType.fromJson(json.loads(found.schema_string))
-        return TableState(columns, tuple(found.partition_columns), found.configuration, 0, frozenset())
 
     def _unlike(self, table: TableState | None) -> str | None:
         """Return why an existing table is no history. None if it is one, or need not be."""
@@ -264,11 +255,17 @@ class TableWork:
         return Shape(whole.schema, tuple(column for column in key if column in there))
 
     def optimize(self, min_files: int) -> None:
-        with self._world.spark.slots, self._world.session() as session:
+        if not needs_optimize(self._world.files, self.ref, min_files):
+            return
+        if self._world.without_spark.optimize(self.ref):
+            return
+        with self._world.session() as session, self._world.spark.slots:
             optimize(session, self.ref, min_files)
 
     def vacuum(self, retention: float) -> None:
-        with self._world.spark.slots, self._world.session() as session:
+        if self._world.without_spark.vacuum(self.ref, retention):
+            return
+        with self._world.session() as session, self._world.spark.slots:
             vacuum(session, self.ref, retention)
 
     # ---- errors and reports
