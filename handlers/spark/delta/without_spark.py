@@ -1,7 +1,8 @@
-"""Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
+"""Commits without Spark: delta-rs makes those of replicas that change few files, and of changelogs, in the
+worker's process.
 
 A commit of some hundred rows takes more than a second of CPU in Spark, and some hundredths in delta-rs. If a
-table is not plain (it is large, or its columns are mapped or checked), Spark makes the commit."""
+table is not plain (its columns are mapped or checked), or if many files change, Spark makes the commit."""
 
 from __future__ import annotations
 
@@ -19,16 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within, without
+from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
+from handlers.spark.delta.few_files import FewFiles, Rewrite, files_of, put_file
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.plain_table import (
     can_be_made,
-    exact_bounds,
     has_features_for,
-    is_small,
     make_table,
     no_upkeep,
     plain_table,
@@ -38,7 +38,6 @@ from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
-from handlers.spark.rows.parquet_files import has_former_dates
 from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef
 
@@ -47,10 +46,9 @@ if TYPE_CHECKING:
 
 _log = get_logger("spark")
 
-_MOST_BYTES = 8 * 2**20
-"""The most bytes of a replica's files, and of the segments. Beyond it, Spark adds little to the cost."""
-_MOST_ROWS = 200_000
-_MOST_MEMORY = 128 * 2**20
+_MOST_BYTES = 32 * 2**20
+"""The most bytes of segments."""
+_MOST_MEMORY = 256 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
 _CHECKPOINT_EVERY = 10
@@ -94,12 +92,13 @@ class WithoutSpark:
         known = max(what.after, known_segment(whose))
         if not self._goes_on(ref, known, note):
             return False
-        rows = self._rows(table, what)
-        if rows is None:
+        made = self._rows(table, what)
+        if made is None:
             return False
         if table is None:
+            [rows] = made.written
             whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
-        elif not self._commit(table, ref, rows, note):
+        elif not self._commit(table, ref, made, note):
             return False
         remember_segment(whose, note.segment)
         return True
@@ -163,15 +162,18 @@ class WithoutSpark:
 
     # ---- rows
 
-    def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> pa.Table | None:
-        """Return the rows to write: a changelog's new rows, or all rows of a replica. None if they are too
-        large or do not fit: Spark may be able to write them."""
+    def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> Rewrite | None:
+        """Return the rows to write: a changelog's new rows, or the files of a replica that change. None if
+        they are too large or do not fit: Spark may be able to write them."""
         shape = what.shape
         changes = self._changes(what.segments, shape)
         if changes is None:
             return None
         try:
-            return self._first(changes, shape) if table is None else self._fitting(table, changes, shape)
+            if table is not None:
+                return self._fitting(table, what.ref, changes, shape)
+            first = self._first(changes, shape)
+            return None if first is None else Rewrite((), [first])
         except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             return None
         except (self._delta_rs.exceptions.DeltaError, OSError):
@@ -185,7 +187,9 @@ class WithoutSpark:
             rows = None if newest is None else self._kept(newest).select(shape.schema.names)
         return rows if rows is not None and rows.num_rows and can_be_made(rows.schema) else None
 
-    def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
+    def _fitting(
+        self, table: deltalake.DeltaTable, ref: TableRef, changes: pa.Table, shape: Shape
+    ) -> Rewrite | None:
         """The same for an existing table. Raises ValueError, and what Arrow and delta-rs raise."""
         schema = pa.schema(table.schema().to_arrow())
         names = {name.lower(): name for name in schema.names}
@@ -193,15 +197,14 @@ class WithoutSpark:
         if names.keys() != {name.lower() for name in brought.names} or len(names) != len(schema.names):
             return None
         if self._mode == "changelog":
-            return fitted(changes, schema)
-        if not is_small(table, _MOST_BYTES, _MOST_ROWS):
+            return Rewrite((), [fitted(changes, schema)])
+        key = {names[column.lower()]: column for column in shape.key}
+        newest, found = newest_of(changes, shape.key), files_of(table, list(key))
+        if newest is None or found is None or ref.path is None:
             return None
-        newest, files = newest_of(changes, shape.key), table.to_pyarrow_dataset()
-        there = None if has_former_dates(files) else within(_MOST_MEMORY, files.to_batches(), schema)
-        if newest is None or there is None:
-            return None
-        kept = without(there, newest, {names[column.lower()]: column for column in shape.key})
-        return pa.concat_tables([fitted(kept, schema), fitted(self._kept(newest), schema)])
+        is_kept = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
+        few = FewFiles(self._files, ref.path, schema, key, _MOST_MEMORY)
+        return few.rewrite(found, newest, is_kept)
 
     def _kept(self, newest: pa.Table) -> pa.Table:
         """Return the rows that were not deleted."""
@@ -229,23 +232,27 @@ class WithoutSpark:
 
     # ---- commits
 
-    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> bool:
+    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, made: Rewrite, note: CommitNote) -> bool:
         """A compare-and-set like `fenced`: delta-rs rejects a commit if any other one was first. Returns
         False if it cannot be written. Spark then reports why."""
         rs = self._delta_rs
         commit = uuid.uuid4().hex
         before = table.version()
         assert ref.path is not None
+        now = int(time.time() * 1000)
+        actions = [rs.transaction.RemoveAction(each.path, True, now, each.size, {}) for each in made.removed]
+        for rows in made.written:
+            name, size, told = put_file(self._files, ref.path, rows)
+            actions.append(rs.transaction.AddAction(name, size, {}, now, True, told))
         try:
-            rs.write_deltalake(
-                table,
-                rows,
-                mode="append" if self._mode == "changelog" else "overwrite",
-                writer_properties=exact_bounds(rs, rows.schema),
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
                 commit_properties=rs.CommitProperties(
                     custom_metadata={"userMetadata": note.to_json(ref.app_id, commit)},
                     max_commit_retries=0,
-                    app_transactions=[rs.Transaction(ref.app_id, note.first, int(time.time() * 1000))],
+                    app_transactions=[rs.Transaction(ref.app_id, note.first, now)],
                 ),
                 post_commithook_properties=no_upkeep(rs),
             )
@@ -283,5 +290,6 @@ class WithoutSpark:
     @cached_property
     def _delta_rs(self) -> Any:
         """The package deltalake. Its import takes half a second."""
-        importlib.import_module("deltalake.exceptions")
+        for name in ("exceptions", "transaction"):
+            importlib.import_module(f"deltalake.{name}")
         return importlib.import_module("deltalake")
