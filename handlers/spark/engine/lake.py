@@ -106,7 +106,7 @@ class Lake:
             error = trouble
         self._spark_told.set()
         if error is not None and stop_worker is not None and not self._closed:
-            stop_worker(StopWorker(f"handler {self._world.context.handler} could not open: {_told(error)}"))
+            stop_worker(StopWorker(f"handler {self._world.context.handler} needs Spark: {_told(error)}"))
 
     def _begin_merging(self) -> None:
         with self._merging:
