@@ -48,7 +48,8 @@ class HeldSpark:
         (home / "lib").symlink_to(find_java().home / "lib")  # by which its archive of classes is known
         handler = {"type": "spark", "mode": "replica", "merge": {"max_age": "0s", "at_close": "1m"}}
         handler["merge"]["engine"] = engine
-        spark = {**LIGHT, "conf": {**LIGHT["conf"], **(conf or {})}}
+        # One thread merges: a table that waits for Spark must not keep it.
+        spark = {**LIGHT, "conf": {**LIGHT["conf"], **(conf or {})}, "concurrency": 1}
         self.worker = stage.worker(tables=[{"match": "*", "handlers": [handler]}], spark=spark, **sections)
         self.worker.environment = {"JAVA_HOME": str(home)}
         self.source = stage.source()

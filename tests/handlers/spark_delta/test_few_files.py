@@ -15,7 +15,7 @@ import pytest
 from delta_lab import Table, shape
 
 from handlers.spark.delta import few_files
-from handlers.spark.delta.few_files import TableFile, _may_have
+from handlers.spark.delta.few_files import TableFile, _is_certain, _may_have
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
@@ -142,3 +142,11 @@ def test_more_than_few_files_are_for_spark(table: Table, monkeypatch: pytest.Mon
 def test_a_file_is_left_out_by_certain_bounds_alone(bounds: Any, changed: Any, expected: bool) -> None:
     assert _may_have(TableFile("f", 1, 1, {"id": bounds}), {"id": changed}) is expected
     assert _may_have(TableFile("f", 1, 1, {}), {"id": changed})
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [(1, True), ("x" * 31, True), ("x" * 32, False), (datetime(2026, 1, 1), False), (None, False)],
+)
+def test_bounds_that_some_writer_cuts_count_for_nothing(bound: Any, expected: bool) -> None:
+    assert _is_certain(bound) is expected
