@@ -26,8 +26,8 @@ class MergeOptions(Options):
     """Who makes commits. `auto`: delta-rs in the worker's process, if the commit is small and the table is
     plain. It costs hundredths of a second there, and one or two seconds in Spark. `spark`: always Spark."""
     max_age: Duration | None = None
-    """How long the oldest change waits for a merge. Default: 20 times as long as the table's last merge
-    took, but 2s at least and 10s at most."""
+    """How long the oldest change waits for a merge. Default: 2s to 10s, 20 times as long as the table's last
+    merge took, and 2s for each MiB of files that it replaced."""
     max_rows: PositiveInt = 200_000
     """This number of waiting rows is merged at once."""
     max_bytes: PositiveSize = size("128MiB")

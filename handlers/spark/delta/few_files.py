@@ -54,6 +54,11 @@ class Rewrite(NamedTuple):
     written: Sequence[pa.Table]
     """The rows of each new file."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the replaced files."""
+        return sum(each.size for each in self.removed)
+
 
 def files_of(table: deltalake.DeltaTable, key: Sequence[str]) -> Sequence[TableFile] | None:
     """Return a table's files, with the bounds of its key. None if it does not say all that a commit needs."""

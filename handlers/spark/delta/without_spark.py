@@ -75,33 +75,33 @@ class WithoutSpark:
         """Whether it makes any commits. If not, all tables need Spark."""
         self._makes = makes_tables and not options.properties and not options.partition_by
 
-    def apply(self, what: Bringing) -> bool:
-        """Merge in one commit. Returns False, with nothing changed, if Spark must do it.
+    def apply(self, what: Bringing) -> Rewrite | None:
+        """Merge in one commit. Returns None, with nothing changed, if Spark must do it.
 
         Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
         if not self._suits(ref) or not self._suit(what):
-            return False
+            return None
         assert ref.path is not None
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
         table = None if is_new else self._table(ref)
         if table is None and not is_new:
-            return False
+            return None
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
         # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
         if not self._goes_on(ref, known, note):
-            return False
+            return None
         made = self._rows(table, what)
         if made is None:
-            return False
+            return None
         if table is None:
             [rows] = made.written
             whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
         elif not self._commit(table, ref, made, note):
-            return False
+            return None
         remember_segment(whose, note.segment)
-        return True
+        return made
 
     def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
         """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises

@@ -28,8 +28,10 @@ _HEAVY = 10.0
 _AGES = (2.0, 10.0)
 """The least and the most seconds that rows wait if `max_age` is not set."""
 _PER_MERGE = 20
-"""Seconds that rows wait for each second that the last merge took. So a table's commits use 5 % of a thread,
-whoever makes them: they take delta-rs hundredths of a second, and Spark one or two seconds."""
+"""Seconds that rows wait for each second that the last merge took: a table's commits use 5 % of a thread.
+They take delta-rs hundredths of a second, and Spark one or two seconds."""
+_REPLACED = 512 * 2**10
+"""Bytes of files that a table's merges replace in a second. The former files stay for days."""
 _SPARK_STARTS = 0.5
 """Seconds until a table is tried again while Spark starts."""
 
@@ -44,6 +46,8 @@ class Mergeable(Protocol):
     def name(self) -> str: ...
     @property
     def waiting(self) -> Waiting: ...
+    @property
+    def replaced(self) -> int: ...
     @property
     def faults(self) -> int: ...
     @property
@@ -130,7 +134,7 @@ class MergeQueue:
     def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
         took, max_age = self._took.get(table, 0.0), self._options.max_age
         if max_age is None:
-            max_age = min(max(took * _PER_MERGE, _AGES[0]), _AGES[1])
+            max_age = min(max(took * _PER_MERGE, table.replaced / _REPLACED, _AGES[0]), _AGES[1])
         return _Entry(table, took > _HEAVY, not_before, max_age=max_age)
 
     def _add(self, entry: _Entry) -> bool:

@@ -50,7 +50,7 @@ def bring(table: Table) -> bool:
     newest = table.log.segments[-1]
     note = table.note(newest.number, newest.number)
     what = Bringing(table.ref, [newest], table.shape, note, newest.number - 1)
-    return WithoutSpark(table.options, LocalFiles()).apply(what)
+    return WithoutSpark(table.options, LocalFiles()).apply(what) is not None
 
 
 def files(table: Table) -> set[str]:

@@ -31,7 +31,7 @@ def bring(table: Table, first: int, *, after: int = 0) -> bool:
     segments = [each for each in table.log.segments if each.number >= first]
     note = table.note(segments[0].number, segments[-1].number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(Bringing(table.ref, segments, table.shape, note, after))
+    return small.apply(Bringing(table.ref, segments, table.shape, note, after)) is not None
 
 
 def by_spark(table: Table) -> None:

@@ -89,6 +89,11 @@ class TableSink:
         """Number of failed merges since the last success."""
         return self.merges.faults
 
+    @property
+    def replaced(self) -> int:
+        """Bytes of the files that the last merge replaced, as far as they are known."""
+        return self._work.replaced
+
     # ---- writing
 
     def take(self, batch: Batch) -> None:

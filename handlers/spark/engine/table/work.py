@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -38,6 +39,8 @@ from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef, quoted
 
+_T = TypeVar("_T")
+
 
 class TableWork:
     """The Spark side of one table. The caller ensures that one thing is done at a time."""
@@ -57,6 +60,8 @@ class TableWork:
         self._judging = Judging(f"{database}.{table}", self.ref, world)
         self._world = world
         self._declared: Declared | None = None  # as last seen by any thread
+        self.replaced = 0
+        """Bytes of the files that the last commit replaced, 0 if Spark made it."""
 
     @property
     def merges(self) -> bool:
@@ -161,26 +166,28 @@ class TableWork:
         applier = self._world.applier
         assert applier is not None  # see `merges`
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
-        if self._counted(lambda: self._world.without_spark.apply(what)):
+        made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
+        self.replaced = 0 if made is None else made.size
+        if made is not None:
             return
         with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
             self._counted(lambda: applier.apply(session, what))
 
-    def _counted(self, commit: Callable[[], bool | None]) -> bool:
-        """Run a commit and count it as a merge. Returns False, counting nothing, only if `commit` does."""
+    def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
+        """Run a commit and count it as a merge, unless it declines: it returns None then."""
         metrics = self._world.context.metrics
         began = time.monotonic()
         try:
-            if commit() is False:
-                return False
+            done = commit()
         except MergeConflict:
             raise  # it is read again at once: neither success nor failure
         except Exception:
             metrics.count("binlane_spark_merges_total", result="failure")
             raise
-        metrics.count("binlane_spark_merges_total", result="success")
-        metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
-        return True
+        if done is not None or not may_decline:
+            metrics.count("binlane_spark_merges_total", result="success")
+            metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+        return done
 
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
         """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
