@@ -96,7 +96,7 @@ context = HandlerContext(
     stop_worker=lambda error: print("stop from behind:", error, flush=True),
     partitions=lambda: [("test", 0)],
 )
-handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "0s"})
+handler = SparkHandler(mode="replica", merge={"engine": "spark", "max_age": "0s", "at_close": "0s"})
 handler.open(context)
 if len(sys.argv) > 3:
     rows = [{"id": 1, "text": "x" * int(sys.argv[3])}, {"id": 2, "text": "small"}]
