@@ -174,9 +174,9 @@ class Lake:
             release()
 
     def _await_spark(self) -> float:
-        """Wait for Spark if it is starting and rows wait to be merged. Returns the seconds spent."""
+        """Wait for Spark to start, if nothing merges before it and rows wait. Returns the seconds spent."""
         began = time.monotonic()
-        if self._runs and self._spark.has_begun and any(sink.waiting.rows for sink in self._tables.known()):
+        if self._runs and self._needs_spark and any(sink.waiting.rows for sink in self._tables.known()):
             self._spark_told.wait(self._world.options.merge.at_close)
         return time.monotonic() - began
 

@@ -95,11 +95,6 @@ class SharedSpark:
         if self._start is not None:
             self._start.check_done()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether Spark has started, or is starting."""
-        return self._start is None or self._start.has_begun
-
     def wait(self) -> None:
         """Start Spark, and wait until it has started. Returns at once with Connect. Raises JavaError,
         JarsError, and RuntimeError if Spark does not start."""
