@@ -57,18 +57,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     table = schema(session, ref)
     if table is None:
         return
-    wanted = spark_schema(arrow)
-    names = {field.name.lower() for field in wanted.fields}
-    for field in table.fields:
-        if not field.nullable and field.name.lower() not in names:
-            raise IncompatibleColumn(
-                f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
-                "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
-                "table"
-            )
-    added: list[_Column] = []
-    wider: list[_Column] = []
-    _compare(table, wanted, "", ref=ref, added=added, wider=wider)
+    added, wider = lacking(ref, table, arrow)
     if needs_mapping(column.name for column in added):
         _set(session, ref, *NAMES_MAPPED)
     if wider:
@@ -93,11 +82,30 @@ def sql_type(kind: DataType) -> str:
     return kind.simpleString()
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
+    """A column of rows that the table lacks, or that is too narrow in it."""
+
     path: str
     """For statements: quoted, with the names of enclosing structs."""
     name: str
     type: str
+
+
+def lacking(ref: TableRef, table: StructType, arrow: pa.Schema) -> tuple[list[Column], list[Column]]:
+    """Return the columns that a table lacks, and those that are too narrow. Raises like `evolve`."""
+    wanted = spark_schema(arrow)
+    names = {field.name.lower() for field in wanted.fields}
+    for field in table.fields:
+        if not field.nullable and field.name.lower() not in names:
+            raise IncompatibleColumn(
+                f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
+                "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
+                "table"
+            )
+    added: list[Column] = []
+    wider: list[Column] = []
+    _compare(table, wanted, "", ref=ref, added=added, wider=wider)
+    return added, wider
 
 
 def _compare(
@@ -106,14 +114,14 @@ def _compare(
     inside: str,
     *,
     ref: TableRef,
-    added: list[_Column],
-    wider: list[_Column],
+    added: list[Column],
+    wider: list[Column],
 ) -> None:
     known = {field.name.lower(): field for field in table.fields}
     for field in wanted.fields:
         kept = known.get(field.name.lower())
         own = field.name if kept is None else kept.name
-        column = _Column(inside + quoted(own), field.name, sql_type(field.dataType))
+        column = Column(inside + quoted(own), field.name, sql_type(field.dataType))
         if kept is None:
             added.append(column)
         elif isinstance(kept.dataType, StructType) and isinstance(field.dataType, StructType):

@@ -35,7 +35,7 @@ class Lake:
     """Exists between `open` and `close`. Any thread may hand over batches."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
-        """Start Spark, unless another handler has. Raises like SparkHandler.open."""
+        """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
         self._spark = acquire(
             section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
@@ -56,6 +56,10 @@ class Lake:
             release()
             raise
         self._world = self._tables.world
+        needs_spark = section.views or not self._world.without_spark.is_on
+        self._needs_spark = self._world.applier is not None and needs_spark
+        if self._needs_spark:
+            self._spark.begin()
         views = (Views(self._world).keep,) if section.views else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
@@ -63,13 +67,14 @@ class Lake:
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)
         self._runs = False
         self._is_safe = False
-        self._merging = threading.Lock()  # guards the next: whether merging may start
+        self._merging = threading.Lock()  # guards the two below: whether merging has started, or may
+        self._is_merging = False
         self._closed = False
         self._spark_told = threading.Event()
-        """Set when Spark has started and merging may begin, or when Spark will never start."""
+        """Set when Spark has started and merging has begun, or when Spark will never start."""
 
     def start(self) -> None:
-        """Start merging, and watching Spark, as soon as Spark has started.
+        """Start merging: if all tables need Spark, as soon as it has started. It is watched from then on.
 
         Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
         try:
@@ -86,6 +91,8 @@ class Lake:
             self._world.packs.writer.start()
         if self._world.applier is not None and self._world.context.partitions is not None:
             self._search.thread.start()
+        if not self._needs_spark:
+            self._begin_merging()
         self._spark.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
@@ -101,11 +108,12 @@ class Lake:
             error = trouble
         self._spark_told.set()
         if error is not None and stop_worker is not None and not self._closed:
-            stop_worker(StopWorker(f"handler {self._world.context.handler} could not open: {_told(error)}"))
+            stop_worker(StopWorker(f"handler {self._world.context.handler} needs Spark: {_told(error)}"))
 
     def _begin_merging(self) -> None:
         with self._merging:
-            if self._world.applier is not None and not self._closed:
+            if self._world.applier is not None and not self._closed and not self._is_merging:
+                self._is_merging = True
                 self._merger.start()
                 self._keeper.thread.start()
 
@@ -168,9 +176,9 @@ class Lake:
             release()
 
     def _await_spark(self) -> float:
-        """Wait for Spark to start, if rows wait to be merged. Returns the seconds spent."""
+        """Wait for Spark to start, if nothing merges before it and rows wait. Returns the seconds spent."""
         began = time.monotonic()
-        if self._runs and any(sink.waiting.rows for sink in self._tables.known()):
+        if self._runs and self._needs_spark and any(sink.waiting.rows for sink in self._tables.known()):
             self._spark_told.wait(self._world.options.merge.at_close)
         return time.monotonic() - began
 

@@ -54,7 +54,7 @@ class Worker:
 
     def __init__(self, folder: Path, mode: Mode) -> None:
         self.files = Watched("put", "delete", "retire")
-        self.table = Table(None, folder, mode=mode, merge=MergeOptions(without_spark=True))
+        self.table = Table(None, folder, mode=mode, merge=MergeOptions(engine="auto"))
         self.table.log = SegmentLog(self.files, self.table.ref.log_folder)
         self.table.log.load()
         self.number = 0

@@ -17,7 +17,7 @@ from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string())
 MODULE = "handlers.spark.delta.without_spark"
 OLD = 60 * 86_400
@@ -29,7 +29,7 @@ def bring(table: Table) -> bool:
     newest = table.log.segments[-1]
     note = table.note(newest.number, newest.number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(Bringing(table.ref, [newest], table.shape, note, newest.number - 1))
+    return small.apply(Bringing(table.ref, [newest], table.shape, note, newest.number - 1)) is not None
 
 
 def test_a_table_that_has_become_empty_is_gone_on_with(make_table: MakeTable) -> None:
