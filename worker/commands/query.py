@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 import pyarrow as pa
 import sqlglot
 from rich.box import HEAVY_HEAD
@@ -22,6 +20,7 @@ from sqlglot import expressions
 
 from handlers.spark.read.in_duckdb import connected, values_of
 from handlers.spark.read.moment import moment_of
+from handlers.values.change_json import json_text, json_value
 from worker.commands.output import Output, begin, wide_console
 from worker.verifying.source_tables import SourceTables
 
@@ -30,7 +29,7 @@ _AT_ONCE = 10_000
 """Rows that are converted together."""
 _SHOWN = 1_000
 """The most rows of the format `table`."""
-_NUMBER = re.compile("u?int|decimal|float|double|halffloat")
+_REFUSED = (LookupError, RuntimeError, OSError, ValueError, TypeError, ArithmeticError, duckdb.Error)
 
 
 def query(config: Path, sql: str, format: str = "table") -> int:
@@ -50,7 +49,15 @@ def query(config: Path, sql: str, format: str = "table") -> int:
                 _print(result.to_arrow_reader(_AT_ONCE), format, output)
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
-    except (LookupError, RuntimeError, OSError, ValueError, duckdb.Error) as error:
+    except (
+        LookupError,
+        RuntimeError,
+        OSError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        duckdb.Error,
+    ) as error:
         return output.failed(error)
     return 0
 
@@ -77,7 +84,7 @@ def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
                 stream.write_batch(batch)
     elif format == "json":
         for row in values_of(result):
-            sys.stdout.write(msgspec.json.encode(dict(zip(names, row, strict=True))).decode() + "\n")
+            sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
     elif format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
@@ -107,11 +114,11 @@ def _print_table(result: pa.RecordBatchReader, output: Output) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a value of CSV: empty for NULL, nested ones and times as JSON writes them."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    text = msgspec.json.encode(value).decode()
-    return text[1:-1] if text.startswith('"') else text
+    """Return a value of CSV: empty for NULL, numbers and nested ones as JSON writes them."""
+    if value is None:
+        return ""
+    told = json_value(value)
+    return told if isinstance(told, str) else json_text(told)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import Locations
@@ -12,7 +13,14 @@ from handlers.spark.read.moment import Source
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
-from worker.verifying.spark_entries import spark_entries
+from worker.verifying.spark_entries import leads_to, spark_entries
+
+
+class _Found(NamedTuple):
+    mode: str
+    source: Source
+    is_filled: bool
+    """Whether the source table's changes go to this handler."""
 
 
 class SourceTables:
@@ -20,26 +28,33 @@ class SourceTables:
 
     def __init__(self, configuration: Configuration) -> None:
         self._section = SparkSection.model_validate(dict(configuration.spark))
+        self._configuration = configuration
         self._folder = configuration.folder
         self._entries = spark_entries(configuration)
 
     def of(self, name: str) -> Source:
-        """Return the table named `database.table`, or `database.table_mode`. Of several, the replica.
+        """Return the table named `database.table`, or `database.table_mode`. Of several, the replica. Tables
+        that no handler fills any more are found if there is no other.
 
         Raises LookupError if none exists or several are meant, and what the store raises."""
-        found = dict(self._found(name))
+        found = list(self._found(name))
         if not found and name.rpartition("_")[2] in ("replica", "history", "changelog"):
             short, _, mode = name.rpartition("_")
-            found = {kept: source for kept, source in self._found(short) if kept == mode}
-        if len(found) > 1 and "replica" not in found:
-            names = ", ".join(f"{name}_{mode}" for mode in found)
-            raise LookupError(f"several handlers keep {name}: write one of {names}")
+            found = [each for each in self._found(short) if each.mode == mode]
+        found = [each for each in found if each.is_filled] or found
+        found = [each for each in found if each.mode == "replica"] or found
         if not found:
             raise LookupError(f"there is no Spark table {name} yet: `binlane tables` lists those that exist")
-        return found.get("replica") or next(iter(found.values()))
+        if len({each.mode for each in found}) > 1:
+            names = ", ".join(f"{name}_{each.mode}" for each in found)
+            raise LookupError(f"several handlers keep {name}: write one of {names}")
+        if len(found) > 1:
+            folders = ", ".join(str(each.source.ref) for each in found)
+            raise LookupError(f"several handlers keep {name}: give binlane.read one of the folders {folders}")
+        return found[0].source
 
-    def _found(self, name: str) -> Iterator[tuple[str, Source]]:
-        """Yield the mode and the place of each handler's table of this name."""
+    def _found(self, name: str) -> Iterator[_Found]:
+        """Yield each handler's table of this name."""
         database, _, table = name.partition(".")
         for entry in self._entries:
             locations = Locations(entry.options, self._section, self._folder)
@@ -51,4 +66,5 @@ class SourceTables:
             ref, files = locations.ref(database, table), files_without_java(locations.root)
             is_table = ref.path is not None and has_commits(files, ref.path)
             if is_table or files.exists(ref.log_folder):
-                yield entry.options.mode, Source(files, ref, entry.options.prefix)
+                source = Source(files, ref, entry.options.prefix)
+                yield _Found(entry.options.mode, source, leads_to(self._configuration, name, entry))

@@ -32,3 +32,14 @@ def spark_entries(configuration: Configuration) -> list[SparkEntry]:
 def place_of(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
     """Return what handlers of the same tables have in common."""
     return options.mode, options.format, options.path, options.table
+
+
+def leads_to(configuration: Configuration, table: str, entry: SparkEntry) -> bool:
+    """Whether the changes of a table go to this handler."""
+    rule = configuration.rule_for(table)
+    if rule is None:
+        return False
+    found = (handler for handler in rule.handlers if handler.type == "spark")
+    return any(
+        place_of(SparkOptions.model_validate(each.options)) == place_of(entry.options) for each in found
+    )

@@ -16,13 +16,12 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.options import SparkOptions
 from handlers.spark.read.inventory import Found, found_tables
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
-from worker.verifying.spark_entries import SparkEntry, place_of, spark_entries
+from worker.verifying.spark_entries import SparkEntry, spark_entries
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
@@ -155,14 +154,3 @@ def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:
         nearest = f"; nearest: {error.nearest}" if error.nearest else ""
         raise typer.BadParameter(f"a PATTERN is {error}{nearest}") from None
     return lambda name: not matchers or any(matches(name) for matches in matchers)
-
-
-def leads_to(configuration: Configuration, table: str, entry: SparkEntry) -> bool:
-    """Whether the changes of a table go to this handler."""
-    rule = configuration.rule_for(table)
-    if rule is None:
-        return False
-    found = (handler for handler in rule.handlers if handler.type == "spark")
-    return any(
-        place_of(SparkOptions.model_validate(each.options)) == place_of(entry.options) for each in found
-    )

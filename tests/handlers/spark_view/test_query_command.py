@@ -84,6 +84,21 @@ def test_the_output_may_be_cut(folder: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("range\n", "")
 
 
+def test_numbers_that_are_not_finite_are_no_nulls(folder: Path) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS a, {'n': '-inf'::FLOAT} AS b, NULL::DOUBLE AS c, -0.0::DOUBLE AS d"
+    assert json.loads(run(folder, sql, "--format", "json")) == {
+        **{"a": "NaN", "b": {"n": "-Infinity"}, "c": None, "d": 0}
+    }
+    assert run(folder, sql, "--format", "csv").splitlines()[1] == 'NaN,"{""n"":""-Infinity""}",,-0.0'
+    assert run(folder, sql).splitlines()[1].split() == ["NaN", '{"n":"-Infinity"}', "-", "-0.0"]
+
+
+def test_times_that_python_does_not_have_are_told(folder: Path) -> None:
+    sql = "SELECT TIMESTAMP_NS '2024-01-01 00:00:00.123456789' AS a"
+    assert run(folder, sql, "--format", "csv").splitlines()[1] == "2024-01-01T00:00:00.123456789"
+    assert "out of range" in run(folder, "SELECT DATE '0002-01-01 (BC)' AS a", code=1)
+
+
 def test_names_that_occur_twice_stay_apart(folder: Path) -> None:
     out = run(
         folder,
@@ -134,3 +149,17 @@ def test_no_pyspark_is_needed(folder: Path) -> None:
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.stderr) == ("3 3\n", "")
+
+
+def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_path: Path) -> None:
+    first = HANDLERS[0]
+    second = {**first, "name": "second", "path": "other/{database}/{table}"}
+    stage = Stage(tmp_path, None)
+    HandMade(None, tmp_path / "lake").put(row(1))
+    HandMade(None, tmp_path / "other").put(row(2))
+    for filled, other, id in ((first, second, 1), (second, first, 2)):
+        stage.configure([{"match": "shop.*", "handlers": [filled]}, {"match": "*", "handlers": [other]}])
+        assert read(tmp_path, "shop.orders", ["id"]) == [{"id": id}]
+    stage.configure([{"match": "shop.*", "handlers": [first, second]}])
+    with pytest.raises(LookupError, match=r"several handlers keep shop.orders: .* folders .*lake/shop/order"):
+        read(tmp_path, "shop.orders")
