@@ -60,9 +60,19 @@ def opened(source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def values_of(result: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows as Python's values."""
+    """Yield the rows as Python's values. If a column has times that Python does not have, they are texts."""
     for batch in result:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        if pa.types.is_nested(column.type):
+            raise
+        found = column.cast(pa.string()).to_pylist()
+    return found
 
 
 def connected(moments: Mapping[str, Moment]) -> duckdb.DuckDBPyConnection:
