@@ -21,6 +21,8 @@ from handlers.spark.rows.parquet_files import has_former_dates
 from handlers.spark.table_ref import quoted
 
 _NAME = "delta.columnMapping.physicalName"
+_PADDED = re.compile(r"(?<!var)char\(")
+"""In the metadata of a column with CHAR: files may have shorter texts, which Spark pads when it reads them."""
 _TYPES = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -68,6 +70,9 @@ def dataset_of(
         raise OnlySpark(
             path, "has deletion vectors", f"run REORG TABLE delta.`{path}` APPLY (PURGE) in Spark"
         )
+    for each in fields:
+        if _PADDED.search(each.get("metadata", {}).get("__CHAR_VARCHAR_TYPE_STRING", "")):
+            raise OnlySpark(path, f"has a column {each['name']} of CHAR")
     names = {each["name"]: _renamed(each) for each in fields}
     schema = pa.schema([(_physical(each), _type(path, each["type"], is_top=True)) for each in fields])
     own = set(snapshot.metadata.partition_columns)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from handlers.spark.locations import LOGS, PENDING
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -26,8 +27,10 @@ def _log_above(files: Files, path: str) -> str | None:
         log = f"{folder}/{LOGS}{path.removeprefix(folder)}/{PENDING}"
         if files.exists(log):
             return log
-    is_log = head_of(files, path) is not None  # mode changelog, format parquet
-    return path if is_log else None
+    if head_of(files, path) is not None:  # mode changelog, format parquet
+        return path
+    real = path if scheme_of(path) else os.path.realpath(path)  # the folder may be a link
+    return None if real == path else _log_above(files, real)
 
 
 def _above(path: str) -> Iterator[str]:

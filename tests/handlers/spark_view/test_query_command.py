@@ -164,3 +164,13 @@ def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_pat
     stage.configure([{"match": "shop.*", "handlers": [first, second]}])
     with pytest.raises(LookupError, match=r"several handlers keep shop.orders: .* folders .*lake/shop/order"):
         read(tmp_path, "shop.orders")
+
+
+def test_links_lead_to_the_waiting_changes(folder: Path) -> None:
+    for link, target in (("to_lake", "lake"), ("to_table", "lake/shop/orders"), ("far", "to_table")):
+        (folder / link).symlink_to(folder / target)
+    for place in ("to_lake/shop/orders", "to_table", "far"):
+        assert sorted(binlane.read(folder / place)["id"].to_pylist()) == [1, 3, 4], place
+    (folder / "lake/shop/orders").rename(folder / "moved")
+    (folder / "lake/shop/orders").symlink_to(folder / "moved")
+    assert sorted(binlane.read(folder / "lake/shop/orders")["id"].to_pylist()) == [1, 3, 4]

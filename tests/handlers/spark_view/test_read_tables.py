@@ -116,3 +116,15 @@ def test_a_changelog_whose_columns_are_mapped(lake: Lake) -> None:
     log.put({"id": 1, "op": "delete", "offset": 3, **place}, of=of)
     log.log.remove(2)
     check(log)
+
+
+def test_texts_that_spark_pads_are_for_spark(lake: Lake) -> None:
+    orders = lake()
+    orders.spark.sql(f"CREATE TABLE {orders.ref.sql} (id INT, c VARCHAR(3)) USING delta")
+    orders.spark.sql(f"INSERT INTO {orders.ref.sql} VALUES (1, 'x')")
+    check(orders)
+    for name, kind in {"d": "CHAR(3)", "e": "STRUCT<f: CHAR(3)>"}.items():
+        padded = lake(f"shop/{name}")
+        padded.spark.sql(f"CREATE TABLE {padded.ref.sql} (id INT, {name} {kind}) USING delta")
+        with pytest.raises(OnlySpark, match=f"column {name} of CHAR, .* only Spark reads"):
+            read_at(padded.path)
