@@ -22,7 +22,7 @@ from handlers.spark.table_ref import quoted
 
 _NAME = "delta.columnMapping.physicalName"
 _PADDED = re.compile(r"(?<!var)char\(")
-"""In the metadata of a column with CHAR: files may have shorter texts, which Spark pads when it reads them."""
+"""In the metadata of a column with CHAR. Files may have shorter texts, which Spark pads on reading."""
 _TYPES = {
     "string": pa.string(),
     "long": pa.int64(),

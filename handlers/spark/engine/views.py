@@ -36,6 +36,8 @@ class Views:
     world: World
     _kept: dict[str, str] = field(default_factory=dict)
     """Log folder -> the view's query."""
+    _session: SparkSession | None = None
+    """The session that created them."""
 
     def keep(self, sink: TableSink) -> bool:
         """Create a table's view, or replace it if its columns have changed. Drop it with the table.
@@ -48,6 +50,8 @@ class Views:
         with self.world.session() as session:
             columns = self._columns(session, ref)
             sql = "" if columns is None else self._query(ref, columns)
+            if session is not self._session:  # a restarted server may have lost a catalog in memory
+                self._session, self._kept = session, {}
             if sql != self._kept.get(ref.log_folder):
                 self._kept[ref.log_folder] = sql
                 try:

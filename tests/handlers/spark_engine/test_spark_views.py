@@ -106,6 +106,18 @@ def test_a_name_that_the_catalog_has_already_is_left_alone(lake: Lake) -> None:
     assert shown(lake) == [("mine",)]
 
 
+def test_views_of_another_spark_are_created_again(lake: Lake) -> None:
+    """A catalog in memory is gone with its Connect server."""
+    lake.take(change(0, {"id": 1, "name": "a"}))
+    lake.sink().merge()
+    kept = views(lake)
+    assert kept.keep(lake.sink())
+    lake.spark.sql("DROP DATABASE shop CASCADE")
+    kept.world.own.session = kept.world.spark.fresh()
+    assert kept.keep(lake.sink())
+    assert shown(lake) == [(1, "a")]
+
+
 def test_other_modes_and_names_that_spark_rejects_have_names_of_their_own(
     lake: Lake, make_lake: MakeLake
 ) -> None:
