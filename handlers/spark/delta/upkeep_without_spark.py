@@ -12,7 +12,7 @@ from handlers.spark.delta.log_files import snapshot_in_files
 from handlers.spark.delta.plain_table import exact_bounds, no_upkeep
 from handlers.spark.delta.upkeep import LARGE
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.parquet_files import has_former_dates
+from handlers.spark.rows.parquet_files import has_former_dates, has_nanoseconds
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ def needs_optimize(files: Files, ref: TableRef, min_files: int) -> bool:
 def optimized(rs: Any, table: deltalake.DeltaTable, ref: TableRef) -> bool:
     """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it."""
     sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()
-    if sum(sizes) > _MOST_BYTES or has_former_dates(table.to_pyarrow_dataset()):
+    if sum(sizes) > _MOST_BYTES:
+        return False
+    dataset = table.to_pyarrow_dataset()
+    if has_former_dates(dataset) or has_nanoseconds(dataset):
         return False
     try:
         table.optimize.compact(
