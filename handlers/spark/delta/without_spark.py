@@ -52,6 +52,8 @@ _MOST_BYTES = 32 * 2**20
 _MOST_MEMORY = 256 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
+_MISREAD = frozenset("%\\[]^|")
+"""In a folder's name, delta-rs takes % for an escape and \\ for /, and panics at the others."""
 _CHECKPOINT_EVERY = 10
 """Number of versions, as in Spark."""
 _CLEAN_EVERY = 100
@@ -141,8 +143,9 @@ class WithoutSpark:
         return table is not None and vacuumed(table, retention)
 
     def _suits(self, ref: TableRef) -> bool:
-        # delta-rs takes % for an escape
-        return self.is_on and ref.path is not None and "%" not in os.path.realpath(plain_path(ref.path))
+        if not self.is_on or ref.path is None:
+            return False
+        return not _MISREAD & set(os.path.realpath(plain_path(ref.path)))
 
     def _table(self, ref: TableRef) -> deltalake.DeltaTable | None:
         return plain_table(str(plain_path(ref.path or "")))
