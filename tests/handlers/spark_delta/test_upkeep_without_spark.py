@@ -116,6 +116,12 @@ def test_a_panic_does_not_end_the_thread(table: Table) -> None:
     assert declining(False)(panicking.to_pyarrow_dataset)() is False
 
 
+def test_a_key_of_another_type_is_for_spark(table: Table) -> None:
+    table.put(shape(id=pa.string(), amount=pa.float64()), {"id": "1"})
+    what = Bringing(table.ref, table.log.segments[-1:], table.shape, table.note(6, 6), 5)
+    assert upkeep(table).apply(what) is None
+
+
 def put_day(table: Table, day: int, bound: str) -> None:
     """A row with this day, whose file has the bound that Spark writes for it."""
     of = shape(id=pa.int64(), amount=pa.float64(), day=pa.date32())
