@@ -8,11 +8,13 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from handlers.logs import get_logger
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
@@ -26,6 +28,8 @@ from handlers.spark.table_ref import TableRef
 if TYPE_CHECKING:
     import deltalake
 
+_log = get_logger("spark")
+
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
 """Delta features of tables that binlane creates, and features that these commits do not affect."""
 _PROPERTIES = frozenset(
@@ -38,6 +42,31 @@ _PROPERTIES = frozenset(
 """Table properties that do not affect how a commit is made."""
 _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
 """Intervals that delta-rs reads as Spark does."""
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+def declining(otherwise: _U) -> Callable[[Callable[_P, _T]], Callable[_P, _T | _U]]:
+    """Return a decorator: if delta-rs panics, the result is `otherwise`. A panic is no Exception, so it would
+    end the thread."""
+
+    def decorated(do: Callable[_P, _T]) -> Callable[_P, _T | _U]:
+        @wraps(do)
+        def done(*args: _P.args, **kwargs: _P.kwargs) -> _T | _U:
+            try:
+                return do(*args, **kwargs)
+            except BaseException as error:
+                if type(error).__name__ != "PanicException":
+                    raise
+                _log.warning("delta_rs_panicked", doing=do.__name__, error=str(error))
+                return otherwise
+
+        return done
+
+    return decorated
 
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:

@@ -6,13 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from handlers.logs import get_logger
 from handlers.spark.delta.log_files import snapshot_in_files
 from handlers.spark.delta.plain_table import exact_bounds, no_upkeep
 from handlers.spark.delta.upkeep import LARGE
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.rows.parquet_files import has_former_dates
+from handlers.spark.log.stores.local import plain_path
+from handlers.spark.rows.parquet_files import has_former_dates, has_nanoseconds
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -39,9 +42,17 @@ def needs_optimize(files: Files, ref: TableRef, min_files: int) -> bool:
 
 
 def optimized(rs: Any, table: deltalake.DeltaTable, ref: TableRef) -> bool:
-    """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it."""
-    sizes = table.get_add_actions(flatten=True)["size_bytes"].to_pylist()
-    if sum(sizes) > _MOST_BYTES or has_former_dates(table.to_pyarrow_dataset()):
+    """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it. Raises
+    OSError."""
+    adds = table.get_add_actions(flatten=True)
+    sizes, paths = adds["size_bytes"].to_pylist(), adds["path"].to_pylist()
+    if sum(sizes) > _MOST_BYTES or any(set("% :") & set(each) for each in paths):
+        return False
+    # `to_pyarrow_dataset` reads the bounds, too: it fails at years before 1 and after 9999, and panics.
+    folder, form = plain_path(ref.path or ""), ds.ParquetFileFormat()
+    found = [form.make_fragment(f"{folder}/{each}", LocalFileSystem()) for each in paths]
+    dataset = ds.FileSystemDataset(found, pa.schema(table.schema().to_arrow()), form)
+    if has_former_dates(dataset) or has_nanoseconds(dataset):
         return False
     try:
         table.optimize.compact(
@@ -51,6 +62,9 @@ def optimized(rs: Any, table: deltalake.DeltaTable, ref: TableRef) -> bool:
         )
     except rs.exceptions.CommitFailedError:
         _log.info("delta_optimize_put_off", table=str(ref), files=len(sizes))
+    except rs.exceptions.DeltaError as error:
+        _log.warning("optimize_without_spark_failed", table=str(ref), error=str(error))
+        return False
     else:
         _log.info("delta_optimized", table=str(ref), files=len(sizes))
     return True

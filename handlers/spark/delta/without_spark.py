@@ -28,6 +28,7 @@ from handlers.spark.delta.few_files import FewFiles, Rewrite, files_of, put_file
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.plain_table import (
     can_be_made,
+    declining,
     has_features_for,
     make_table,
     no_upkeep,
@@ -51,6 +52,8 @@ _MOST_BYTES = 32 * 2**20
 _MOST_MEMORY = 256 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
+_MISREAD = frozenset("%\\[]^|")
+"""In a folder's name, delta-rs takes % for an escape and \\ for /, and panics at the others."""
 _CHECKPOINT_EVERY = 10
 """Number of versions, as in Spark."""
 _CLEAN_EVERY = 100
@@ -75,6 +78,7 @@ class WithoutSpark:
         """Whether it makes any commits. If not, all tables need Spark."""
         self._makes = makes_tables and not options.properties and not options.partition_by
 
+    @declining(None)
     def apply(self, what: Bringing) -> Rewrite | None:
         """Merge in one commit. Returns None, with nothing changed, if Spark must do it.
 
@@ -103,6 +107,7 @@ class WithoutSpark:
         remember_segment(whose, note.segment)
         return made
 
+    @declining(False)
     def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
         """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises
         MergeConflict."""
@@ -123,12 +128,14 @@ class WithoutSpark:
         _log.info("delta_columns_added", table=str(ref), columns=columns.names)
         return True
 
+    @declining(False)
     def optimize(self, ref: TableRef) -> bool:
         """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it.
-        Raises what delta-rs raises."""
+        Raises OSError."""
         table = self._table(ref) if self._suits(ref) else None
         return table is not None and optimized(self._delta_rs, table, ref)
 
+    @declining(False)
     def vacuum(self, ref: TableRef, retention: float) -> bool:
         """Remove files that no version of the last `retention` seconds needs. Returns and raises like
         `optimize`."""
@@ -136,8 +143,9 @@ class WithoutSpark:
         return table is not None and vacuumed(table, retention)
 
     def _suits(self, ref: TableRef) -> bool:
-        # delta-rs takes % for an escape
-        return self.is_on and ref.path is not None and "%" not in os.path.realpath(plain_path(ref.path))
+        if not self.is_on or ref.path is None:
+            return False
+        return not _MISREAD & set(os.path.realpath(plain_path(ref.path)))
 
     def _table(self, ref: TableRef) -> deltalake.DeltaTable | None:
         return plain_table(str(plain_path(ref.path or "")))
@@ -174,7 +182,7 @@ class WithoutSpark:
                 return self._fitting(table, what.ref, changes, shape)
             first = self._first(changes, shape)
             return None if first is None else Rewrite((), [first])
-        except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        except (ValueError, TypeError, pa.ArrowNotImplementedError):
             return None
         except (self._delta_rs.exceptions.DeltaError, OSError):
             return None  # Spark reports what is wrong with the table's files

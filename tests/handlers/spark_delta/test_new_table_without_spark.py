@@ -162,7 +162,11 @@ def test_which_columns_a_new_table_may_have(columns: dict[str, pa.DataType], exp
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("a b", True), ("ü ✓", True), ("a#b?", True), ("a%20b", False)]
+    ("name", "expected"),
+    [
+        *(("a b", True), ("ü ✓", True), ("a#b?", True), ("a%20b", False)),
+        *(("a[b]", False), ("a^b", False), ("a|b", False), ("a\\b", False)),
+    ],
 )
 def test_folders_whose_names_are_special(
     make_table: MakeTable, tmp_path: Path, name: str, expected: bool

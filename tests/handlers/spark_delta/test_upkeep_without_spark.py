@@ -9,11 +9,13 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta_lab import Table, shape
 
 from handlers.spark.delta import few_files, upkeep_without_spark
 from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.plain_table import declining
 from handlers.spark.delta.upkeep_without_spark import needs_optimize, optimized
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
@@ -91,6 +93,48 @@ def test_what_is_not_for_delta_rs_is_left_to_spark(table: Table, monkeypatch: py
     table.options = table.options.model_copy(update={"merge": MergeOptions(engine="spark")})
     assert not upkeep(table).optimize(table.ref)
     assert not upkeep(table).vacuum(table.ref, HOUR)
+
+
+@pytest.mark.parametrize(("day", "bound"), [(6_585_322, "+20000-01-01"), (-735_525, "-0044-03-15")])
+def test_a_year_that_python_does_not_have_is_no_hindrance(table: Table, day: int, bound: str) -> None:
+    put_day(table, day, bound)
+    assert upkeep(table).optimize(table.ref)
+    assert len(deltalake.DeltaTable(table.path).file_uris()) == 1
+    with pq.ParquetFile(deltalake.DeltaTable(table.path).file_uris()[0]) as file:
+        days = file.read().column("day").cast(pa.int32()).drop_null()
+    assert days.to_pylist() == [day]
+
+
+def test_a_table_at_which_delta_rs_panics_is_for_spark(table: Table) -> None:
+    put_day(table, 364_522_607, "+999999-01-01")
+    assert not upkeep(table).optimize(table.ref)
+
+
+def test_a_panic_does_not_end_the_thread(table: Table) -> None:
+    put_day(table, 0, "+999999-01-01")
+    panicking = deltalake.DeltaTable(table.path)
+    assert declining(False)(panicking.to_pyarrow_dataset)() is False
+
+
+def test_a_key_of_another_type_is_for_spark(table: Table) -> None:
+    table.put(shape(id=pa.string(), amount=pa.float64()), {"id": "1"})
+    what = Bringing(table.ref, table.log.segments[-1:], table.shape, table.note(6, 6), 5)
+    assert upkeep(table).apply(what) is None
+
+
+def put_day(table: Table, day: int, bound: str) -> None:
+    """A row with this day, whose file has the bound that Spark writes for it."""
+    of = shape(id=pa.int64(), amount=pa.float64(), day=pa.date32())
+    assert upkeep(table).add_columns(table.ref, pa.schema([("day", pa.date32())]))
+    table.put(of, {"id": 9, "day": day})
+    bring(table)
+    commit = sorted(Path(table.path, "_delta_log").glob("*.json"))[-1]
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for add in (action["add"] for action in actions if "add" in action):
+        stats = json.loads(add["stats"])
+        stats["minValues"]["day"] = stats["maxValues"]["day"] = bound
+        add["stats"] = json.dumps(stats)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
 def test_a_vacuum_removes_what_no_version_within_the_time_needs(table: Table) -> None:
