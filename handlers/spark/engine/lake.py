@@ -80,7 +80,8 @@ class Lake:
     def start(self) -> None:
         """Start merging, and watching Spark, as soon as Spark has started.
 
-        Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
+        Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store
+        that overwrites files, or in which several workers are not safe."""
         if self._world.iceberg is not None:
             self._world.iceberg.open()
         try:

@@ -199,8 +199,8 @@ class Altering:
     def _ended(self, rows: pa.Table) -> pa.Table:
         """End the current versions. None ends before it began, even if the source's clock was set back."""
         since, until, current = (f"{self.prefix}{name}" for name in ("valid_from", "valid_to", "current"))
-        moment = pa.scalar(self.time_ms * 1000, pa.int64()).cast(TIME)
-        ends = pc.max_element_wise(rows.column(since), moment)
+        began = rows.column(since).cast(TIME).cast(pa.int64())
+        ends = pc.max_element_wise(began, self.time_ms * 1000).cast(TIME)
         is_current = rows.column(current)
         for name, values in ((until, ends), (current, pa.repeat(False, len(rows)))):
             place = rows.schema.get_field_index(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,8 @@ class IcebergCatalog:
 
     def open(self) -> None:
         """Connect, unless the catalog is away: batches wait for it. Raises RuntimeError."""
-        try:
+        with suppress(TargetUnavailable):
             self._catalog()
-        except TargetUnavailable:
-            pass
 
     def check(self) -> None:
         """Ask the catalog for its namespaces."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -89,4 +90,4 @@ def _comparable(rows: pa.Table, names: list[str]) -> list[Any]:
 def _one(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
-    return "NaN" if isinstance(value, float) and value != value else value
+    return "NaN" if isinstance(value, float) and isnan(value) else value

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_lake import TYPES, Counted, change
 from pyiceberg.catalog import load_catalog
+from spark_lake import TYPES, Counted, change
 
 from handlers import Batch, Change, HandlerContext
 from handlers.spark import SparkHandler
