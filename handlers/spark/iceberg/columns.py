@@ -13,13 +13,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 
-from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import holds_all
 from handlers.spark.delta.evolving import IncompatibleColumn
+from handlers.spark.rows.column_types import spark_name
+from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.rows.transforms import read_transform
 from handlers.spark.table_ref import TableRef
-
-_log = get_logger("spark")
 
 _TYPES = (
     (pa.bool_(), iceberg.BooleanType()),
@@ -112,44 +111,52 @@ def partition_columns(table: Any) -> frozenset[str]:
     return frozenset(schema.find_column_name(each.source_id) or "" for each in fields)
 
 
-def evolve(update: Any, ref: TableRef, there: pa.Schema, wanted: pa.Schema) -> bool:
-    """Add the columns that the table lacks, and widen those that are too narrow, in one update of its schema.
-    Narrower values fit. Returns whether it changes anything.
-
-    Raises IncompatibleColumn for any other change of a type."""
-    changed = list(_compared(ref, pa.struct(list(there)), pa.struct(list(wanted)), ()))
-    for path, kind, is_new in changed:
-        if is_new:
-            update.add_column(path, iceberg_type(kind, itertools.count(1)))
-        else:
-            update.update_column(path, iceberg_type(kind, itertools.count(1)))
-        _log.info(
-            "iceberg_column_added" if is_new else "iceberg_column_widened",
-            **{"table": str(ref), "column": ".".join(path), "type": str(kind)},
-        )
-    return bool(changed)
-
-
-def _compared(
-    ref: TableRef, there: pa.DataType, wanted: pa.DataType, inside: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], pa.DataType, bool]]:
-    known = {each.name.casefold(): each for each in there}
-    for field in wanted:
-        own = known.get(field.name.casefold())
-        kind = in_table(field.type)
-        path = (*inside, field.name if own is None else own.name)
-        if own is None:
-            yield path, kind, True
-        elif pa.types.is_struct(own.type) and pa.types.is_struct(kind):
-            yield from _compared(ref, own.type, field.type, path)
-        elif can_promote(own.type, kind):
-            yield path, kind, False
-        elif not holds_all(own.type, kind):
-            raise IncompatibleColumn(
-                f"column {'.'.join(path)!r} is {own.type} in {ref}, but the source's type is now kept as "
-                f"{kind}, and Iceberg cannot widen the one to the other: name the type to keep in `columns`, "
-                "change the column in the table, or give the handler another table"
+def widened(ref: TableRef, there: pa.DataType, wanted: pa.DataType, name: str) -> pa.DataType:
+    """Return the type in which a column of the type `there` can have the values of a segment's column, too.
+    Raises IncompatibleColumn if there is none. Delta's types are widened by the same rules."""
+    if pa.types.is_struct(there) and pa.types.is_struct(wanted):
+        own = list(there)
+        for each in wanted:
+            place = next(
+                (n for n, one in enumerate(own) if one.name.casefold() == each.name.casefold()), None
             )
+            if place is None:
+                own.append(pa.field(each.name, in_table(each.type)))
+            else:
+                kind = widened(ref, own[place].type, each.type, f"{name}.{each.name}")
+                own[place] = pa.field(own[place].name, kind)
+        return pa.struct(own)
+    kind = in_table(wanted)
+    if there == kind or holds_all(there, kind):
+        return there
+    if can_promote(there, kind) or can_widen(spark_name(there), spark_name(kind)):
+        return kind
+    raise IncompatibleColumn(
+        f"column {name!r} is {there} in {ref}, but the source's type is now kept as {kind}, which cannot "
+        "hold the other's values: name the type to keep in `columns`, change the column in the table, or "
+        "give the handler another table"
+    )
+
+
+def can_evolve(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether a column can become `new`, which `widened` returned, without a rewrite of its files."""
+    if pa.types.is_struct(old):
+        known = {each.name: each.type for each in old}
+        return all(can_evolve(known[each.name], each.type) for each in new if each.name in known)
+    return bool(old == new) or can_promote(old, new)
+
+
+def evolve(update: Any, old: pa.DataType, new: pa.DataType, path: tuple[str, ...] = ()) -> None:
+    """Add and widen fields in an update of the schema. The column at `path` can evolve."""
+    if pa.types.is_struct(old):
+        known = {each.name: each.type for each in old}
+        for each in new:
+            if each.name in known:
+                evolve(update, known[each.name], each.type, (*path, each.name))
+            else:
+                update.add_column((*path, each.name), iceberg_type(each.type, itertools.count(1)))
+    elif old != new:
+        update.update_column(path, iceberg_type(new, itertools.count(1)))
 
 
 def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit, brought, read_note
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.iceberg.catalog import IcebergCatalog, Name
+from handlers.spark.iceberg.columns import new_partitions, new_schema
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.table_ref import TableRef
 
@@ -29,7 +30,7 @@ _SUMMARY = "binlane"
 """The key of a note in a snapshot's summary."""
 MADE = "binlane.made"
 """The property of tables that are dropped when the source drops its own."""
-NEW_TABLE = {
+_NEW_TABLE = {
     MADE: "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -76,6 +77,23 @@ def _newest(ref: TableRef, table: Any) -> Held:
         if (held := brought(read_note(summary.get(_SUMMARY)), ref.app_id)) is not None:
             return held
     return Held()
+
+
+def creating(
+    catalog: IcebergCatalog,
+    name: Name,
+    columns: pa.Schema,
+    partition_by: Sequence[str],
+    properties: Mapping[str, Any],
+) -> Any:
+    """Begin a transaction that creates a table. `properties`: the handler's option."""
+    schema = new_schema(columns)
+    given = {
+        each: str(value).lower() if isinstance(value, bool) else str(value)
+        for each, value in properties.items()
+    }
+    partitions = new_partitions(partition_by, schema)
+    return catalog.creating(name, schema=schema, partition_spec=partitions, properties=_NEW_TABLE | given)
 
 
 class TableCommit:

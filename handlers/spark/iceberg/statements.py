@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
@@ -19,9 +20,12 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.follow import DDLResult, Key
 from handlers.spark.ddl.target import Place, Surroundings
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.iceberg.altering import Altering
+from handlers.spark.iceberg.altering import Altering, type_of
 from handlers.spark.iceberg.catalog import IcebergCatalog, Name
-from handlers.spark.iceberg.commits import MADE, TableCommit
+from handlers.spark.iceberg.columns import arrow_schema
+from handlers.spark.iceberg.commits import MADE, TableCommit, creating
+from handlers.spark.iceberg.filling import Filling
+from handlers.spark.rows.shape import HISTORY
 
 _log = get_logger("handlers.spark")
 _FOLLOWED = "binlane.statement"
@@ -73,9 +77,9 @@ class Statements:
                 case ddl.DropTable(table=name) if self.mode != "history":
                     self._drop(name)
                     keys.pop(name, None)
-                case ddl.CreateTable(table=name, columns=told, key=its_key):
-                    if told:  # the first row creates the table, with the columns of that time
-                        keys[name] = its_key
+                case ddl.CreateTable(table=name):
+                    if self._create(one, places, step) and one.columns:
+                        keys[name] = one.key
                 case ddl.LoseRows(table=name, clause=clause):
                     _log.warning("ddl_rows_not_followed", table=str(name), clause=clause)
                 case _:
@@ -99,14 +103,13 @@ class Statements:
         if switch := self.rules.switch_off(one):
             _log.info("ddl_switched_off", table=table, switch=switch, sql=shown(sql))
             return True
-        reach = Reach(
-            self.around.handles,
-            lambda name: name.database in self.around.databases_of(name.table),
-            self._made,
-        )
+        reach = Reach(self.around.handles, self._keeps, self._made)
         if refusal := reach.refusal(one, ours, self.rules):
             _log.warning("ddl_refused", table=table, because=refusal, sql=shown(sql))
         return bool(refusal)
+
+    def _keeps(self, name: ddl.TableName) -> bool:
+        return name.database in self.around.databases_of(name.table)
 
     def _made(self, name: ddl.TableName) -> bool:
         table = self.catalog.load(self.name_of(name))
@@ -124,7 +127,7 @@ class Statements:
     ) -> None:
         """Change columns and rows of one table in one commit."""
         own = operations[0].table
-        table = self.catalog.load(self.name_of(own))
+        table, key = self.catalog.load(self.name_of(own)), keys.get(own)
         for one in operations:
             _follow_key(one, own, keys)
         if table is None or self._step_of(table, places) >= step:
@@ -132,13 +135,38 @@ class Statements:
         self.look_again()
         ref = self.around.ref_of(own)
         commit = TableCommit(self.catalog, self.name_of(own), ref, table.transaction())
-        altering = Altering(commit, self.around.overrides, self.mode, self.prefix, time_ms, self.note)
+        filling = Filling(commit, self.prefix, self.mode == "history", time_ms)
+        altering = Altering(commit, self.around.overrides, self.note, filling, key or ())
         if altering.apply(operations):
             commit.commit(self._mark(places, step))
             self.done += [f"{type(one).__name__} of {one.table}" for one in operations]
 
+    def _create(self, one: ddl.CreateTable, places: Sequence[Place], step: int) -> bool:
+        """Create an empty table. Returns whether the statement did. An existing table stays."""
+        name = self.name_of(one.table)
+        if (there := self.catalog.load(name)) is not None:
+            return self._step_of(there, places) >= step
+        columns = [pa.field(each.name, type_of(each, self.around.overrides)) for each in one.columns]
+        if self.mode == "history" and columns:
+            columns += [pa.field(f"{self.prefix}{each}", kind) for each, kind in HISTORY.items()]
+        if one.like is not None and (like := self.catalog.load(self.name_of(one.like))) is not None:
+            columns = list(arrow_schema(like.schema()))
+        if not columns:
+            return False  # its first row creates it
+        self.look_again()
+        how = self.around.partition_by, self.around.properties
+        transaction = creating(self.catalog, name, pa.schema(columns), *how)
+        ref = self.around.ref_of(one.table)
+        TableCommit(self.catalog, name, ref, transaction).commit(self._mark(places, step))
+        self.done.append(f"created {one.table}")
+        return True
+
     def _rename(self, old: ddl.TableName, new: ddl.TableName, places: Sequence[Place], step: int) -> bool:
         """Rename a table. Returns whether it now has its new name, also from an earlier attempt."""
+        if self.catalog.load(self.name_of(old)) is None and old.database in self.around.databases_of(
+            old.table
+        ):
+            self.around.settle(old)  # its first rows may wait for a merge
         table, there = (self.catalog.load(self.name_of(each)) for each in (old, new))
         if self._step_of(there, places) == step or self._step_of(table, places) > step:
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -66,11 +66,6 @@ class SeenTable:
         return seen if is_it else None
 
 
-def widens(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether Delta can widen a column from one type to the other."""
-    return can_widen(spark_name(old), spark_name(new))
-
-
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """Predictions for one table of a replica or history."""
@@ -82,8 +77,6 @@ class Foreseen:
     prefix: str
     fixed: Collection[str] | None = ()
     """As in SeenTable. None if the table's columns are unknown: then only a truncate is predicted."""
-    can_retype: Callable[[pa.DataType, pa.DataType], bool] = widens
-    """Whether the table can change a column from one type to the other, whatever its values are."""
 
     def statement(self, change: Change, shape: Shape, topics: Sequence[str]) -> Statement | None:
         """Return the change as an entry of the log, if `after` is known. `topics`: `Marks.names`."""
@@ -172,7 +165,7 @@ class Foreseen:
         if place is None or read_type(column.type).name in _SPELLED:
             return None
         old, new = fields[place], self._type(column)
-        if old.type != new and not self.can_retype(old.type, new):
+        if old.type != new and not can_widen(spark_name(old.type), spark_name(new)):
             return None  # the values must be checked, and may refuse it
         return [*fields[:place], pa.field(old.name, new), *fields[place + 1 :]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,21 +15,19 @@ from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
 from handlers.spark.delta.evolving import IncompatibleColumn
 from handlers.spark.engine.table.following import Following
-from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
+from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
+from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog, Name
 from handlers.spark.iceberg.columns import (
     arrow_schema,
     arrow_type,
-    can_promote,
-    evolve,
     in_table,
-    new_partitions,
-    new_schema,
     partition_columns,
 )
-from handlers.spark.iceberg.commits import NEW_TABLE, TableCommit, held_in
+from handlers.spark.iceberg.commits import TableCommit, creating, held_in
+from handlers.spark.iceberg.filling import Filling
 from handlers.spark.iceberg.modes import bring
 from handlers.spark.iceberg.statements import Statements
 from handlers.spark.log.last_seen_table import Held
@@ -74,9 +71,6 @@ class IcebergWork(TableWork):
     def _check(self, piece: RowPiece, declared: Declared, catch_up: Callable[[], None]) -> None:
         self._judging.check_keyless(piece)
 
-    def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
-        return replace(super().foreseen(fixed), can_retype=_is_followed)
-
     # ---- commits
 
     def held(self) -> Held:
@@ -110,14 +104,8 @@ class IcebergWork(TableWork):
     def _transaction(self, table: Any, shape: Shape) -> Any:
         if table is not None:
             return table.transaction()
-        columns = new_schema(self._columns(shape))
-        given = {name: _text(value) for name, value in self.options.properties.items()}
-        return self._catalog.creating(
-            self._name,
-            schema=columns,
-            partition_spec=new_partitions(self.options.partition_by, columns),
-            properties=NEW_TABLE | given,
-        )
+        of = self.options
+        return creating(self._catalog, self._name, self._columns(shape), of.partition_by, of.properties)
 
     def _columns(self, shape: Shape) -> pa.Schema:
         """Return the columns of a table with rows of this shape."""
@@ -174,13 +162,14 @@ class IcebergWork(TableWork):
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
         commit = TableCommit(self._catalog, self._name, self.ref, table.transaction())
+        context, prefix = self._world.context, self.options.prefix
+        note = CommitNote(context.worker, context.handler, 0, 0, 0, {})
+        filling = Filling(commit, prefix, is_history=self.options.mode == "history", time_ms=0)
         try:
-            with commit.transaction.update_schema(case_sensitive=False) as update:
-                has_changed = evolve(update, self.ref, there, columns)
+            if not Altering(commit, {}, note, filling, ()).widen(columns):
+                return table
         except (IncompatibleColumn, ValueError) as error:
             raise Rejected(str(error)) from error
-        if not has_changed:
-            return table
         commit.commit()
         return self._load()
 
@@ -235,12 +224,3 @@ class IcebergFollowing(Following):
 
     def _replace(self, statement: Statement, fence: str, look_again: Callable[[], None]) -> None:
         raise Rejected(f"{self._own} is an Iceberg table: it cannot be loaded again this way")
-
-
-def _is_followed(old: pa.DataType, new: pa.DataType) -> bool:
-    old, new = in_table(old), in_table(new)
-    return bool(old == new) or can_promote(old, new)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
