@@ -37,7 +37,8 @@ class Locations:
         # The folder above the first one whose name contains a field.
         self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
         self._is_log = options.format == "parquet"
-        self._catalog_logs = f"{self.logs}/{ICEBERG}" if options.format == "iceberg" else self.logs
+        self._is_iceberg = options.format == "iceberg"
+        self._catalog_logs = f"{self.logs}/{ICEBERG}" if self._is_iceberg else self.logs
 
     @property
     def logs(self) -> str:
@@ -54,7 +55,8 @@ class Locations:
         app = app_id(database, table)
         if self._catalog is not None:
             parts = self.in_catalog(database, table)
-            log = f"{self._catalog_logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
+            place = parts if self._is_iceberg else (database, table)
+            log = "/".join([self._catalog_logs, *map(path_safe, place), PENDING])
             return TableRef(".".join(map(quoted, parts)), None, log, app)
         path = self._path.format(database=path_safe(database), table=path_safe(table))
         if self._is_log:

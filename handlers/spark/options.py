@@ -192,6 +192,8 @@ class SparkOptions(Options):
             raise ValueError("format iceberg has a table in a catalog, not a path")
         if "." not in (self.catalog_table or ""):
             raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
+        if str(self.properties.get("format-version", 2)) not in ("1", "2"):
+            raise ValueError("properties: PyIceberg writes format-version 1 and 2")
         for text in self.partition_by:
             read_transform(text)
 

@@ -1,7 +1,7 @@
 """A worker is killed in mid-run, again and again, then a second one takes over: every change is there once.
 
-Of tables without a primary key, where a second time would show; of DuckDB, Parquet and Iceberg, whose marks are
-their own. The handlers alone: `handlers/targets/test_targets.py`.
+Of tables without a primary key, where a second time would show; of DuckDB, Parquet and Iceberg, whose marks
+are their own. The handlers alone: `handlers/targets/test_targets.py`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Altering:
         before = self.commit.schema
         try:
             for kind, group in groupby(operations, type):
-                self._apply(kind, list(group))
+                for some in [[one] for one in group] if kind is ddl.RenameColumn else [list(group)]:
+                    self._apply(kind, some)
             has_written = self._write()
         except (ValueError, ValidationError) as error:  # ArrowInvalid is one: a value does not fit
             raise Rejected(f"{operations[0].table} cannot be changed like its source: {error}") from error
@@ -105,7 +106,7 @@ class Altering:
                     case ddl.DropColumn(name=name) if not self.filling.is_history:
                         self._drop(update, name)
                     case ddl.RenameColumn(name=name, to=new):
-                        self._rename(update, name, new, [each.name for each in group])
+                        self._rename(update, name, new)
                     case ddl.ModifyColumn():
                         self._modify(update, one)
         self._move()
@@ -139,11 +140,11 @@ class Altering:
             return
         update.delete_column((own.name,))
 
-    def _rename(self, update: Any, name: str, new: str, leaving: Sequence[str]) -> None:
+    def _rename(self, update: Any, name: str, new: str) -> None:
         own, taken = self._own(name), self._own(new)
         if own is None or own.name == new:
             return
-        if taken is not None and taken is not own and find(leaving, new) is None:
+        if taken is not None and taken.field_id != own.field_id:
             raise ValueError(f"it has a column {taken.name!r}, so {own.name!r} cannot get this name")
         update.rename_column((own.name,), new)
 

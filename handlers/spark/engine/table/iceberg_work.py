@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from handlers.spark.iceberg.commits import TableCommit, creating, held_in
 from handlers.spark.iceberg.filling import Filling
 from handlers.spark.iceberg.modes import bring
 from handlers.spark.iceberg.statements import Statements
+from handlers.spark.iceberg.upkeep import expire, optimize
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.statement import Statement
@@ -37,6 +39,9 @@ from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema
 from handlers.spark.rows.transforms import read_transform
+
+_NEWEST_WRITTEN = 2
+"""The newest version of Iceberg's format that PyIceberg writes."""
 
 
 class IcebergWork(TableWork):
@@ -96,7 +101,7 @@ class IcebergWork(TableWork):
         changes = pa.Table.from_batches(
             [batch for each in segments for batch in batches_of(self._world.files, each, schema)], schema
         )
-        commit = TableCommit(self._catalog, self._name, self.ref, self._transaction(table, shape))
+        commit = self._commit(self._transaction(table, shape))
         bring(commit, changes, shape, note, mode=options.mode, prefix=options.prefix)
         commit.commit()
         remember_segment((commit.table_id, self.ref.app_id), note.segment)
@@ -157,16 +162,16 @@ class IcebergWork(TableWork):
             why = (
                 f"it has no column {unlike[0]}, so binlane did not create it: give the handler another table"
             )
+        elif table.format_version > _NEWEST_WRITTEN:
+            why = f"PyIceberg writes versions up to {_NEWEST_WRITTEN}, and this is {table.format_version}"
         elif len({name.casefold() for name in there.names}) < len(there):
             why = "it has columns whose names differ in case only"
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
-        commit = TableCommit(self._catalog, self._name, self.ref, table.transaction())
-        context, prefix = self._world.context, self.options.prefix
-        note = CommitNote(context.worker, context.handler, 0, 0, 0, {})
-        filling = Filling(commit, prefix, is_history=self.options.mode == "history", time_ms=0)
+        commit = self._commit(table.transaction())
+        filling = Filling(commit, self.options.prefix, is_history=self.options.mode == "history", time_ms=0)
         try:
-            if not Altering(commit, {}, note, filling, ()).widen(columns):
+            if not Altering(commit, {}, self._plain_note(), filling, ()).widen(columns):
                 return table
         except (IncompatibleColumn, ValueError) as error:
             raise Rejected(str(error)) from error
@@ -190,10 +195,21 @@ class IcebergWork(TableWork):
     # ---- upkeep
 
     def optimize(self, min_files: int) -> None:
-        """Does nothing yet."""
+        with self._world.spark.slots:
+            if (table := self._load()) is not None:
+                optimize(self._commit(table.transaction()), self._plain_note(), min_files)
+                self.vacuum(math.inf)
 
     def vacuum(self, retention: float) -> None:
-        """Does nothing yet."""
+        if (table := self._load()) is not None:
+            expire(table, retention, self._load)
+
+    def _commit(self, transaction: Any) -> TableCommit:
+        return TableCommit(self._catalog, self._name, self.ref, transaction)
+
+    def _plain_note(self) -> CommitNote:
+        """The note of a commit that merges no segment."""
+        return CommitNote(self._world.context.worker, self._world.context.handler, 0, 0, 0, {})
 
 
 class IcebergFollowing(Following):
