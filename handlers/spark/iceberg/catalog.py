@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +19,8 @@ from handlers.spark.section import SparkSection
 
 Name = tuple[str, ...]
 """A table's namespace and its own name."""
+# It tells of each table that it reads files with PyArrow.
+logging.getLogger("pyiceberg").setLevel(logging.WARNING)
 _SQL_DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
@@ -109,7 +112,9 @@ def _completed(given: Mapping[str, str], section: SparkSection, folder: Path) ->
         properties["uri"] = _database(given["uri"], folder)
         properties.setdefault("pool_pre_ping", "true")
     if kind in ("sql", "hive", "glue", "dynamodb"):
-        properties["warehouse"] = location(given.get("warehouse", section.warehouse).rstrip("/"), folder)
+        # A folder of its own: Delta's VACUUM removes files that are not its table's.
+        own = f"{section.warehouse.rstrip('/')}/iceberg"
+        properties["warehouse"] = location(given.get("warehouse", own).rstrip("/"), folder)
     return properties
 
 

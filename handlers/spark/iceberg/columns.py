@@ -113,7 +113,7 @@ def partition_columns(table: Any) -> frozenset[str]:
 
 def widened(ref: TableRef, there: pa.DataType, wanted: pa.DataType, name: str) -> pa.DataType:
     """Return the type in which a column of the type `there` can have the values of a segment's column, too.
-    Raises IncompatibleColumn if there is none. Delta's types are widened by the same rules."""
+    Raises IncompatibleColumn if no type can. Delta's types are widened by the same rules."""
     if pa.types.is_struct(there) and pa.types.is_struct(wanted):
         own = list(there)
         for each in wanted:

@@ -24,7 +24,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
     """Write inserts and deletes of whole rows into the commit.
 
     Two rows are equal as for Delta: null equals null, NaN equals NaN, 0.0 equals -0.0. A delete removes one
-    equal row of the same segments, or else of the table. If there is none, it is logged and skipped."""
+    equal row of the same segments, or else of the table. If no such row exists, it is logged and skipped."""
     schema = arrow_schema(commit.schema)
     own = list(names_in(schema, shape.schema.names))
     fitted = fitted_to(changes, schema)
@@ -60,7 +60,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
 
 
 def _without(there: pa.Table, wanted: pa.Table, gone: Counter[Any], own: list[str]) -> pa.Table | None:
-    """Remove as many equal rows as `gone` still counts, and count them down. None if there is none."""
+    """Remove as many equal rows as `gone` still counts, and count them down. None if it has none of them."""
     candidates = _candidates(there, wanted)
     removed = []
     for place, row in zip(candidates, _comparable(there.take(pa.array(candidates)), own), strict=True):

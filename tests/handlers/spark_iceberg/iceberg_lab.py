@@ -79,7 +79,7 @@ class IcebergLake:
     @property
     def catalog(self) -> Any:
         """As another program has it."""
-        given = {**self.catalog_properties, "warehouse": str(self.folder / "lake")}
+        given = {**self.catalog_properties, "warehouse": str(self.folder / "lake/iceberg")}
         given["uri"] = given["uri"].replace("sqlite:///", f"sqlite:///{self.folder}/")
         return load_catalog("default", **given)
 

@@ -16,7 +16,7 @@ def _sink(lake: IcebergLake) -> TableSink:
 
 
 def _data(lake: IcebergLake) -> set[Path]:
-    return set((lake.folder / "lake/shop/orders/data").rglob("*.parquet"))
+    return set((lake.folder / "lake/iceberg/shop/orders/data").rglob("*.parquet"))
 
 
 def test_small_files_become_one_and_the_rows_stay(lake: IcebergLake) -> None:

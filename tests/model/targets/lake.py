@@ -88,7 +88,7 @@ def iceberg_target(folder: Path, mode: Mode, uri: str = "sqlite:///catalog.db") 
     given = {"type": "sql", "uri": uri}
     handler = _Reopened(place, mode, {"iceberg": given}, format="iceberg")
     their_uri = uri.replace("sqlite:///", f"sqlite:///{place}/").replace("postgresql:", "postgresql+psycopg:")
-    catalog = load_catalog("default", **given | {"uri": their_uri, "warehouse": str(place / "lake")})
+    catalog = load_catalog("default", **given | {"uri": their_uri, "warehouse": str(place / "lake/iceberg")})
 
     def rows(names: Names) -> list[Row]:
         name = (names.database, names.table)
