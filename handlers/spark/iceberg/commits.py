@@ -128,16 +128,11 @@ class TableCommit:
         scan = ArrowScan(self.transaction.table_metadata, self.transaction._table.io, schema, AlwaysTrue())
         return scan.to_table([file])
 
-    def replace(
-        self, removed: Iterable[Any], added: Iterable[pa.Table], note: CommitNote, *, matching: Any = None
-    ) -> None:
-        """Put rows in place of files, in one snapshot with the note. `matching`: found the removed files."""
+    def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
+        """Put rows in place of files, in one snapshot with the note."""
         summary = {_SUMMARY: note.to_json(self.ref.app_id, self._own[f"{self.ref.app_id}.commit"])}
-        removed = list(removed)
         update = self.transaction.update_snapshot(snapshot_properties=summary)
         producer = update.overwrite() if removed else update.fast_append()
-        if removed:  # without it, PyIceberg keeps the manifests of tables without partitions
-            producer.delete_by_predicate(AlwaysTrue() if matching is None else matching, False)
         with producer:
             for each in removed:
                 producer.delete_data_file(each.file)

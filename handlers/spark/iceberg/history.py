@@ -29,8 +29,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
     versions = _Versions(schema, names_in(schema, shape.schema.names), prefix)
     key = list(names_in(schema, shape.key))
     keys = fitted.select(key)
-    matching = among(keys)
-    files = commit.files(matching)
+    files = commit.files(among(keys))
     for number, file in enumerate(files):
         rows = commit.rows(file, commit.schema).cast(schema)
         places = pc.indices_nonzero(matched(rows, keys))
@@ -42,7 +41,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
             yield versions.with_ends(commit.rows(files[number], commit.schema).cast(schema), ends)
         yield versions.opened()
 
-    commit.replace([files[number] for number in sorted(versions.ended)], rows_of(), note, matching=matching)
+    commit.replace([files[number] for number in sorted(versions.ended)], rows_of(), note)
 
 
 @dataclass(slots=True)

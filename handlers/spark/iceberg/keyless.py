@@ -42,9 +42,8 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
             gone[row] += 1
             gone_at.append(place)
     wanted = fitted.take(pa.array(gone_at, pa.int64())).select(own)
-    matching = among(wanted)
     touched, kept = [], []
-    for file in commit.files(matching) if gone_at else ():
+    for file in commit.files(among(wanted)) if gone_at else ():
         there = commit.rows(file, commit.schema).cast(schema)
         if (left := _without(there, wanted, gone, own)) is not None:
             touched.append(file)
@@ -56,7 +55,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
         yield from kept
         yield fitted.take(pa.array(sorted(place for each in added.values() for place in each), pa.int64()))
 
-    commit.replace(touched, rows(), note, matching=matching)
+    commit.replace(touched, rows(), note)
 
 
 def _without(there: pa.Table, wanted: pa.Table, gone: Counter[Any], own: list[str]) -> pa.Table | None:

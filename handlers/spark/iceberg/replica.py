@@ -25,11 +25,10 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
     own = names_in(schema, shape.key)
     fitted = fitted_to(newest, schema)
     keys = fitted.select(list(own))
-    matching = among(keys)
     key_schema = commit.schema.select(*own)
     touched = [
         file
-        for file in commit.files(matching)
+        for file in commit.files(among(keys))
         if pc.any(matched(commit.rows(file, key_schema).cast(keys.schema), keys)).as_py()
     ]
     is_kept = pc.not_equal(newest.column(f"{prefix}op"), "delete")
@@ -47,7 +46,7 @@ def bring(commit: TableCommit, changes: pa.Table, shape: Shape, note: CommitNote
                 found.append(there.filter(is_changed))
         yield _filled(added, pa.concat_tables(found), list(own), absent, others) if found else added
 
-    commit.replace(touched, rows(), note, matching=matching)
+    commit.replace(touched, rows(), note)
 
 
 def _filled(

@@ -173,3 +173,13 @@ def test_a_changelog_keeps_statements_as_rows(make_lake: MakeLake) -> None:
         ("ddl", None, None),
         ("update", 1, "a"),
     ]
+
+
+def test_a_statement_that_was_followed_is_not_repeated(two: IcebergLake) -> None:
+    """A worker that is killed between the commit and its record repeats it."""
+    _ddl(two, 3, "ALTER TABLE orders ADD COLUMN n int NOT NULL DEFAULT 7")
+    two.merge()
+    with two.handler._open.table("shop", "orders") as sink:  # type: ignore[union-attr]
+        statement = change(3, None, None, op="ddl", sql="ALTER TABLE orders DROP COLUMN n")
+        assert sink._work.following.follow(statement, ("id",), ()).done == ()
+    assert two.rows()[0] == {"id": 1, "name": "a", "n": 7}

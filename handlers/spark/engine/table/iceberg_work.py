@@ -17,6 +17,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segme
 from handlers.spark.delta.evolving import IncompatibleColumn
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import SeenTable
+from handlers.spark.engine.table.merge_limits import MergeSize
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
@@ -40,6 +41,8 @@ from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema
 from handlers.spark.rows.transforms import read_transform
 
+_MOST_BYTES = 16 * 2**20
+"""The most bytes of segments in one commit: their rows are in the worker's memory."""
 _NEWEST_WRITTEN = 2
 """The newest version of Iceberg's format that PyIceberg writes."""
 
@@ -56,6 +59,10 @@ class IcebergWork(TableWork):
 
     def _load(self) -> Any:
         return self._catalog.load(self._name)
+
+    def merge_size(self) -> MergeSize:
+        most, name = min(self.options.merge.max_bytes, _MOST_BYTES), f"{self.database}.{self.table}"
+        return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
 
     # ---- what the table declares
 
