@@ -23,8 +23,3 @@ def is_outage(error: BaseException | None) -> bool:
     if isinstance(error, ConnectionError | TimeoutError) or (is_theirs and names & _AWAY):
         return True
     return is_outage(error.__cause__)
-
-
-def is_of_iceberg(error: BaseException) -> bool:
-    """Whether PyIceberg, or a package below it, raised the error."""
-    return type(error).__module__.partition(".")[0] in _PACKAGES

@@ -27,11 +27,13 @@ class IcebergLake:
         mode: str = "replica",
         merge: Mapping[str, Any] = {},
         catalog: Mapping[str, Any] = {},
+        warehouse: str = "lake",
         **options: Any,
     ) -> None:
         """`catalog`: in place of SQLite's."""
         self.folder = folder
         self.catalog_properties = {"type": "sql", "uri": "sqlite:///catalog.db", **catalog}
+        self.warehouse = warehouse
         self.options = {"mode": mode, "format": "iceberg", "merge": {**_LATER, **merge}, **options}
         self.metrics = Counted()
         self.partitions = {("cdc", 0)}
@@ -45,7 +47,7 @@ class IcebergLake:
                 worker="test",
                 handler="spark",
                 folder=self.folder,
-                spark={"iceberg": self.catalog_properties},
+                spark={"iceberg": self.catalog_properties, "warehouse": self.warehouse},
                 metrics=self.metrics,
                 partitions=lambda: self.partitions,
             )
