@@ -62,7 +62,9 @@ def _without(there: pa.Table, wanted: pa.Table, gone: Counter[Any], own: list[st
     """Remove as many equal rows as `gone` still counts, and count them down. None if it has none of them."""
     candidates = _candidates(there, wanted)
     removed = []
-    for place, row in zip(candidates, _comparable(there.take(pa.array(candidates)), own), strict=True):
+    for place, row in zip(
+        candidates, _comparable(there.take(pa.array(candidates, pa.int64())), own), strict=True
+    ):
         if gone[row] > 0:
             gone[row] -= 1
             removed.append(place)

@@ -144,6 +144,16 @@ def test_equal_rows_without_a_key_are_counted(lake: IcebergLake) -> None:
     assert lake.rows() == [{"id": 1, "name": None}, {"id": 1, "name": None}, {"id": 2, "name": "b"}]
 
 
+def test_a_file_whose_bounds_have_the_row_may_not_have_it(lake: IcebergLake) -> None:
+    lake.take(*(change(n, {"id": n, "name": "a"}, key=()) for n in range(4)))
+    lake.merge()
+    lake.take(change(200, {"id": 0, "name": "a"}, key=()), change(201, {"id": 9, "name": "z"}, key=()))
+    lake.merge()
+    lake.take(change(300, None, op="delete", before={"id": 3, "name": "a"}, key=()))
+    lake.merge()
+    assert [row["id"] for row in lake.rows()] == [0, 0, 1, 2, 9]
+
+
 def test_a_float_in_the_key_is_refused(lake: IcebergLake) -> None:
     with pytest.raises(Rejected, match="id of the key is a float"):
         lake.take(change(1, {"id": 1.5, "name": "a"}, {"id": "double", "name": "varchar(20)"}))
