@@ -134,7 +134,7 @@ class IcebergWork(TableWork):
         if floats and self.options.mode != "changelog":
             raise Rejected(f"{floats[0]} of the key is a float: Iceberg's readers disagree which are equal")
         with self._world.spark.slots:
-            table = self._evolved(self._load(), shape)
+            table = self._widened(self._load(), shape)
         self._declared = self._declared_of(table)
         if table is None:
             fixed = frozenset(read_transform(each).column.casefold() for each in self.options.partition_by)
@@ -148,7 +148,7 @@ class IcebergWork(TableWork):
             is_it = there == {each.name.casefold(): in_table(each.type) for each in shape.schema}
         return SeenTable(shape, frozenset(map(str.casefold, partition_columns(table)))) if is_it else None
 
-    def _evolved(self, table: Any, shape: Shape) -> Any:
+    def _widened(self, table: Any, shape: Shape) -> Any:
         """Make the table's columns hold rows of this shape. Raises Rejected."""
         if table is None:
             return None
