@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyspark.sql import SparkSession
 
 from handlers.spark.runtime.session import SharedSpark
@@ -20,7 +22,8 @@ class _Nowhere:
         raise RuntimeError("these tables are written without Spark")
 
     def fresh(self) -> SparkSession:
-        return self.session
+        """No session. Whoever takes one for a while uses none."""
+        return cast(SparkSession, None)
 
     def renewed(self, session: SparkSession) -> SparkSession:
         return session
@@ -34,7 +37,7 @@ class _Nowhere:
 
 
 class NoSpark(SharedSpark):
-    """No Spark at all: each call for a session raises RuntimeError. Paths are this machine's, or URIs of
+    """No Spark at all: its session raises RuntimeError. Paths are this machine's, or URIs of
     object stores, which are reached without Java."""
 
     def __init__(self, section: SparkSection) -> None:
