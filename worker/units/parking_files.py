@@ -66,14 +66,12 @@ class Span:
         if not self.ends:
             return
         data = self.file.read(self.begin + self.first, self.ends[-1] - self.first)
-        start = 0
-        for end in self.ends:
-            data_of_item = data[start : end - self.first]
-            item = data_of_item[_SUM:]
-            if zlib.crc32(item) != int.from_bytes(data_of_item[:_SUM]):
+        ends = (end - self.first for end in self.ends)
+        for start, end in itertools.pairwise(itertools.chain((0,), ends)):
+            item = data[start + _SUM : end]
+            if zlib.crc32(item) != int.from_bytes(data[start : start + _SUM]):
                 raise OSError(f"{self.file.path} is not what was written")
             yield item
-            start = end - self.first
 
 
 class ParkingFile:

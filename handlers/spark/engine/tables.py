@@ -82,8 +82,8 @@ class Tables:
         look_after: Callable[[TableSink], None],
     ) -> None:
         """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
-        on: this handler serves it, or nobody does any more. `look_after` gets a table that
-        was loaded, or into which something was merged."""
+        on: this handler serves it, or nobody does any more. `look_after` gets a table that was loaded, or
+        into which something was merged."""
         files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
         self.world = World(
             options=options,
