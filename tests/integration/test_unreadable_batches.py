@@ -31,8 +31,9 @@ BOMB = 60 << 20
 
 def partition_of(worker: WorkerProcess, number: int, topic: str | None = None) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
-        found = [p for p in worker.status()["partitions"] if p["partition"] == number]
-        return next((each for each in found if topic in (None, each["topic"])), None)
+        found = worker.status()["partitions"]
+        own = (each for each in found if each["partition"] == number and topic in (None, each["topic"]))
+        return next(own, None)
 
     return eventually(look, what="the partition is assigned")
 

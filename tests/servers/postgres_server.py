@@ -99,14 +99,11 @@ class PostgresServer(ServerProcess):
     def use_up_transactions(self) -> None:
         """Restart it as after two thousand million transactions without a VACUUM: it refuses what writes. A
         replication slot holds back the VACUUM that it starts by itself to mend this."""
-        for statement in (
-            "ALTER SYSTEM SET wal_level = logical",
-            "SELECT pg_create_logical_replication_slot('holds_back', 'pgoutput')",
-        ):
-            with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
-                connection.execute(statement)
-            self.stop()
-            self.start()
+        with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET wal_level = logical")
+        self.restart()
+        with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
+            connection.execute("SELECT pg_create_logical_replication_slot('holds_back', 'pgoutput')")
         self.stop()
         number = 2**31 - 2_000_000
         self.run([self.program("pg_resetwal", *_PROGRAMS), "-D", "data", "-x", str(number)])
