@@ -1,7 +1,7 @@
 # Every target sets up what it needs by itself (see tools/setup.sh); the second run needs no network.
 # PYTHON=python3.12 chooses the Python; ARGS="..." is passed on to pytest or to the benchmarks.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server mutations servers class-archive rewritten docs lint audit dist image bench clean
+.PHONY: help setup setup-run demo stack test simulate storm soak soak-hour api-server matrix mutations servers class-archive rewritten docs lint audit dist image bench clean
 
 # Each process has servers of its own, and up to 5 GiB; -n 0 in ARGS runs all tests in one. One more than processors,
 # since half of their time is waiting for brokers, databases and processes. One that dies ends the run: with another in
@@ -50,6 +50,9 @@ soak: setup servers class-archive ## what takes long: every stream into Spark ta
 api-server: setup ## what is in k8s/, on Kubernetes' own API server (built with Go, once: ten minutes, 3 GB)
 	@tools/setup.sh api-server
 	@python -m pytest -m soak tests/deployment/test_api_server.py $(ARGS)
+
+matrix: setup servers ## Spark's tests with each other Spark and its Delta, half an hour each: SPARK=4.0 for one
+	@tools/matrix.sh $(SPARK)
 
 mutations: setup servers class-archive ## put each known defect back: which test catches it, and after how many seconds
 	@python tests/mutations $(ARGS)

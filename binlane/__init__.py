@@ -1,6 +1,7 @@
 """The public API of binlane, for users' handlers, notebooks and jobs.
 
-`binlane.testing` tests a handler without Kafka. `binlane.spark` reads tables including unmerged rows.
+`read` returns a table of the `spark` handler as Arrow, including unmerged rows. `binlane.spark` reads such
+tables with Spark. `binlane.testing` tests a handler without Kafka.
 """
 
 from binlane._before_imports import come_first, take_early_signals
@@ -8,6 +9,7 @@ from binlane._before_imports import come_first, take_early_signals
 take_early_signals()  # the imports below take about a second
 come_first()
 
+from binlane.reading import read  # noqa: E402 (as above)
 from handlers import (  # noqa: E402 - `handlers` is binlane's own only after come_first
     Batch,
     BeyondCalendar,
@@ -32,4 +34,5 @@ __all__ = [
     "Rejected",
     "StopWorker",
     "TargetUnavailable",
+    "read",
 ]

@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from handlers.spark.read.in_duckdb import read, read_at
+from handlers.spark.read.moment import Source
 from handlers.spark.table_ref import quoted
 
-__all__ = ["column_types", "read_delta"]
+__all__ = ["check_read", "column_types", "read_delta"]
 
 
 def read_delta(
@@ -63,6 +66,23 @@ def column_types(folder: Path) -> dict[str, str]:
     with _opened(folder) as table:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
     return {column.name: column.dataType.simpleString() for column in schema.fields}
+
+
+def check_read(frame: Any, table: str | Source) -> None:
+    """What is read without Spark is what the view shows, at any moment."""
+    shown, found = frame.toArrow(), read_at(table) if isinstance(table, str) else read(table)
+    assert found.column_names == shown.column_names
+    names = {"large_": "", "element:": "item:", "<l:": "<item:"}
+    types = [[_replaced(str(each), names) for each in made.schema.types] for made in (found, shown)]
+    assert types[0] == types[1], [pair for pair in zip(*types, strict=True) if pair[0] != pair[1]]
+    rows = [Counter(map(repr, made.to_pylist())) for made in (found, shown)]
+    assert rows[0] == rows[1], (table, [*(rows[0] - rows[1])][:3], [*(rows[1] - rows[0])][:3])
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    for name, other in names.items():
+        text = text.replace(name, other)
+    return text
 
 
 @contextmanager

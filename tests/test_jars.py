@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from handlers.spark.runtime import jars
 from handlers.spark.runtime.jars import JarsError, kafka_jars, resolve
 from handlers.spark.runtime.java import JavaError, find_java
+from handlers.spark.runtime.versions import coordinate
 
 NOWHERE = "org.example.binlane:there-is-no-such-library:1.0"
 RESOLVE = (
@@ -201,7 +203,7 @@ def test_the_jars_that_spark_ships_are_left_out_of_deltas(monkeypatch: pytest.Mo
     asked: dict[str, object] = {}
     monkeypatch.setattr(jars, "resolve", lambda coordinates, **more: asked.update(more) or list(coordinates))
 
-    assert [str(coordinate) for coordinate in jars.delta_jars()] == ["io.delta:delta-spark_4.2_2.13:4.4.0"]
+    assert [str(each) for each in jars.delta_jars()] == [coordinate("delta", metadata.version("pyspark"))]
     without = asked["without"]
     assert isinstance(without, set)
     assert {"scala-library", "antlr4-runtime", "spark-core_2.13", "jackson-databind"} <= without

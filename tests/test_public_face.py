@@ -50,7 +50,7 @@ def check(
 def test_the_face_has_what_a_handler_needs() -> None:
     import handlers
 
-    for name in binlane.__all__:
+    for name in {*binlane.__all__} - {"read"}:
         assert getattr(binlane, name) is getattr(handlers, name)
     needed = "Batch Change Handler HandlerContext PartialFailure Rejected TargetUnavailable"
     assert {*needed.split()} <= {*binlane.__all__}

@@ -16,7 +16,7 @@ compile() {
 } >constraints-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image runs and is built with."
-    printf 'hatchling\n' | compile --extra connect --extra otel --extra spark pyproject.toml -
+    printf 'hatchling\n' | compile --extra connect --extra otel --extra read --extra spark pyproject.toml -
 } >image-hashed.txt
 {
     echo "# Made by tools/hash_constraints.sh from constraints.txt: what the image without Spark runs and is built with."

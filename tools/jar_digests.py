@@ -17,6 +17,7 @@ from pathlib import Path
 from stack.jars import CONNECT, DEBEZIUM
 
 from handlers.spark.runtime import jars
+from handlers.spark.runtime.versions import LIBRARIES
 
 TESTS = Path(__file__).parents[1] / "tests"
 
@@ -27,8 +28,9 @@ def main() -> None:
         from servers.search_node import OPENSEARCH  # noqa: PLC0415 - rarely needed
 
         return _write(TESTS / "servers/opensearch.sha256", [OPENSEARCH])
-    # Delta's jars with those that Spark ships, because another patch release of Spark may ship fewer.
-    wanted = [jars.KAFKA_COORDINATES, jars.delta_coordinates(), CONNECT, DEBEZIUM]
+    # Spark's libraries with the jars that Spark ships, because another patch release of Spark may ship fewer.
+    libraries = [[coordinate] for own in LIBRARIES.values() for coordinate in own.values()]
+    wanted = [jars.KAFKA_COORDINATES, *libraries, CONNECT, DEBEZIUM]
     return _write(Path(jars.__file__).with_name("jars.sha256"), wanted)
 
 

@@ -61,6 +61,11 @@ def run(context: Context) -> Report:
             at_most(theirs.at(0.95) / 3, by_view.at(0.95), "s", "by the view, p95: a third", _STREAMING),
             at_most(10, by_view.at(0.95), "s", "by the view, p95"),
         ]
+        ours = lines["binlane, merged"]
+        report.goals += [
+            at_most(2.5, ours.at(0.5), "s", "merged, p50"),
+            at_most(5, ours.at(0.95), "s", "merged, p95"),
+        ]
         for who in ways_of_committing(REPLICA):
             merged = lines[f"{who}, merged"]
             report.goals += [

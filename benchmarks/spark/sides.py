@@ -199,13 +199,10 @@ def peer(
 
 
 def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return name -> rule: commits by Spark (the default), and with `merge.without_spark`.
-
-    Commits by Spark are due after 10 s (merge.max_age). The others cost little and are due after 2 s.
-    """
+    """Return name -> rule: the default, and all commits by Spark."""
     (handler,) = rule["handlers"]
-    without = {**rule, "handlers": [{**handler, "merge": {"without_spark": True, "max_age": "2s"}}]}
-    return {"binlane": dict(rule), "binlane, commits without Spark": without}
+    by_spark = {**rule, "handlers": [{**handler, "merge": {"engine": "spark"}}]}
+    return {"binlane": dict(rule), "binlane, commits by Spark": by_spark}
 
 
 def peer_batches(side: Side) -> list[dict[str, Any]]:

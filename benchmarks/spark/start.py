@@ -1,4 +1,4 @@
-"""The start of a worker (first record durable, ready, Spark up), with and without the archive of classes."""
+"""The start of a worker (first record durable, ready, Spark up, first merge): without Spark, and with it."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ class _Start:
 
     durable: float
     ready: float
-    spark: float
     merged: float
-    java_cpu: float
+    spark: float | None = None
+    """None: no table needs it."""
+    java_cpu: float | None = None
     """CPU seconds of Spark's Java process until Spark is up."""
 
 
 def run(context: Context) -> Report:
-    """Start in turns with and without the archive, on a topic of 100 records."""
+    """Start in turns without Spark, and with and without the archive, on a topic of 100 records."""
     rounds = context.pick(3, 1)
     report = Report(
         "spark_start",
         "The start of a worker with Spark",
         {
-            "kind": "Archive of classes",
+            "kind": "Commits by",
             "durable": "first record durable, s",
             "ready": "ready, s",
             "spark": "Spark up, s",
@@ -61,7 +62,11 @@ def run(context: Context) -> Report:
     )
     # A worker writes the archive a minute after Spark's first start. Here it is written at once.
     subprocess.run([sys.executable, "-m", "handlers.spark.training"], check=True)
-    kinds: Mapping[str, dict[str, str]] = {"yes": {}, "no": {OPTIONS: "-Xshare:auto"}}
+    kinds: Mapping[str, dict[str, str] | None] = {
+        "delta-rs": None,
+        "Spark": {},
+        "Spark, without the archive of classes": {OPTIONS: "-Xshare:auto"},
+    }
     found: dict[str, list[_Start]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, conf in kinds.items():
@@ -70,8 +75,11 @@ def run(context: Context) -> Report:
     for kind, start in middle.items():
         report.row(kind=kind, **vars(start))
     imported = min(_import_seconds() for _ in range(3))
-    used, plain = middle["yes"], middle["no"]
+    default, used, plain = middle.values()
+    assert used.java_cpu is not None
+    assert plain.java_cpu is not None
     report.goals += [
+        at_most(5.0, default.merged, "s", "the first row in a Delta table"),
         at_most(3.0, used.durable, "s", "the first record durable"),
         at_most(5.0, used.ready, "s", "ready"),
         at_most(
@@ -86,8 +94,9 @@ def run(context: Context) -> Report:
     return report
 
 
-def _start(context: Context, conf: Mapping[str, str]) -> _Start:
-    """Raises BenchmarkError if the worker ends early or takes too long."""
+def _start(context: Context, conf: Mapping[str, str] | None) -> _Start:
+    """`conf`: of Spark, None to let delta-rs make the commits. Raises BenchmarkError if the worker ends early
+    or takes too long."""
     topic = TopicTarget(context.bootstrap, f"spark-start-{time.time_ns()}")
     write_backlog(Load(2), [topic], 100)
     with tempfile.TemporaryDirectory(prefix="binlane-start-") as temporary:
@@ -97,16 +106,18 @@ def _start(context: Context, conf: Mapping[str, str]) -> _Start:
         with log.open("wb") as output:
             began = time.monotonic()
             with child([binlane_command(), "run", str(path)], stdout=output, stderr=output) as process:
-                start = _watch(process, folder, log, began)
+                start = _watch(process, folder, log, began, with_spark=conf is not None)
                 if not ended(process, _LIMIT_SECONDS):
                     raise BenchmarkError(f"the worker did not stop:\n{log.read_text()[-3000:]}")
     return start
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, log: Path, began: float) -> _Start:
+def _watch(
+    process: subprocess.Popen[bytes], folder: Path, log: Path, began: float, *, with_spark: bool
+) -> _Start:
     seen: dict[str, float] = {}
     client = httpx.Client(timeout=5, trust_env=False)
-    while len(seen) < len(_Start.__dataclass_fields__):
+    while len(seen) < (len(_Start.__dataclass_fields__) if with_spark else 3):
         said = log.read_text()
         now = time.monotonic() - began
         if process.poll() is not None or now > _LIMIT_SECONDS:
@@ -133,22 +144,22 @@ def _is_ready(client: httpx.Client, port: int) -> bool:
         return False
 
 
-def _configuration(bootstrap: str, topic: str, conf: Mapping[str, str]) -> dict[str, Any]:
+def _configuration(bootstrap: str, topic: str, conf: Mapping[str, str] | None) -> dict[str, Any]:
+    merge = {} if conf is None else {"engine": "spark", "max_age": "1s"}
     return {
         "kafka": {"bootstrap_servers": bootstrap, "group_id": topic, "topics": [topic]},
         "format": "canal",
         "checkpoint": {"directory": "state", "initial": "earliest"},
         "http": {"host": "127.0.0.1", "port": 0},
         "logging": {"level": "info", "format": "json"},
-        "tables": [
-            {"match": "*", "handlers": [{"type": "spark", "mode": "replica", "merge": {"max_age": "1s"}}]}
-        ],
-        "spark": {"warehouse": "lake", "ui": False, "conf": dict(conf)},
+        "tables": [{"match": "*", "handlers": [{"type": "spark", "mode": "replica", "merge": merge}]}],
+        "spark": {"warehouse": "lake", "ui": False, "conf": dict(conf or {})},
     }
 
 
 def _middle(starts: list[_Start]) -> _Start:
-    return _Start(*(statistics.median(getattr(each, name) for each in starts) for name in vars(starts[0])))
+    told = {name: [getattr(each, name) for each in starts] for name in vars(starts[0])}
+    return _Start(**{name: statistics.median(each) for name, each in told.items() if None not in each})
 
 
 def _import_seconds() -> float:

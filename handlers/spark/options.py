@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
@@ -23,8 +22,12 @@ _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 class MergeOptions(Options):
     """When received changes are merged into the table. Until then, they are kept durably beside the table."""
 
-    max_age: Duration = duration("10s")
-    """How long the oldest change waits for a merge, if Spark is free."""
+    engine: Literal["auto", "spark"] = "auto"
+    """Who makes commits. `auto`: delta-rs in the worker's process, if the commit is small and the table is
+    plain. It costs hundredths of a second there, and one or two seconds in Spark. `spark`: always Spark."""
+    max_age: Duration | None = None
+    """How long the oldest change waits for a merge. Default: 2s to 10s, 20 times as long as the table's last
+    merge took, and 2s for each MiB of files that it replaced."""
     max_rows: PositiveInt = 200_000
     """This number of waiting rows is merged at once."""
     max_bytes: PositiveSize = size("128MiB")
@@ -37,19 +40,6 @@ class MergeOptions(Options):
     remove them at once."""
     at_close: Duration = duration("10s")
     """How long a stopping worker keeps its partitions and merges."""
-    without_spark: bool = False
-    """Commit small replicas and changelogs in local folders with delta-rs, in the worker's process. A commit
-    then costs hundredths of a second, not one or two. Needs the package deltalake."""
-
-    @field_validator("without_spark")
-    @classmethod
-    def _delta_rs_is_there(cls, wanted: bool) -> bool:
-        if wanted and find_spec("deltalake") is None:
-            raise ValueError(
-                "the package deltalake is not installed: pip install '.[deltalake]' in binlane's folder, or "
-                "leave this out (Spark makes the commits then)"
-            )
-        return wanted
 
 
 class UpkeepOptions(Options):

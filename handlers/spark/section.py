@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,7 +26,7 @@ ConnectAddress = Annotated[
         lambda text: f"sc://{text.rpartition('://')[2]}",
     ),
 ]
-_OF_THE_SERVER = ("master", "driver_memory", "packages", "ui")
+_OF_THE_SERVER = ("master", "driver_memory", "packages", "ui", "start")
 
 
 class SparkSection(Options):
@@ -47,6 +47,11 @@ class SparkSection(Options):
     single_writer: bool = False
     """Promises that only one worker at a time writes these tables. Needed for stores in which Delta has no
     safe commits for several writers (S3)."""
+    views: bool = False
+    """Whether Spark's catalog has a view of each Delta table with its waiting changes: `shop.orders`, or
+    `shop.orders_history`. Other programs need the same catalog, such as a Hive metastore."""
+    start: Literal["auto", "eager"] = "auto"
+    """When Spark starts. `auto`: when a table first needs it. `eager`: at the worker's start."""
     ui: bool = True
     """Spark's web pages while it runs. `binlane status` shows where."""
     packages: list[Coordinate] = Field(default=[])

@@ -99,7 +99,7 @@ def _train(folder: Path, made: Path) -> None:
     # Whatever Hadoop's default file system is: nobody else uses these tables.
     warehouse = f"file:{folder}/lake"
     spark = {"master": "local[1]", "driver_memory": "1g", "ui": False, "conf": {OPTIONS: java}}
-    handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "2m"})
+    handler = SparkHandler(mode="replica", merge={"engine": "spark", "max_age": "0s", "at_close": "2m"})
     with opened(handler, folder, spark={**spark, "warehouse": warehouse}):
         for number in range(3):
             handler.handle(make_batch("shop.t", [{"id": number, "name": "x"}], key="id"))

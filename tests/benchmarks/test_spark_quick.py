@@ -43,9 +43,7 @@ def test_every_change_is_seen_by_the_view_and_in_the_table(
 ) -> None:
     rows = reports["spark_freshness"]["rows"]
     assert [(row["who"], row["where"]) for row in rows] == [
-        (who, where)
-        for who in ("binlane", "binlane, commits without Spark")
-        for where in ("view", "merged table")
+        (who, where) for who in ("binlane", "binlane, commits by Spark") for where in ("view", "merged table")
     ]
     for row in rows:
         assert row["unseen"] == 0
@@ -66,12 +64,16 @@ def test_records_are_durable_before_spark_is_up_with_the_archive_and_without(tmp
     )
     assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads((tmp_path / "spark_start.json").read_text(encoding="utf-8"))
-    assert [row["kind"] for row in report["rows"]] == ["yes", "no"]
+    default, *by_spark = report["rows"]
+    assert default["kind"] == "delta-rs"
+    assert default["spark"] is None
+    assert [row["kind"] for row in by_spark] == ["Spark", "Spark, without the archive of classes"]
     for row in report["rows"]:
         assert row["ready"] > 0
         assert 0 < row["durable"] < row["merged"]
-        assert row["spark"] < row["merged"]
-    assert len(report["goals"]) == 4
+    for row in by_spark:
+        assert default["merged"] < row["spark"] < row["merged"]
+    assert len(report["goals"]) == 5
 
 
 def test_many_tables_are_all_read_in_and_their_requests_counted(tmp_path: Path) -> None:

@@ -71,3 +71,9 @@ def test_a_command_that_needs_it_says_what_to_install(folder: Path, arguments: t
     assert told.endswith(
         f"binlane: {arguments[0]} needs Spark, which is not installed: {ADVICE} (see binlane --help)\n"
     )
+
+
+def test_a_query_says_which_extra_it_needs(folder: Path) -> None:
+    code, told = run(folder, "{type: log}", "query", "shop.yaml", "SELECT 1")
+    assert code
+    assert "query needs DuckDB and Arrow, which are not installed: pip install '.[read]' in binlane's" in told

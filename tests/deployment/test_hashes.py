@@ -29,7 +29,9 @@ def test_every_package_of_the_constraints_is_known_by_its_hashes() -> None:
 
 def test_the_image_has_packages_of_the_same_list() -> None:
     assert pinned("image-hashed.txt").items() <= pinned("constraints-hashed.txt").items()
-    assert {"confluent-kafka", "pyspark", "grpcio", "hatchling"} <= pinned("image-hashed.txt").keys()
+    assert {"confluent-kafka", "pyspark", "deltalake", "grpcio", "hatchling"} <= pinned(
+        "image-hashed.txt"
+    ).keys()
     assert "pytest" not in pinned("image-hashed.txt")
 
 
@@ -37,7 +39,7 @@ def test_the_image_without_spark_has_packages_of_the_same_list_and_none_of_spark
     slim = pinned("slim-hashed.txt")
     assert slim.items() <= pinned("image-hashed.txt").items()
     assert {"confluent-kafka", "sqlalchemy", "opentelemetry-sdk", "hatchling"} <= slim.keys()
-    assert not {"pyspark", "pyarrow", "obstore", "pandas", "numpy", "grpcio"} & slim.keys()
+    assert not {"pyspark", "pyarrow", "deltalake", "obstore", "pandas", "numpy", "grpcio"} & slim.keys()
 
 
 def test_no_package_is_without_a_hash() -> None:

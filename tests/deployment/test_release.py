@@ -111,7 +111,7 @@ def test_the_wheel_and_the_sdist_work_in_empty_environments_with_and_without_ext
         folder.mkdir()
         try_commands([str(tmp_path / f"of-{target}/bin/binlane")], folder)
         probe(f"of-{target}", "import importlib.util as u; assert u.find_spec('pyspark') is None")
-    pip("of-wheel", f"{found['wheel']}[connect,deltalake,otel,plots]")
+    pip("of-wheel", f"{found['wheel']}[connect,otel,plots]")
     try_commands([str(tmp_path / "of-wheel/bin/binlane")], tmp_path / "from-wheel")
     probe("of-wheel", "import deltalake, matplotlib, opentelemetry.sdk, pyspark.sql.connect.session")
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from documentation.blocks import Block, blocks, each
 
-from handlers.spark.runtime import jars
+from handlers.spark.runtime import jars, versions
 from handlers.sql import marks
 
 CHECKED = {
@@ -63,4 +63,4 @@ def test_the_image_with_a_connector_calls_what_is_there() -> None:
 
 def test_the_connect_server_gets_the_delta_that_binlane_uses() -> None:
     [line] = [block.text for block in blocks("sh") if "start-connect-server" in block.text]
-    assert f":{jars.DELTA_VERSION} " in line
+    assert f"--packages {versions.coordinate('delta', versions.DEFAULT)} " in line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from delta_reading import column_types, read_delta
+from delta_reading import check_read, column_types, read_delta
 from spark_sessions import SHARED
 
 from handlers import Batch, Change, HandlerContext
@@ -109,6 +109,7 @@ class Lake:
     def view(self, columns: str = "*", path: str = "lake/shop/orders") -> Rows:
         """Of the table with what waits."""
         frame = current(self.spark, str(self.folder / path), prefix=self.options.get("prefix", "_"))
+        check_read(frame, str(self.folder / path))
         names = [each.strip() for each in columns.split(",")]
         return _in_order(frame.selectExpr(*names).toArrow().to_pylist())
 

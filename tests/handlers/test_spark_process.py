@@ -96,7 +96,7 @@ context = HandlerContext(
     stop_worker=lambda error: print("stop from behind:", error, flush=True),
     partitions=lambda: [("test", 0)],
 )
-handler = SparkHandler(mode="replica", merge={"max_age": "0s", "at_close": "0s"})
+handler = SparkHandler(mode="replica", merge={"engine": "spark", "max_age": "0s", "at_close": "0s"})
 handler.open(context)
 if len(sys.argv) > 3:
     rows = [{"id": 1, "text": "x" * int(sys.argv[3])}, {"id": 2, "text": "small"}]
@@ -270,7 +270,7 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_process_and_no_fo
         "kafka": {"bootstrap_servers": "127.0.0.1:1", "group_id": "g", "topics": ["t"]},
         "format": "canal",
         "http": None,
-        "spark": {**QUICK, "conf": {"spark.driver.extraJavaOptions": NEVER}},
+        "spark": {**QUICK, "start": "eager", "conf": {"spark.driver.extraJavaOptions": NEVER}},
         "tables": [{"match": "*", "handlers": [{"type": "spark", "mode": "replica"}]}],
     }
     config.write_text(json.dumps(settings))

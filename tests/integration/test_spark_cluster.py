@@ -40,7 +40,7 @@ def test_executors_their_worker_the_application_and_the_master_are_lost_and_no_c
 ) -> None:
     """`machines`: the cluster's worker and its master, too."""
     shop = Shop(stage.source())
-    worker = spark_worker(stage, spark_cluster.section()).start(within=PATIENCE)
+    worker = spark_worker(stage, spark_cluster.section(), engine="spark").start(within=PATIENCE)
     with shop.open():
         wait_for_merges(worker)
         [executor] = spark_cluster.executors()

@@ -31,7 +31,7 @@ def test_a_killed_server_delays_merges_and_is_found_again_while_changes_flow(
     stage: Stage, connect_server: ConnectNode
 ) -> None:
     shop = Shop(stage.source())
-    worker = spark_worker(stage, connect_server.section()).start(within=PATIENCE)
+    worker = spark_worker(stage, connect_server.section(), engine="spark").start(within=PATIENCE)
 
     def committed() -> int:
         return stage.committed()[0]

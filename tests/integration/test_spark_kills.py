@@ -46,9 +46,9 @@ Rows = Callable[[str, str, list[str]], list[Row]]
 """(mode, source table, columns) -> the rows of a Spark table."""
 
 
-def worker_of(stage: Stage, name: str) -> WorkerProcess:
+def worker_of(stage: Stage, name: str, engine: str) -> WorkerProcess:
     spark = {**LIGHT, "warehouse": str(stage.folder / "lake")}
-    rules = rules_of(stage.folder / "lake", max_age="500ms", at_close="20s")
+    rules = rules_of(stage.folder / "lake", engine=engine, max_age="500ms", at_close="20s")
     return stage.worker(name, tables=rules, spark=spark, shutdown_timeout="3m")
 
 
@@ -56,8 +56,9 @@ def rules_of(lake: Path, **merge: str) -> list[dict[str, Any]]:
     """Small batches, so that both workers put segments of the same tables all the time."""
 
     def rule(match: str, *modes: str) -> dict[str, Any]:
-        # Replicas with a change feed are not written anew: their rows are appended or merged.
-        properties = {"delta.enableChangeDataFeed": "true"}
+        # Replicas with a change feed are not written anew: their rows are appended or merged. Without it,
+        # delta-rs makes their commits.
+        properties = {"delta.enableChangeDataFeed": "true"} if merge["engine"] == "spark" else {}
         own = {"type": "spark", "merge": merge, "properties": properties}
         return {
             "match": match,
@@ -96,8 +97,9 @@ def end(worker: WorkerProcess, how: str) -> None:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("engine", ["spark", "auto"])
 def test_two_workers_on_the_same_tables_bring_in_each_change_once_however_often_they_end(
-    make_stage: MakeStage, spark_keeper: SparkKeeper
+    make_stage: MakeStage, spark_keeper: SparkKeeper, engine: str
 ) -> None:
     """Rows of both tables with and without a key come over several partitions, so both workers have rows for
     the same Spark tables at any moment, not only while partitions move."""
@@ -106,7 +108,7 @@ def test_two_workers_on_the_same_tables_bring_in_each_change_once_however_often_
     stage = make_stage(PARTITIONS)
     lake = stage.folder / "lake"
     shop = SpreadShop(stage.source(), PARTITIONS)
-    workers = [worker_of(stage, name) for name in ("one", "other")]
+    workers = [worker_of(stage, name, engine) for name in ("one", "other")]
     with shop.open(every=0.4):
         for worker in workers:
             worker.start(ready=False)
@@ -121,7 +123,7 @@ def test_two_workers_on_the_same_tables_bring_in_each_change_once_however_often_
             end(worker, how)
             if number > len(turns) - len(workers):
                 # What comes now is left to wait until both workers stop.
-                worker.config["tables"] = rules_of(lake, max_age="1h", at_close="10m")
+                worker.config["tables"] = rules_of(lake, engine=engine, max_age="1h", at_close="10m")
             worker.start(ready=False)
         wait_ready(workers)
         time.sleep(5)
@@ -147,6 +149,10 @@ def test_two_workers_on_the_same_tables_bring_in_each_change_once_however_often_
     assert differences(shop, merged, TABLES) == {}
     for mode in MODES["orders"]:
         assert writers(lake / mode / "orders") == {"one", "other"}
+        engines = {
+            str(commit.get("engineInfo"))[:8] for commit in DeltaTable(lake / mode / "orders").history()
+        }
+        assert ("delta-rs" in engines) is (engine == "auto" and mode != "history")
 
 
 def writers(folder: Path) -> set[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta_reading import read_delta
+from delta_reading import column_types, read_delta
 from integration.conftest import MakeStage
 from integration.process import WorkerProcess, eventually
 from integration.source import canal_insert
@@ -33,7 +33,9 @@ exec {java} "$@"
 class HeldSpark:
     """A worker whose Spark starts when it may."""
 
-    def __init__(self, stage: Stage, conf: Mapping[str, str] | None = None, **sections: Any) -> None:
+    def __init__(
+        self, stage: Stage, conf: Mapping[str, str] | None = None, engine: str = "spark", **sections: Any
+    ) -> None:
         self.stage = stage
         home = stage.folder / "java"
         self._go = home / "go"
@@ -45,7 +47,9 @@ class HeldSpark:
         java.chmod(0o755)
         (home / "lib").symlink_to(find_java().home / "lib")  # by which its archive of classes is known
         handler = {"type": "spark", "mode": "replica", "merge": {"max_age": "0s", "at_close": "1m"}}
-        spark = {**LIGHT, "conf": {**LIGHT["conf"], **(conf or {})}}
+        handler["merge"]["engine"] = engine
+        # One thread merges: a table that waits for Spark must not keep it.
+        spark = {**LIGHT, "conf": {**LIGHT["conf"], **(conf or {})}, "concurrency": 1}
         self.worker = stage.worker(tables=[{"match": "*", "handlers": [handler]}], spark=spark, **sections)
         self.worker.environment = {"JAVA_HOME": str(home)}
         self.source = stage.source()
@@ -60,22 +64,28 @@ class HeldSpark:
         self._go.with_name("next").write_text(fault)
         self._go.with_name("next").rename(self._go)
 
-    def insert(self, count: int) -> None:
+    def insert(self, count: int, table: str = "orders") -> None:
         for _ in range(count):
-            self.source.insert("orders")
+            self.source.insert(table)
+        self.source.flush()
+
+    def state(self, sql: str, table: str) -> None:
+        """A statement of the source."""
+        record = {**json.loads(canal_insert(table, [])), "type": "ALTER", "isDdl": True, "sql": sql}
+        self.source.send(json.dumps({**record, "data": None, "mysqlType": None}).encode(), key=table.encode())
         self.source.flush()
 
     def segments(self) -> list[Path]:
         return sorted((self.worker.folder / "lake/_binlane/shop/orders").glob("**/*.parquet"))
 
-    def wait_merged(self, rows: int) -> None:
-        table = self.worker.folder / "lake/shop/orders"
+    def wait_merged(self, rows: int, name: str = "orders", within: float = PATIENCE) -> None:
+        table = self.worker.folder / "lake/shop" / name
 
         def is_merged() -> bool:
             self.worker.alive()
             return any((table / "_delta_log").glob("*.json")) and len(read_delta(table, "id")) == rows
 
-        eventually(is_merged, within=PATIENCE, what=f"{rows} rows are merged", every=0.5)
+        eventually(is_merged, within=within, what=f"{rows} rows are merged", every=0.5)
 
 
 @pytest.fixture
@@ -107,6 +117,51 @@ def test_records_are_durable_and_committed_before_spark_is_up_and_merged_when_it
     held.wait_merged(30)
     eventually(lambda: worker.metric("binlane_spark_up") == 1, what="Spark is told to be up")
     assert worker.sigterm(PATIENCE) == 0, worker.tail()
+
+
+def test_small_replicas_start_no_spark_and_a_table_that_needs_it_holds_up_no_other(stage: Stage) -> None:
+    held = HeldSpark(stage, engine="auto")
+    worker = held.start()
+    held.insert(20)
+    held.insert(3, "customers")
+    held.wait_merged(20)
+    held.wait_merged(3, "customers")
+    [handler] = worker.status()["handlers"]
+    assert handler["spark"]["up"] is None
+    # Started again, with rows that wait.
+    worker.kill9()
+    held.insert(10)
+    held.start()
+    held.wait_merged(30)
+    assert worker.status()["handlers"][0]["spark"]["up"] is None
+    held.insert(1, "customers")
+    held.wait_merged(4, "customers")
+    # Only Spark renames a column. The statement is in the log, for whoever merges.
+    held.state("ALTER TABLE customers RENAME COLUMN name TO title", "customers")
+    eventually(lambda: worker.status()["handlers"][0]["spark"]["up"] is False, what="Spark starts")
+    held.insert(5)
+    held.wait_merged(35, within=60)
+    assert not worker.logged("spark_merge_failed")
+    assert not worker.logged("spark_started")
+    held.let_go()
+    customers = worker.folder / "lake/shop/customers"
+    eventually(lambda: "title" in column_types(customers), within=PATIENCE, what="the column is renamed")
+    held.insert(1)
+    held.wait_merged(36)
+    assert worker.sigterm(PATIENCE) == 0, worker.tail()
+
+
+def test_a_spark_that_is_needed_later_and_does_not_start_ends_the_worker_and_says_why(stage: Stage) -> None:
+    held = HeldSpark(stage, engine="auto")
+    worker = held.start()
+    held.insert(1)
+    held.wait_merged(1)
+    held.state("ALTER TABLE orders RENAME COLUMN name TO title", "orders")
+    held.let_go("there is no room for a heap")
+    assert worker.wait(PATIENCE) == 1, worker.tail()
+    told = worker.logged("worker_fault")[0]["error"]
+    assert "handler spark needs Spark" in told
+    assert "Spark's Java process did not start: there is no room for a heap" in told
 
 
 @pytest.mark.soak
@@ -153,7 +208,7 @@ def test_a_spark_that_does_not_start_ends_the_worker_and_says_why(held: HeldSpar
     held.let_go("there is no room for a heap")
     assert worker.wait(PATIENCE) == 1, worker.tail()
     told = worker.logged("worker_fault")[0]["error"]
-    assert "handler spark could not open" in told
+    assert "handler spark needs Spark" in told
     assert "Spark's Java process did not start: there is no room for a heap" in told
 
 

@@ -78,7 +78,7 @@ class DeltaReplay(Replay):
             for match, names in handlers.items()
         ]
         super().__init__(source, broker, rules, folder)
-        self.config["spark"] = LIGHT
+        self.config["spark"] = {**LIGHT, "start": "eager"}
         self.config["shutdown_timeout"] = "150s"
 
     def _handler(self, name: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ import psutil
 from spark_sessions import INTERPRETED, QUICK_JAVA
 
 from handlers.spark.runtime.class_archive import OPTIONS, with_archive
-from handlers.spark.runtime.jars import delta_jars
+from handlers.spark.runtime.jars import delta_jars, spark_jars_folder
 from handlers.spark.runtime.java import find_java
 from worker.local import broker_guard
 from worker.local.broker_settings import HOST, free_port
 
-__all__ = ["ConnectNode", "SparkCluster", "SparkNode", "eventually"]
+__all__ = ["CONNECT_SERVER", "ConnectNode", "SparkCluster", "SparkNode", "ThriftNode", "eventually"]
 
+CONNECT_SERVER = "BINLANE_TEST_CONNECT_SERVER"
+"""Environment variable: a Python whose pyspark is the Connect server's (`make matrix`)."""
 _START_SECONDS = 90
 _STOP_SECONDS = 20
 
@@ -46,23 +48,28 @@ class SparkNode:
     this one ends (see `worker.local.broker_guard`)."""
 
     def __init__(
-        self, name: str, command: list[str], ready: Callable[[SparkNode], bool], *, heap: str = "256m"
+        self,
+        name: str,
+        command: list[str],
+        ready: Callable[[SparkNode], bool],
+        *,
+        heap: str = "256m",
+        home: Path | None = None,
     ) -> None:
-        """`command`: a program of Spark's `bin` with its arguments; `ready`: whether it serves."""
+        """`command`: a program of Spark's `bin` with its arguments; `ready`: whether it serves; `home`: of
+        another Spark than this Python's."""
         self.name = name
         self.folder = Path(tempfile.mkdtemp(prefix=f"binlane-spark-{name}-"))
         self._command = command
         self._ready = ready
         self._heap = heap
+        self._home = home or spark_jars_folder().parent
         self._guard: subprocess.Popen[bytes] | None = None
         self.pid = 0
 
     def start(self) -> None:
         """Returns when it serves. AssertionError with its log when it does not."""
-        spec = find_spec("pyspark")
-        assert spec is not None
-        assert spec.origin is not None
-        home = Path(spec.origin).parent
+        home = self._home
         program, *arguments = self._command
         guard = (sys.executable, "-I", "-S", broker_guard.__file__, str(_STOP_SECONDS), str(self.folder))
         environment = {
@@ -183,17 +190,18 @@ class SparkCluster:
         self.master.close()
 
 
-class ConnectNode(SparkNode):
-    """A Spark Connect server with Delta, a local Spark behind it."""
+class DeltaNode(SparkNode):
+    """A server with Delta, a local Spark behind it."""
 
-    def __init__(self, **conf: str) -> None:
-        """`conf`: more properties of the server's Spark."""
+    def __init__(self, name: str, server: str, address: str, port: str, conf: Mapping[str, str]) -> None:
+        """`server`: its class; `address` and `port`: the properties of where it listens."""
         self.port = free_port()
+        home, jars = _server()
         properties = {
             "spark.master": "local[2]",
-            "spark.connect.grpc.binding.address": HOST,
-            "spark.connect.grpc.binding.port": str(self.port),
-            "spark.jars": ",".join(map(str, delta_jars())),
+            address: HOST,
+            port: str(self.port),
+            "spark.jars": ",".join(map(str, jars)),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.shuffle.partitions": "2",
@@ -203,12 +211,49 @@ class ConnectNode(SparkNode):
             **conf,
         }
         options = [part for key, value in properties.items() for part in ("--conf", f"{key}={value}")]
+        super().__init__(name, ["spark-submit", *options, "--class", server], _listens, heap="1g", home=home)
+
+
+class ThriftNode(DeltaNode):
+    """Spark's Thrift server, which BI tools query by JDBC. `conf`: of its catalog."""
+
+    def __init__(self, **conf: str) -> None:
+        server = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+        settings = [f"spark.hadoop.hive.server2.thrift.{each}" for each in ("bind.host", "port")]
+        # Its threads do not see what `spark.jars` adds.
+        path = {"spark.driver.extraClassPath": os.pathsep.join(map(str, _server()[1]))}
+        super().__init__("thrift", server, *settings, path | conf)
+
+    def query(self, sql: str) -> list[str]:
+        """The rows that Hive's own client prints, as CSV."""
+        home = self._home
+        options = ["--silent=true", "--outputformat=csv2", "--showHeader=false"]
+        url = f"jdbc:hive2://{HOST}:{self.port}"
+        command = [str(home / "bin/beeline"), *options, "-u", url, "-e", sql]
+        env = os.environ | {"JAVA_HOME": str(find_java().home), "SPARK_HOME": str(home)}
+        ended = subprocess.run(command, env=env, check=False, capture_output=True, text=True, timeout=240)
+        assert ended.returncode == 0, ended.stderr
+        rows = [line.rpartition("> ")[2] for line in ended.stdout.splitlines()]  # after its prompt
+        return list(filter(None, rows))
+
+
+class ConnectNode(DeltaNode):
+    """A Spark Connect server."""
+
+    def __init__(self, **conf: str) -> None:
+        """`conf`: more properties of the server's Spark."""
         server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        super().__init__("connect", ["spark-submit", *options, "--class", server], _listens, heap="1g")
+        settings = [f"spark.connect.grpc.binding.{each}" for each in ("address", "port")]
+        super().__init__("connect", server, *settings, conf)
 
     @property
     def url(self) -> str:
         return f"sc://{HOST}:{self.port}"
+
+    @property
+    def version(self) -> str:
+        """Spark's."""
+        return re.findall(r"__version__.*'(.+)'", (self._home / "version.py").read_text())[0]
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -226,7 +271,21 @@ class ConnectNode(SparkNode):
         return {"remote": self.url, "conf": conf}
 
 
+@cache
+def _server() -> tuple[Path, list[Path]]:
+    """The Spark of the Connect server, and Delta's jars for it. CONNECT_SERVER names another Python's."""
+    if (python := os.environ.get(CONNECT_SERVER)) is None:
+        return spark_jars_folder().parent, delta_jars()
+    code = (
+        "from handlers.spark.runtime.jars import delta_jars, spark_jars_folder\n"
+        "print(spark_jars_folder().parent, *delta_jars(), sep='\\n')"
+    )
+    run = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    home, *jars = map(Path, run.stdout.splitlines())
+    return home, jars
+
+
 def _listens(node: SparkNode) -> bool:
-    assert isinstance(node, ConnectNode)
+    assert isinstance(node, DeltaNode)
     with socket.socket() as probe:
         return probe.connect_ex((HOST, node.port)) == 0

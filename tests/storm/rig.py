@@ -227,7 +227,7 @@ class Rig:
                     "retry": _EVER,
                 }
             ],
-            "spark": {**LIGHT, "warehouse": str(lake)},
+            "spark": {**LIGHT, "start": "eager", "warehouse": str(lake)},
             "shutdown_timeout": "2m",
         }
         return worker

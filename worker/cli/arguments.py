@@ -18,15 +18,17 @@ Patterns = Annotated[
     typer.Argument(metavar="[PATTERN]...", help="Tables: globs on database.table, or /expressions/."),
 ]
 
-_OF_SPARK = ("pyspark", "pyarrow", "obstore")
+_OF_EXTRAS = ("pyspark", "pyarrow", "obstore", "duckdb")
 
 
-class WithoutSpark(Exception):
-    """The command needs the packages of the extra `spark`."""
+class WithoutExtra(Exception):
+    """The command needs the packages of an extra."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, package: str) -> None:
+        own = package == "duckdb" or command == "query"
+        needed, extra = ("DuckDB and Arrow, which are", "read") if own else ("Spark, which is", "spark")
         super().__init__(
-            f"{command} needs Spark, which is not installed: pip install '.[spark]' in binlane's folder"
+            f"{command} needs {needed} not installed: pip install '.[{extra}]' in binlane's folder"
         )
 
     def format_message(self) -> str:
@@ -35,15 +37,15 @@ class WithoutSpark(Exception):
 
 
 def call(command: str, *arguments: Any, **options: Any) -> int | None:
-    """Call `module:function` of `worker.commands`. Raises WithoutSpark if Spark's packages are missing."""
+    """Call `module:function` of `worker.commands`. Raises WithoutExtra if its packages are missing."""
     module, _, function = command.partition(":")
     try:
         found = _imported(module, function)
         code: int | None = found(*arguments, **options)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _OF_SPARK:
+        if (package := (error.name or "").partition(".")[0]) not in _OF_EXTRAS:
             raise
-        raise WithoutSpark(module) from None
+        raise WithoutExtra(module, package) from None
     return code
 
 

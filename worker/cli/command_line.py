@@ -177,6 +177,19 @@ def tables(
     return call("tables:tables", config, patterns or (), as_json, views)
 
 
+@app.command()
+def query(
+    config: Config,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Such as 'SELECT * FROM shop.orders LIMIT 10'.")],
+    *,
+    format: Annotated[str, typer.Option(metavar="table|json|csv|arrow", help="Of the rows.")] = "table",
+) -> int | None:
+    """Run a query of DuckDB on Spark handlers' tables, with unmerged rows. Needs no Java."""
+    if format not in ("table", "json", "csv", "arrow"):
+        raise typer.BadParameter(f"--format: found {format!r}; allowed: table, json, csv, arrow")
+    return call("query:query", config, sql, format)
+
+
 Against = Annotated[
     str,
     typer.Option(

@@ -39,7 +39,7 @@ def load(
     Args:
         path: the YAML file.
         environment: the variables that `${NAME}` reads; default: the process's environment.
-        check_handlers: import the handlers' modules and check their options. Commands that run no handler
+        check_handlers: check the handlers' modules, options and packages. Commands that run no handler
             skip it.
 
     Raises ConfigurationError: with every fault that was found."""
@@ -59,6 +59,7 @@ def load(
     if configuration is not None and not document.faults:
         checker.places(configuration)
         if check_handlers:
+            checker.packages(configuration)
             checker.certificate(configuration, path.absolute().parent)
     if configuration is None or document.faults:
         raise ConfigurationError(sorted(document.faults, key=lambda fault: fault.line or 0))
@@ -173,9 +174,13 @@ class _Checker:
             self._add(path, f"found {self._shown(path)}; {sentence}")
 
     def places(self, configuration: Configuration) -> None:
-        for find in (shared_locations, reserved_locations, _missing_packages):
+        for find in (shared_locations, reserved_locations):
             for path, sentence in find(configuration):
                 self._add(path, sentence)
+
+    def packages(self, configuration: Configuration) -> None:
+        for path, sentence in _missing_packages(configuration):
+            self._add(path, sentence)
 
     def _entries(self) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
         tables = self._data.get("tables")

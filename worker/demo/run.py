@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from handlers.spark import SparkSection
 from handlers.spark.runtime.jars import KAFKA_VERSION, delta_jars, kafka_jars
 from handlers.spark.runtime.java import find_java
 from worker.demo import verify
@@ -24,9 +23,6 @@ from worker.demo.worker_process import WorkerFailed, WorkerProcess
 from worker.local.broker import Broker
 from worker.observing.status import WorkerStatus
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 _TOPIC = "cdc.shop"
 _LANES = 4
 _BATCH_RECORDS = 1_000
@@ -35,6 +31,7 @@ _QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
 # Useful for processes that end within a minute: Java compiles quickly instead of well.
 _SPARK = {
+    "start": "eager",  # its statements need Spark
     "concurrency": _LANES,
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }
@@ -81,18 +78,17 @@ def run_demo(screen: Screen, directory: Path, *, changes: int, seed: int) -> boo
                 worker.wait_until_it_serves()
                 step.text = f"`binlane run {config.name}`, {_LANES} lanes; its status page: {worker.url}"
             handled = _watch(screen, worker, played)
-            with _spark(screen, directory) as session:
-                faults = _look_at_view(screen, worker, session, directory, shop)
-                _wait_for_merges(screen, worker)
-                with screen.step("SIGTERM: the worker drains") as step:
-                    code = worker.drain()
-                    step.text = f"SIGTERM: the worker drained and ended with exit code {code}"
-                if code:
-                    faults.append(f"the worker ended with exit code {code} instead of 0")
-                with screen.step("comparing the tables with the source") as step:
-                    result = _result(directory, shop, handled, faults, session=session, tell=step.tell)
-                    rows = sum(table.replica_rows for table in result.tables)
-                    step.text = f"{rows:,} rows of {len(result.tables)} Delta tables compared with the source"
+            faults = _look_at_view(screen, worker, directory, shop)
+            _wait_for_merges(screen, worker)
+            with screen.step("SIGTERM: the worker drains") as step:
+                code = worker.drain()
+                step.text = f"SIGTERM: the worker drained and ended with exit code {code}"
+            if code:
+                faults.append(f"the worker ended with exit code {code} instead of 0")
+            with screen.step("comparing the tables with the source") as step:
+                result = _result(directory, shop, handled, faults, tell=step.tell)
+                rows = sum(table.replica_rows for table in result.tables)
+                step.text = f"{rows:,} rows of {len(result.tables)} Delta tables compared with the source"
     show_result(screen.console, result, seconds=time.monotonic() - began)
     return result.good
 
@@ -145,35 +141,14 @@ def _watch(screen: Screen, worker: WorkerProcess, played: Played) -> _Handled:
     return _Handled(handled, [lane.busy_seconds for lane in status.lanes], most)
 
 
-@contextmanager
-def _spark(screen: Screen, directory: Path) -> Iterator[SparkSession]:
-    """Start Spark in this process, to query the tables like any reader."""
-    # Spark's modules take a second to import, which the screen shows as part of this step.
-    with screen.step("starting Spark to read the tables") as step:
-        from handlers.spark.runtime.session import SharedSpark  # noqa: PLC0415 (see above)
-
-        spark = SharedSpark(SparkSection.model_validate({**_SPARK, "ui": False}), directory, "demo")
-        session = spark.session  # waits until it runs
-        step.text = f"Spark {spark.version} to read the tables, beside the worker's own"
-    try:
-        yield session
-    finally:
-        spark.stop()
-
-
-def _look_at_view(
-    screen: Screen, worker: WorkerProcess, session: SparkSession, directory: Path, shop: Shop
-) -> list[str]:
+def _look_at_view(screen: Screen, worker: WorkerProcess, directory: Path, shop: Shop) -> list[str]:
     """Compare the view of the table with the most unmerged rows with the source."""
-    from handlers.spark.read.current import current  # noqa: PLC0415 (like Spark's modules)
-
     _wait_for_statements(screen, worker)
     waiting = {name: rows for name, rows in _waiting_rows(worker).items() if shop.tables[name].key}
     name = max(waiting, key=lambda one: (waiting[one], one), default="orders")
     table = shop.tables[name]
     with screen.step(f"reading the view of {name}") as step:
-        frame = current(session, str(directory / "lake" / DATABASE / name))
-        rows, differences = _compared(name, table, frame)
+        rows, differences = _compared(name, table, directory)
         equal = "equal to the source" if not differences else f"{len(differences):,} differences"
         step.text = (
             f"the view of {name}: {len(rows):,} rows, {equal}, {waiting.get(name, 0):,} changes yet to merge"
@@ -181,10 +156,14 @@ def _look_at_view(
     return [f"{name}, its view: {each.row}: {each.what}" for each in differences]
 
 
-def _compared(name: str, table: SourceTable, frame: DataFrame) -> tuple[list[Any], list[verify.Difference]]:
+def _compared(name: str, table: SourceTable, directory: Path) -> tuple[list[Any], list[verify.Difference]]:
     """Return the replica's rows, and their differences from the source."""
-    rows = frame.toArrow().to_pylist()
-    differences = verify.compare_columns(name, [column.name for column in table.columns], frame.columns)
+    # Its modules take a second to import, which the screen shows as part of a step.
+    from handlers.spark.read.in_duckdb import read_at  # noqa: PLC0415 (see above)
+
+    found = read_at(str(directory / "lake" / DATABASE / name))
+    rows = found.to_pylist()
+    differences = verify.compare_columns(name, [column.name for column in table.columns], found.column_names)
     return rows, differences + verify.compare(name, table.key, table.rows.values(), rows)
 
 
@@ -250,7 +229,6 @@ def _result(
     handled: _Handled,
     faults: list[str],
     *,
-    session: SparkSession,
     tell: Callable[[str], None],
 ) -> Result:
     batches = verify.read_batches(directory / "batches")
@@ -259,7 +237,7 @@ def _result(
     def look(name: str, table: SourceTable) -> TableResult:
         tell(f"comparing {name} with the source")
         commits = verify.read_commits(lake / name, _TOPIC)
-        rows, differences = _compared(name, table, session.sql(f"SELECT * FROM delta.`{lake / name}`"))
+        rows, differences = _compared(name, table, directory)
         return TableResult(
             verify.table_work(batches, commits, name),
             len(table.rows),

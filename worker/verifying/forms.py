@@ -59,9 +59,9 @@ def form_of(source: sa.types.TypeEngine[Any], spark: sp.DataType) -> Form:  # no
     if isinstance(spark, sp.DoubleType):
         return Form(numbers.exact_double, numbers.double)
     if isinstance(spark, sp.DateType):
-        return Form(_date, _date)
+        return Form(_date, _there(_date))
     if isinstance(spark, sp.TimestampType | sp.TimestampNTZType):
-        return Form(_moment, _moment)
+        return Form(_moment, _there(_moment))
     if isinstance(spark, sp.BinaryType):
         return Form(pg.point if isinstance(source, sa.types.NullType) else _bytes, _bytes)
     if isinstance(spark, sp.ArrayType) and isinstance(source, mysql.SET):
@@ -103,6 +103,17 @@ def _moment(value: Any) -> datetime | None:
         if _ZERO_DATE.fullmatch(value) or _BEYOND.fullmatch(value):
             return None
         raise
+
+
+def _there(read: Read) -> Read:
+    """A date of the replica is never None, even if Python does not have it."""
+
+    def read_there(value: Any) -> Value:
+        if (found := read(value)) is None:
+            raise ValueError("Python does not have it")
+        return found
+
+    return read_there
 
 
 def _time(value: Any) -> int:

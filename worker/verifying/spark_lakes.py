@@ -15,26 +15,19 @@ from handlers.options.matching import PatternError, table_matcher
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
-from handlers.spark.options import SparkOptions
+from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.inventory import Found, found_tables
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
+from worker.verifying.spark_entries import SparkEntry, spark_entries
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"
 """In a pod, the worker's Java uses the memory. With a second heap of that size, the kernel would kill one."""
 STARTING = "starting Spark, which takes half a minute, or minutes on a busy machine"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4}
-
-
-@dataclass(frozen=True, slots=True)
-class SparkEntry:
-    """One Spark handler that keeps tables. Entries with equal options are merged."""
-
-    name: str
-    options: SparkOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +39,15 @@ class Lake:
     files: Files
     spark: SparkWhenAsked
 
+    @property
+    def has_readable_files(self) -> bool:
+        """Whether its files can be read without Spark."""
+        return isinstance(self.files, LocalFiles) or not self.spark.is_classic
+
     def tables(self, chosen: Callable[[str], bool]) -> Sequence[Found]:
         """Return the tables in the order of their names. Raises BrokenLog, and the store's errors."""
         found = found_tables(self.files, self.locations, self.entry.options)
         return sorted((each for each in found if chosen(each.name)), key=lambda each: each.name)
-
-
-def spark_entries(configuration: Configuration) -> list[SparkEntry]:
-    """Return the handlers that keep tables, in order. (Tables of a function belong to the function.)"""
-    found: list[SparkEntry] = []
-    for rule in configuration.tables:
-        for handler in rule.handlers:
-            if handler.type == "spark":
-                options = SparkOptions.model_validate(handler.options)
-                is_new = all(_location(options) != _location(each.options) for each in found)
-                if options.mode != "function" and is_new:
-                    found.append(SparkEntry(handler.name, options))
-    return found
-
-
-def _location(options: SparkOptions) -> tuple[str, str, str | None, str | None]:
-    """Return what handlers of the same tables have in common."""
-    return options.mode, options.format, options.path, options.table
 
 
 class SparkWhenAsked:
@@ -174,14 +154,3 @@ def chosen_by(patterns: Sequence[str]) -> Callable[[str], bool]:
         nearest = f"; nearest: {error.nearest}" if error.nearest else ""
         raise typer.BadParameter(f"a PATTERN is {error}{nearest}") from None
     return lambda name: not matchers or any(matches(name) for matches in matchers)
-
-
-def leads_to(configuration: Configuration, table: str, entry: SparkEntry) -> bool:
-    """Whether the changes of a table go to this handler."""
-    rule = configuration.rule_for(table)
-    if rule is None:
-        return False
-    found = (handler for handler in rule.handlers if handler.type == "spark")
-    return any(
-        _location(SparkOptions.model_validate(each.options)) == _location(entry.options) for each in found
-    )

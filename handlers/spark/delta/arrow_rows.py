@@ -51,12 +51,25 @@ def without(there: pa.Table, changes: pa.Table, key: Mapping[str, str]) -> pa.Ta
     return there.take(left.take(pc.sort_indices(left)))
 
 
+def places_of(changes: pa.Table, there: pa.Table, key: Mapping[str, str]) -> pa.Array:
+    """Return the places of those changes whose keys are `there`, in order. `key`: as in `without`."""
+    keys = there.select(list(key))
+    changed = changes.select(list(key.values())).rename_columns(list(key)).cast(keys.schema)
+    changed = changed.append_column(_ORDER, pa.array(range(len(changed)), pa.int64()))
+    places = changed.join(keys, list(key), join_type="left semi").column(_ORDER).combine_chunks()
+    return places.take(pc.sort_indices(places))
+
+
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return these columns in this order and with these types. Raises ValueError (of which ArrowInvalid is
     one) if a value would lose something, or if Spark may convert it differently."""
     names = {name.lower(): name for name in rows.column_names}
     picked = rows.select([names[name.lower()] for name in schema.names]).rename_columns(schema.names)
     for field in schema:
+        if not field.nullable and picked.column(field.name).null_count:
+            raise ValueError(f"{field.name} must not be null")
+        if pa.types.is_nested(field.type) and "not null" in str(field.type):
+            raise ValueError(f"{field.name} has parts that must not be null")
         if not _holds(field.type, picked.schema.field(field.name).type):
             raise ValueError(
                 f"{field.name} is {field.type}, but {picked.schema.field(field.name).type} was received"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from inspect import signature
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from handlers.logs import get_logger
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
 from handlers.spark.rows.spark_types import can_widen, holds
 from handlers.spark.runtime.errors import says_no_table
 from handlers.spark.table_ref import TableRef, quoted
+
+# Before pyspark 4.2, to_arrow_schema has no such argument: moments are in UTC.
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 _log = get_logger("spark")
 
@@ -27,6 +31,11 @@ class IncompatibleColumn(RuntimeError):
 def spark_schema(arrow: pa.Schema) -> StructType:
     """Return the types as the tables have them. A datetime without a zone stays one."""
     return from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+
+
+def arrow_schema(columns: StructType) -> pa.Schema:
+    """Return the types as rows have them. A moment is in UTC."""
+    return to_arrow_schema(columns, **_IN_UTC)
 
 
 def schema(session: SparkSession, ref: TableRef) -> StructType | None:
@@ -48,18 +57,7 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
     table = schema(session, ref)
     if table is None:
         return
-    wanted = spark_schema(arrow)
-    names = {field.name.lower() for field in wanted.fields}
-    for field in table.fields:
-        if not field.nullable and field.name.lower() not in names:
-            raise IncompatibleColumn(
-                f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
-                "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
-                "table"
-            )
-    added: list[_Column] = []
-    wider: list[_Column] = []
-    _compare(table, wanted, "", ref=ref, added=added, wider=wider)
+    added, wider = lacking(ref, table, arrow)
     if needs_mapping(column.name for column in added):
         _set(session, ref, *NAMES_MAPPED)
     if wider:
@@ -73,11 +71,41 @@ def evolve(session: SparkSession, ref: TableRef, arrow: pa.Schema) -> None:
         _log.info("delta_columns_added", table=str(ref), columns=[column.name for column in added])
 
 
-class _Column(NamedTuple):
+def sql_type(kind: DataType) -> str:
+    """Return a type as SQL reads it. `simpleString` does not quote the names in a struct."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{quoted(one.name)}: {sql_type(one.dataType)}' for one in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return kind.simpleString()
+
+
+class Column(NamedTuple):
+    """A column of rows that the table lacks, or that is too narrow in it."""
+
     path: str
     """For statements: quoted, with the names of enclosing structs."""
     name: str
     type: str
+
+
+def lacking(ref: TableRef, table: StructType, arrow: pa.Schema) -> tuple[list[Column], list[Column]]:
+    """Return the columns that a table lacks, and those that are too narrow. Raises like `evolve`."""
+    wanted = spark_schema(arrow)
+    names = {field.name.lower() for field in wanted.fields}
+    for field in table.fields:
+        if not field.nullable and field.name.lower() not in names:
+            raise IncompatibleColumn(
+                f"column {field.name!r} of {ref} must not be null, but the source has no such column: make "
+                "it nullable (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or give the handler another "
+                "table"
+            )
+    added: list[Column] = []
+    wider: list[Column] = []
+    _compare(table, wanted, "", ref=ref, added=added, wider=wider)
+    return added, wider
 
 
 def _compare(
@@ -86,14 +114,14 @@ def _compare(
     inside: str,
     *,
     ref: TableRef,
-    added: list[_Column],
-    wider: list[_Column],
+    added: list[Column],
+    wider: list[Column],
 ) -> None:
     known = {field.name.lower(): field for field in table.fields}
     for field in wanted.fields:
         kept = known.get(field.name.lower())
         own = field.name if kept is None else kept.name
-        column = _Column(inside + quoted(own), field.name, field.dataType.simpleString())
+        column = Column(inside + quoted(own), field.name, sql_type(field.dataType))
         if kept is None:
             added.append(column)
         elif isinstance(kept.dataType, StructType) and isinstance(field.dataType, StructType):

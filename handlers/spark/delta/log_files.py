@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -31,10 +31,11 @@ _MOST_COMMITS = 1_000
 _MOST_READER = 3
 """The newest version of Delta's protocol that is supported."""
 _READ = [
-    *("add.path", "add.size", "add.stats", "add.deletionVector.storageType"),
+    *("add.path", "add.size", "add.stats", "add.partitionValues", "add.deletionVector.storageType"),
     *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
     *("protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures"),
-    *("metaData.schemaString", "sidecar.path"),
+    *("metaData.schemaString", "metaData.partitionColumns", "metaData.configuration", "sidecar.path"),
+    "txn.appId",
 ]
 """The columns that are read from a checkpoint."""
 _AT_ONCE = 4_096
@@ -52,6 +53,43 @@ class LogState:
     rows: int
 
 
+class DataFile(NamedTuple):
+    """One Parquet file of a table."""
+
+    size: int
+    """Bytes."""
+    rows: int | None
+    """Without deleted ones. None if the log does not say."""
+    partition: Mapping[str, str | None]
+    """The values of the partition columns, by the columns' names in files."""
+    deletion_vector: _DeletionVector | None
+    """Which rows are deleted. None: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table, with its files."""
+
+    version: int
+    columns: Mapping[str, Sequence[str]]
+    """Each with the names of its fields, if it is a struct."""
+    metadata: Metadata
+    files: Mapping[str, DataFile]
+    """By the path, as the log has it: relative to the table, URL-encoded."""
+    writers: Set[str]
+    """The identifiers of applications (`TableRef.app_id`) that record their commits."""
+
+    def state(self, rows: int | None = None) -> LogState | None:
+        """None if the log does not say how many rows a file has. `rows`: their sum, if it is known."""
+        counts = [each.rows for each in self.files.values() if each.rows is not None]
+        if rows is None and len(counts) == len(self.files):
+            rows = sum(counts)
+        if rows is None:
+            return None
+        size = sum(each.size for each in self.files.values())
+        return LogState(self.version, self.columns, len(self.files), size, rows)
+
+
 class _Stats(msgspec.Struct, rename="camel"):
     num_records: int
 
@@ -67,6 +105,7 @@ class _Add(msgspec.Struct, rename="camel"):
     path: str
     size: int
     stats: str | None = None
+    partition_values: dict[str, str | None] = {}
     deletion_vector: _DeletionVector | None = None
 
 
@@ -79,6 +118,10 @@ class _Sidecar(msgspec.Struct):
     path: str
 
 
+class _Txn(msgspec.Struct, rename="camel"):
+    app_id: str
+
+
 class Metadata(msgspec.Struct, rename="camel"):
     """A table's metadata, without its files."""
 
@@ -86,6 +129,11 @@ class Metadata(msgspec.Struct, rename="camel"):
     """As JSON."""
     partition_columns: list[str] = []
     configuration: dict[str, str] = {}
+
+    @property
+    def columns(self) -> dict[str, Sequence[str]]:
+        """Each with the names of its fields, if it is a struct."""
+        return {each["name"]: _within(each["type"]) for each in json.loads(self.schema_string)["fields"]}
 
 
 class _Protocol(msgspec.Struct, rename="camel"):
@@ -100,6 +148,7 @@ class _Action(msgspec.Struct, rename="camel"):
     meta_data: Metadata | None = None
     protocol: _Protocol | None = None
     sidecar: _Sidecar | None = None
+    txn: _Txn | None = None
 
 
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
@@ -110,15 +159,13 @@ class Unknown(Exception):
     """The files do not contain the answer: ask Spark."""
 
 
-def state_in_files(files: Files, path: str) -> LogState | None:
-    """Return the newest version of the table at `path`. None: ask Spark.
+def snapshot_in_files(files: Files, path: str) -> Snapshot | None:
+    """Return the newest version of the table at `path`. None: ask Spark. Raises what `files` raises.
 
-    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation
-    Raises what `files` raises."""
+    By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation"""
     replay = _Replay()
     try:
-        version = replay.all_of(files, f"{path}/_delta_log")
-        return replay.state(version)
+        return replay.snapshot(replay.all_of(files, f"{path}/_delta_log"))
     except FilesError:
         raise
     except (Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
@@ -162,10 +209,10 @@ def has_commits(files: Files, path: str) -> bool:
 class _Replay:
     """Replays the actions of a log, one after the other."""
 
-    added: dict[str, tuple[int, int, _DeletionVector | None]] = field(default_factory=dict)
-    """Path of each file of the table -> its bytes, its rows, and its deletion vector."""
-    schema: str | None = None
+    added: dict[str, DataFile] = field(default_factory=dict)
+    metadata: Metadata | None = None
     protocol: _Protocol | None = None
+    writers: set[str] = field(default_factory=set)
 
     def all_of(self, files: Files, folder: str) -> int:
         """Read the newest checkpoint and the commits since. Returns the last version."""
@@ -177,25 +224,18 @@ class _Replay:
             self._commit(files.read(f"{folder}/{version:020d}.json"))
         return commits[-1] if commits else int(checkpoint[0][:20])
 
-    def state(self, version: int) -> LogState:
-        if self.schema is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
+    def snapshot(self, version: int) -> Snapshot:
+        if self.metadata is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
             raise Unknown
         if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
             raise Unknown
-        fields: list[dict[str, Any]] = json.loads(self.schema)["fields"]
-        return LogState(
-            version,
-            {each["name"]: _within(each["type"]) for each in fields},
-            len(self.added),
-            sum(size for size, _, _ in self.added.values()),
-            sum(rows for _, rows, _ in self.added.values()),
-        )
+        return Snapshot(version, self.metadata.columns, self.metadata, self.added, self.writers)
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
             raise Unknown
         for batch in file.iter_batches(_AT_ONCE, columns=_READ):
-            for row in batch.to_pylist():
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
                 self._take(msgspec.convert(_told(row), _Action))
 
     def _commit(self, commit: bytes) -> None:
@@ -204,7 +244,7 @@ class _Replay:
         for action in actions:
             if action.remove is not None:
                 gone = self.added.pop(action.remove.path, None)
-                if gone is not None and gone[2] != action.remove.deletion_vector:
+                if gone is not None and gone.deletion_vector != action.remove.deletion_vector:
                     raise Unknown  # another file is removed
         for action in actions:
             self._take(action)
@@ -213,17 +253,19 @@ class _Replay:
 
     def _take(self, action: _Action) -> None:
         if (add := action.add) is not None:
-            if add.stats is None:
-                raise Unknown
-            rows = msgspec.json.decode(add.stats, type=_Stats).num_records
-            gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-            if not 0 <= gone <= rows:
-                raise Unknown
-            self.added[add.path] = add.size, rows - gone, add.deletion_vector
+            rows = None
+            if add.stats is not None:
+                gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
+                if not 0 <= gone <= (all_rows := msgspec.json.decode(add.stats, type=_Stats).num_records):
+                    raise Unknown
+                rows = all_rows - gone
+            self.added[add.path] = DataFile(add.size, rows, add.partition_values, add.deletion_vector)
         if action.sidecar is not None:
             raise Unknown  # the files are listed elsewhere
+        if action.txn is not None:
+            self.writers.add(action.txn.app_id)
         if action.meta_data is not None:
-            self.schema = action.meta_data.schema_string
+            self.metadata = action.meta_data
         if action.protocol is not None:
             self.protocol = action.protocol
 

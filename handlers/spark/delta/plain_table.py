@@ -8,25 +8,27 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from handlers.logs import get_logger
 from handlers.spark.delta.commits.commit_files import note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.few_files import has_exact_bounds, put_file
 from handlers.spark.delta.statements import MADE, needs_mapping
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 from handlers.spark.rows.column_types import USUAL
-from handlers.spark.rows.parquet_files import writing
 from handlers.spark.rows.shape import Mode
 from handlers.spark.table_ref import TableRef
 
 if TYPE_CHECKING:
     import deltalake
+
+_log = get_logger("spark")
 
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants"))
 """Delta features of tables that binlane creates, and features that these commits do not affect."""
@@ -40,8 +42,31 @@ _PROPERTIES = frozenset(
 """Table properties that do not affect how a commit is made."""
 _PLAIN_INTERVAL = re.compile(r"(?i)interval \d+ (second|minute|hour|day|week)s?")
 """Intervals that delta-rs reads as Spark does."""
-_FORMER = frozenset((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"))
-"""Spark notes these in a file with dates of the former calendar: Spark 3 or later, if it is set to LEGACY."""
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+def declining(otherwise: _U) -> Callable[[Callable[_P, _T]], Callable[_P, _T | _U]]:
+    """Return a decorator: if delta-rs panics, the result is `otherwise`. A panic is no Exception, so it would
+    end the thread."""
+
+    def decorated(do: Callable[_P, _T]) -> Callable[_P, _T | _U]:
+        @wraps(do)
+        def done(*args: _P.args, **kwargs: _P.kwargs) -> _T | _U:
+            try:
+                return do(*args, **kwargs)
+            except BaseException as error:
+                if type(error).__name__ != "PanicException":
+                    raise
+                _log.warning("delta_rs_panicked", doing=do.__name__, error=str(error))
+                return otherwise
+
+        return done
+
+    return decorated
 
 
 def plain_table(path: str) -> deltalake.DeltaTable | None:
@@ -68,23 +93,10 @@ def plain_table(path: str) -> deltalake.DeltaTable | None:
     return table if is_known and is_plain else None
 
 
-def is_small(table: deltalake.DeltaTable, most_bytes: int, most_rows: int) -> bool:
-    """Whether its files are small, and state their numbers of rows."""
-    adds = pa.table(table.get_add_actions(flatten=True))
-    if not adds.num_rows:
-        return True
-    if "num_records" not in adds.column_names:
-        return False
-    counts = adds.column("num_records")
-    size, rows = pc.sum(adds.column("size_bytes")).as_py(), pc.sum(counts).as_py()
-    return not counts.null_count and size <= most_bytes and rows <= most_rows
-
-
-def has_former_dates(dataset: Any) -> bool:
-    """Whether a file of Arrow's `dataset` may have dates of the former calendar, which only Spark reads as
-    they are. Raises OSError."""
-    files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
-    return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
+def has_features_for(table: deltalake.DeltaTable, columns: pa.Schema) -> bool:
+    """Whether such columns need no feature that the table lacks."""
+    is_needed = any("timestamp[us]" in str(each.type) for each in columns)
+    return not is_needed or _FEATURE in (table.protocol().writer_features or ())
 
 
 def _notes(schema: Any) -> Iterator[str]:
@@ -127,11 +139,7 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
     from deltalake import Schema  # noqa: PLC0415 (see above)
 
     schema = str(Schema.from_arrow(rows.schema).to_json())
-    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="snappy", **writing(rows.schema))
-    data = sink.getvalue()
-    files.put(f"{ref.path}/{name}", data)
+    name, size, told = put_file(files, ref.path or "", rows)
     first = {
         "commitInfo": {
             "timestamp": _now(),
@@ -159,10 +167,10 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
         "add": {
             "path": name,
             "partitionValues": {},
-            "size": data.size,
+            "size": size,
             "modificationTime": _now(),
             "dataChange": True,
-            "stats": json.dumps({"numRecords": rows.num_rows}),
+            "stats": told,
         },
     }
     lines = [json.dumps({kind: action}, ensure_ascii=False) + "\n" for kind, action in first.items()]
@@ -179,3 +187,21 @@ def make_table(files: Files, ref: TableRef, rows: pa.Table, note: CommitNote, *,
 
 def _now() -> int:
     return int(time.time() * 1000)
+
+
+def no_upkeep(rs: Any) -> Any:
+    """Return a commit's settings that leave checkpoints and cleaning to the caller."""
+    return rs.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def exact_bounds(rs: Any, schema: pa.Schema) -> Any:
+    """Return how files are written: with bounds only for columns whose bounds delta-rs writes exactly. It
+    writes decimals' bounds as doubles, and Spark skips files by their bounds. A dictionary would make Spark
+    skip -0.0 when it looks for 0.0."""
+    kept = rs.ColumnProperties(statistics_enabled="CHUNK")
+    left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    return rs.WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=left,
+        column_properties={field.name: kept for field in schema if has_exact_bounds(field.type)},
+    )

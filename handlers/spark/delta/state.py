@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from handlers.spark.delta.commits.held_segments import delta_snapshot
 from handlers.spark.delta.evolving import schema
 from handlers.spark.delta.log_files import metadata_in_files
 from handlers.spark.log.store_choice import AnySpark, files_for
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.runtime.java_process import java_class
 from handlers.spark.table_ref import TableRef
 
@@ -54,16 +56,20 @@ def look(session: SparkSession, ref: TableRef) -> TableState | None:
     if columns is None:
         return None
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    columns = _with_notes(session, detail.location) or columns
+    # Spark's schema leaves out Delta's metadata, such as generation expressions. A catalog may not let users
+    # read the folder.
+    with suppress(OSError):
+        found = look_in_files(files_for(detail.location, AnySpark(session)), detail.location)
+        columns = columns if found is None else found.columns
     partitions, features = tuple(detail.partitionColumns), frozenset(detail.tableFeatures)
     return TableState(columns, partitions, detail.properties, detail.sizeInBytes, features)
 
 
-def _with_notes(session: SparkSession, location: str) -> StructType | None:
-    """Return the columns with Delta's metadata (such as generation expressions), which Spark's own schema
-    leaves out. None if the catalog does not let users read the folder."""
-    try:
-        found = metadata_in_files(files_for(location, AnySpark(session)), location)
-    except OSError:
+def look_in_files(files: Files, path: str | None) -> TableState | None:
+    """Return the table's columns, partitions and properties, and nothing else. None: ask Spark, or there is
+    no table. Raises what `files` raises."""
+    found = None if path is None else metadata_in_files(files, path)
+    if found is None:
         return None
-    return None if found is None else StructType.fromJson(json.loads(found.schema_string))
+    columns = StructType.fromJson(json.loads(found.schema_string))
+    return TableState(columns, tuple(found.partition_columns), found.configuration, 0, frozenset())

@@ -53,7 +53,7 @@ class UpkeepTimes:
 
 _AS_TOLD = ("retentionDurationCheck", "vacuum.retentionWindowIgnore")
 """If these are on, Delta refuses RETAIN of less than a week, and ignores any value but 0."""
-_LARGE = 128 * 2**20
+LARGE = 128 * 2**20
 """Average size of files, in bytes, from which OPTIMIZE has nothing to gain."""
 
 _log = get_logger("spark")
@@ -67,7 +67,7 @@ def optimize(session: SparkSession, ref: TableRef, min_files: int) -> bool:
     if not exists(session, ref):
         return False
     [detail] = session.sql(f"DESCRIBE DETAIL {ref.sql}").collect()
-    if detail.numFiles < min_files or detail.sizeInBytes > detail.numFiles * _LARGE:
+    if detail.numFiles < min_files or detail.sizeInBytes > detail.numFiles * LARGE:
         return False
     try:
         with settings(session, STRICT):

@@ -1,7 +1,8 @@
-"""Commits without Spark: delta-rs makes those of small replicas and of changelogs, in the worker's process.
+"""Commits without Spark: delta-rs makes those of replicas that change few files, and of changelogs, in the
+worker's process.
 
 A commit of some hundred rows takes more than a second of CPU in Spark, and some hundredths in delta-rs. If a
-table is not plain (it is large, or its columns are mapped or checked), Spark makes the commit."""
+table is not plain (its columns are mapped or checked), or if many files change, Spark makes the commit."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,12 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within, without
+from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
+from handlers.spark.delta.few_files import FewFiles, Rewrite, files_of, put_file
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.plain_table import can_be_made, has_former_dates, is_small, make_table, plain_table
+from handlers.spark.delta.plain_table import (
+    can_be_made,
+    declining,
+    has_features_for,
+    make_table,
+    no_upkeep,
+    plain_table,
+)
+from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles, plain_path
@@ -36,13 +47,13 @@ if TYPE_CHECKING:
 
 _log = get_logger("spark")
 
-_MOST_BYTES = 8 * 2**20
-"""The most bytes of a replica's files, and of the segments. Beyond it, Spark adds little to the cost."""
-_MOST_ROWS = 200_000
-_MOST_MEMORY = 128 * 2**20
+_MOST_BYTES = 32 * 2**20
+"""The most bytes of segments."""
+_MOST_MEMORY = 256 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
-_DIGITS_OF_DOUBLES = 15
+_MISREAD = frozenset("%\\[]^|")
+"""In a folder's name, delta-rs takes % for an escape and \\ for /, and panics at the others."""
 _CHECKPOINT_EVERY = 10
 """Number of versions, as in Spark."""
 _CLEAN_EVERY = 100
@@ -57,39 +68,87 @@ class WithoutSpark:
         self._mode = options.mode
         self._prefix = options.prefix
         self._files = files
-        self._is_on = (
-            options.merge.without_spark
+        self.is_on = (
+            options.merge.engine == "auto"
             and options.mode in {"replica", "changelog"}
+            and options.table is None
+            and find_spec("deltalake") is not None
             and isinstance(files, LocalFiles)
         )
+        """Whether it makes any commits. If not, all tables need Spark."""
         self._makes = makes_tables and not options.properties and not options.partition_by
 
-    def apply(self, what: Bringing) -> bool:
-        """Merge in one commit. Returns False, with nothing changed, if Spark must do it.
+    @declining(None)
+    def apply(self, what: Bringing) -> Rewrite | None:
+        """Merge in one commit. Returns None, with nothing changed, if Spark must do it.
 
         Raises MergeConflict, LostCommit, and what the store raises."""
         ref, note = what.ref, what.note
-        if not self._is_on or ref.path is None or not self._suit(what):
-            return False
-        path = str(plain_path(ref.path))
+        if not self._suits(ref) or not self._suit(what):
+            return None
+        assert ref.path is not None
         is_new = self._makes and not self._files.exists(f"{ref.path}/_delta_log")
-        table = None if is_new else plain_table(path)
-        if "%" in os.path.realpath(path) or (table is None and not is_new):
-            return False  # delta-rs takes % for an escape
+        table = None if is_new else self._table(ref)
+        if table is None and not is_new:
+            return None
         whose = ("" if table is None else str(table.metadata().id), ref.app_id)
         # Before the look: other threads of this process may commit after it.
         known = max(what.after, known_segment(whose))
         if not self._goes_on(ref, known, note):
-            return False
-        rows = self._rows(table, what)
-        if rows is None:
-            return False
+            return None
+        made = self._rows(table, what)
+        if made is None:
+            return None
         if table is None:
+            [rows] = made.written
             whose = make_table(self._files, ref, rows, note, mode=self._mode), ref.app_id
-        elif not self._commit(table, ref, rows, note):
-            return False
+        elif not self._commit(table, ref, made, note):
+            return None
         remember_segment(whose, note.segment)
+        return made
+
+    @declining(False)
+    def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
+        """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises
+        MergeConflict."""
+        table = self._table(ref) if self._suits(ref) and can_be_made(columns) else None
+        if table is None or not has_features_for(table, columns):
+            return False
+        rs = self._delta_rs
+        try:
+            table.alter.add_columns(
+                rs.Schema.from_arrow(columns).fields,
+                commit_properties=rs.CommitProperties(max_commit_retries=0),
+                post_commithook_properties=no_upkeep(rs),
+            )
+        except rs.exceptions.CommitFailedError as error:
+            raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
+        except (rs.exceptions.DeltaError, OSError):
+            return False  # Spark looks at the table again
+        _log.info("delta_columns_added", table=str(ref), columns=columns.names)
         return True
+
+    @declining(False)
+    def optimize(self, ref: TableRef) -> bool:
+        """Rewrite small files as larger ones. Returns False, with nothing changed, if Spark must do it.
+        Raises OSError."""
+        table = self._table(ref) if self._suits(ref) else None
+        return table is not None and optimized(self._delta_rs, table, ref)
+
+    @declining(False)
+    def vacuum(self, ref: TableRef, retention: float) -> bool:
+        """Remove files that no version of the last `retention` seconds needs. Returns and raises like
+        `optimize`."""
+        table = self._table(ref) if self._suits(ref) else None
+        return table is not None and vacuumed(table, retention)
+
+    def _suits(self, ref: TableRef) -> bool:
+        if not self.is_on or ref.path is None:
+            return False
+        return not _MISREAD & set(os.path.realpath(plain_path(ref.path)))
+
+    def _table(self, ref: TableRef) -> deltalake.DeltaTable | None:
+        return plain_table(str(plain_path(ref.path or "")))
 
     def _goes_on(self, ref: TableRef, known: int, note: CommitNote) -> bool:
         """Whether the table's files show that it contains everything before these segments, and none of them.
@@ -111,16 +170,19 @@ class WithoutSpark:
 
     # ---- rows
 
-    def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> pa.Table | None:
-        """Return the rows to write: a changelog's new rows, or all rows of a replica. None if they are too
-        large or do not fit: Spark may be able to write them."""
+    def _rows(self, table: deltalake.DeltaTable | None, what: Bringing) -> Rewrite | None:
+        """Return the rows to write: a changelog's new rows, or the files of a replica that change. None if
+        they are too large or do not fit: Spark may be able to write them."""
         shape = what.shape
         changes = self._changes(what.segments, shape)
         if changes is None:
             return None
         try:
-            return self._first(changes, shape) if table is None else self._fitting(table, changes, shape)
-        except (ValueError, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            if table is not None:
+                return self._fitting(table, what.ref, changes, shape)
+            first = self._first(changes, shape)
+            return None if first is None else Rewrite((), [first])
+        except (ValueError, TypeError, pa.ArrowNotImplementedError):
             return None
         except (self._delta_rs.exceptions.DeltaError, OSError):
             return None  # Spark reports what is wrong with the table's files
@@ -133,7 +195,9 @@ class WithoutSpark:
             rows = None if newest is None else self._kept(newest).select(shape.schema.names)
         return rows if rows is not None and rows.num_rows and can_be_made(rows.schema) else None
 
-    def _fitting(self, table: deltalake.DeltaTable, changes: pa.Table, shape: Shape) -> pa.Table | None:
+    def _fitting(
+        self, table: deltalake.DeltaTable, ref: TableRef, changes: pa.Table, shape: Shape
+    ) -> Rewrite | None:
         """The same for an existing table. Raises ValueError, and what Arrow and delta-rs raise."""
         schema = pa.schema(table.schema().to_arrow())
         names = {name.lower(): name for name in schema.names}
@@ -141,15 +205,14 @@ class WithoutSpark:
         if names.keys() != {name.lower() for name in brought.names} or len(names) != len(schema.names):
             return None
         if self._mode == "changelog":
-            return fitted(changes, schema)
-        if not is_small(table, _MOST_BYTES, _MOST_ROWS):
+            return Rewrite((), [fitted(changes, schema)])
+        key = {names[column.lower()]: column for column in shape.key}
+        newest, found = newest_of(changes, shape.key), files_of(table, list(key))
+        if newest is None or found is None or ref.path is None:
             return None
-        newest, files = newest_of(changes, shape.key), table.to_pyarrow_dataset()
-        there = None if has_former_dates(files) else within(_MOST_MEMORY, files.to_batches(), schema)
-        if newest is None or there is None:
-            return None
-        kept = without(there, newest, {names[column.lower()]: column for column in shape.key})
-        return pa.concat_tables([fitted(kept, schema), fitted(self._kept(newest), schema)])
+        is_kept = pc.not_equal(newest.column(f"{self._prefix}op"), "delete")
+        few = FewFiles(self._files, ref.path, schema, key, _MOST_MEMORY)
+        return few.rewrite(found, newest, is_kept)
 
     def _kept(self, newest: pa.Table) -> pa.Table:
         """Return the rows that were not deleted."""
@@ -177,27 +240,29 @@ class WithoutSpark:
 
     # ---- commits
 
-    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, rows: pa.Table, note: CommitNote) -> bool:
+    def _commit(self, table: deltalake.DeltaTable, ref: TableRef, made: Rewrite, note: CommitNote) -> bool:
         """A compare-and-set like `fenced`: delta-rs rejects a commit if any other one was first. Returns
         False if it cannot be written. Spark then reports why."""
         rs = self._delta_rs
         commit = uuid.uuid4().hex
         before = table.version()
         assert ref.path is not None
+        now = int(time.time() * 1000)
+        actions = [rs.transaction.RemoveAction(each.path, True, now, each.size, {}) for each in made.removed]
+        for rows in made.written:
+            name, size, told = put_file(self._files, ref.path, rows)
+            actions.append(rs.transaction.AddAction(name, size, {}, now, True, told))
         try:
-            rs.write_deltalake(
-                table,
-                rows,
-                mode="append" if self._mode == "changelog" else "overwrite",
-                writer_properties=_writing(rs, rows.schema),
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
                 commit_properties=rs.CommitProperties(
                     custom_metadata={"userMetadata": note.to_json(ref.app_id, commit)},
                     max_commit_retries=0,
-                    app_transactions=[rs.Transaction(ref.app_id, note.first, int(time.time() * 1000))],
+                    app_transactions=[rs.Transaction(ref.app_id, note.first, now)],
                 ),
-                post_commithook_properties=rs.PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
+                post_commithook_properties=no_upkeep(rs),
             )
         except rs.exceptions.CommitFailedError as error:
             raise MergeConflict(f"{ref}: {str(error).splitlines()[0]}") from error
@@ -232,28 +297,7 @@ class WithoutSpark:
 
     @cached_property
     def _delta_rs(self) -> Any:
-        """The package deltalake. Its import takes half a second, for users of this option only."""
-        importlib.import_module("deltalake.exceptions")
+        """The package deltalake. Its import takes half a second."""
+        for name in ("exceptions", "transaction"):
+            importlib.import_module(f"deltalake.{name}")
         return importlib.import_module("deltalake")
-
-
-def _writing(rs: Any, schema: pa.Schema) -> Any:
-    """Return how files are written: with bounds only for columns whose bounds delta-rs writes exactly. It
-    writes decimals' bounds as doubles, and Spark skips files by their bounds. A dictionary would make Spark
-    skip -0.0 when it looks for 0.0."""
-    kept = rs.ColumnProperties(statistics_enabled="CHUNK")
-    left = rs.ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-    return rs.WriterProperties(
-        compression="SNAPPY",
-        default_column_properties=left,
-        column_properties={field.name: kept for field in schema if _has_exact_bounds(field.type)},
-    )
-
-
-def _has_exact_bounds(arrow: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_decimal(arrow):
-        return bool(arrow.precision <= _DIGITS_OF_DOUBLES)
-    return not (
-        types.is_floating(arrow) or types.is_nested(arrow)
-    )  # NaN is greater than all numbers, but in no bounds

@@ -1,4 +1,4 @@
-"""Removes merged segments, and keeps files few and large."""
+"""Removes merged segments, keeps files few and large, and keeps views."""
 
 from __future__ import annotations
 
@@ -38,11 +38,18 @@ class Keeper:
     A table costs time only if something was merged, or its upkeep is due. Thousands of other tables are not
     visited."""
 
-    def __init__(self, options: UpkeepOptions, serves: Callable[[TableSink], bool]) -> None:
-        """`serves`: whether this handler still serves a table."""
+    def __init__(
+        self,
+        options: UpkeepOptions,
+        serves: Callable[[TableSink], bool],
+        show: Callable[[TableSink], bool] = lambda _: True,
+    ) -> None:
+        """`serves`: whether this handler still serves a table. `show`: see `Views.keep`."""
         self.thread = Background("spark-keeper", self._run)
         self._options = options
         self._serves = serves
+        self._show = show
+        self._to_show: set[TableSink] = set()
         self._told: deque[TableSink] = deque()  # filled by any thread
         self._tidying: set[TableSink] = set()
         self._due: dict[tuple[TableSink, str], float] = {}  # seconds since 1970
@@ -65,6 +72,7 @@ class Keeper:
         while self._told:
             sink = self._told.popleft()
             self._tidying.add(sink)
+            self._to_show.add(sink)
             is_unchanged = sink.merges.unmerged.merged_source_ms is None
             if sink not in self._known or (sink in self._unchanged and not is_unchanged):
                 (self._unchanged.add if is_unchanged else self._unchanged.discard)(sink)
@@ -78,6 +86,8 @@ class Keeper:
             self._try(sink, "tidy", partial(sink.merges.tidy, time.monotonic()))
             if not sink.merges.has_to_tidy:
                 self._tidying.discard(sink)
+        for sink in list(self._to_show):
+            self._try(sink, "view", partial(self._show_now, sink))
         while self._order and self._order[0][0] <= now and not self.thread.stopped.is_set():
             due, _, sink = heapq.heappop(self._order)
             if self._known.get(sink) != due:
@@ -90,6 +100,11 @@ class Keeper:
                 self._known.pop(sink, None)
                 for what in _WHAT:
                     self._due.pop((sink, what), None)
+
+    def _show_now(self, sink: TableSink) -> None:
+        self._to_show.discard(sink)
+        if self._serves(sink) and not self._show(sink):
+            self._to_show.add(sink)
 
     def _plan(self, sink: TableSink, due: float) -> None:
         self._known[sink] = due

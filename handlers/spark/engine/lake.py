@@ -18,6 +18,7 @@ from handlers.spark.engine.merge_scheduler import Merger
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.world import World
 from handlers.spark.engine.tables import Tables
+from handlers.spark.engine.views import Views
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
@@ -34,7 +35,7 @@ class Lake:
     """Exists between `open` and `close`. Any thread may hand over batches."""
 
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
-        """Start Spark, unless another handler has. Raises like SparkHandler.open."""
+        """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
         self._spark = acquire(
             section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
@@ -55,19 +56,25 @@ class Lake:
             release()
             raise
         self._world = self._tables.world
-        self._keeper = Keeper(options.upkeep, self._tables.serves)
+        needs_spark = section.views or not self._world.without_spark.is_on
+        self._needs_spark = self._world.applier is not None and needs_spark
+        if self._needs_spark:
+            self._spark.begin()
+        views = (Views(self._world).keep,) if section.views else ()
+        self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
         self._search = Search(files, logs, serve=found.serve, partitions=partitions)
         self._runs = False
         self._is_safe = False
-        self._merging = threading.Lock()  # guards the next: whether merging may start
+        self._merging = threading.Lock()  # guards the two below: whether merging has started, or may
+        self._is_merging = False
         self._closed = False
         self._spark_told = threading.Event()
-        """Set when Spark has started and merging may begin, or when Spark will never start."""
+        """Set when Spark has started and merging has begun, or when Spark will never start."""
 
     def start(self) -> None:
-        """Start merging, and watching Spark, as soon as Spark has started.
+        """Start merging: if all tables need Spark, as soon as it has started. It is watched from then on.
 
         Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
         try:
@@ -84,6 +91,8 @@ class Lake:
             self._world.packs.writer.start()
         if self._world.applier is not None and self._world.context.partitions is not None:
             self._search.thread.start()
+        if not self._needs_spark:
+            self._begin_merging()
         self._spark.tell(self._go_on)
 
     def _go_on(self, error: BaseException | None) -> None:
@@ -99,11 +108,12 @@ class Lake:
             error = trouble
         self._spark_told.set()
         if error is not None and stop_worker is not None and not self._closed:
-            stop_worker(StopWorker(f"handler {self._world.context.handler} could not open: {_told(error)}"))
+            stop_worker(StopWorker(f"handler {self._world.context.handler} needs Spark: {_told(error)}"))
 
     def _begin_merging(self) -> None:
         with self._merging:
-            if self._world.applier is not None and not self._closed:
+            if self._world.applier is not None and not self._closed and not self._is_merging:
+                self._is_merging = True
                 self._merger.start()
                 self._keeper.thread.start()
 
@@ -166,9 +176,9 @@ class Lake:
             release()
 
     def _await_spark(self) -> float:
-        """Wait for Spark to start, if rows wait to be merged. Returns the seconds spent."""
+        """Wait for Spark to start, if nothing merges before it and rows wait. Returns the seconds spent."""
         began = time.monotonic()
-        if self._runs and any(sink.waiting.rows for sink in self._tables.known()):
+        if self._runs and self._needs_spark and any(sink.waiting.rows for sink in self._tables.known()):
             self._spark_told.wait(self._world.options.merge.at_close)
         return time.monotonic() - began
 

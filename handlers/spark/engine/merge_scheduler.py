@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from sortedcontainers import SortedKeyList
 
@@ -20,9 +20,20 @@ from handlers.logs import get_logger
 from handlers.spark.close_times import WORK_SECONDS
 from handlers.spark.engine.table.waiting import Waiting
 from handlers.spark.options import MergeOptions
+from handlers.spark.runtime.start import SparkStarts
 
 _HEAVY = 10.0
 """Seconds. If a table's last merge took longer, it leaves the last slot to due tables that are lighter."""
+
+_AGES = (2.0, 10.0)
+"""The least and the most seconds that rows wait if `max_age` is not set."""
+_PER_MERGE = 20
+"""Seconds that rows wait for each second that the last merge took: a table's commits use 5 % of a thread.
+They take delta-rs hundredths of a second, and Spark one or two seconds."""
+_REPLACED = 512 * 2**10
+"""Bytes of files that a table's merges replace in a second. The former files stay for days."""
+_SPARK_STARTS = 0.5
+"""Seconds until a table is tried again while Spark starts."""
 
 _CLOCK_WAS_SET = 0.5
 """Seconds by which the wall clock and the monotonic clock may differ before all tables are reordered."""
@@ -35,6 +46,8 @@ class Mergeable(Protocol):
     def name(self) -> str: ...
     @property
     def waiting(self) -> Waiting: ...
+    @property
+    def replaced(self) -> int: ...
     @property
     def faults(self) -> int: ...
     @property
@@ -51,6 +64,7 @@ class _Entry:
     not_before: float | None
     since: float | None = None
     """When its oldest row was put (`Waiting.since`), as of the last calculation of `due`."""
+    max_age: float = 0.0
     latest: float = 0.0
     """When it is due by this process's clock. `since` is from a clock that may be set, or is another
     machine's."""
@@ -68,7 +82,7 @@ class MergeQueue:
         self._light: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
         self._heavy: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
         self._running: dict[Mergeable, _Entry] = {}
-        self._were_heavy: WeakSet[Mergeable] = WeakSet()
+        self._took: WeakKeyDictionary[Mergeable, float] = WeakKeyDictionary()
         self._clock = _clock()
 
     def offer(self, table: Mergeable) -> bool:
@@ -114,11 +128,14 @@ class MergeQueue:
     def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
         """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
         del self._running[table]
-        (self._were_heavy.add if seconds > _HEAVY else self._were_heavy.discard)(table)
+        self._took[table] = seconds
         self._add(self._entry(table, not_before))
 
     def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
-        return _Entry(table, table in self._were_heavy, not_before)
+        took, max_age = self._took.get(table, 0.0), self._options.max_age
+        if max_age is None:
+            max_age = min(max(took * _PER_MERGE, table.replaced / _REPLACED, _AGES[0]), _AGES[1])
+        return _Entry(table, took > _HEAVY, not_before, max_age=max_age)
 
     def _add(self, entry: _Entry) -> bool:
         """Add a table. Returns whether it is the next one."""
@@ -127,13 +144,13 @@ class MergeQueue:
         if waiting.since is None:
             return False
         if entry.since is None or waiting.since > entry.since:
-            entry.latest = now + self._options.max_age
+            entry.latest = now + entry.max_age
         entry.since = waiting.since
         since = waiting.since - self._clock
         if waiting.is_urgent or waiting.rows >= self._options.max_rows:
-            due = min(since, entry.latest - self._options.max_age)
+            due = min(since, entry.latest - entry.max_age)
         else:
-            due = min(since + self._options.max_age, entry.latest)
+            due = min(since + entry.max_age, entry.latest)
         # Rows may have waited longer than this machine runs. Then they are due before 0 of its clock.
         entry.due = due if entry.not_before is None else max(due, entry.not_before)
         before = self._first(now)
@@ -255,6 +272,8 @@ class Merger:
             # Spark is gone permanently. Its watch stops the worker, which need not wait for this.
             with self._changed:
                 self._ends_at = time.monotonic()
+        except SparkStarts:
+            not_before = time.monotonic() + _SPARK_STARTS
         except Exception as error:
             # A server that is back must be found soon, and asking costs little.
             longest = _LONGEST_AWAY if isinstance(error, TargetUnavailable) else _LONGEST_RETRY

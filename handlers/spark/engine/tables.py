@@ -24,7 +24,7 @@ from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.options import SparkOptions
-from handlers.spark.read.inspection import head_of
+from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark

@@ -53,15 +53,21 @@ def files_for(uri: str, spark: Spark, *, assume_local: bool = False) -> Files:
     Hadoop's default file system (`fs.defaultFS`), as in Spark. With Connect, which cannot be asked, it is the
     worker's own. Raises FilesError for an unknown scheme, and for a store that cannot be reached."""
     scheme = scheme_of(uri) or ("file" if assume_local else default_scheme(spark))
-    if scheme == "file":
-        from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
-
-        return LocalFiles()
-    if spark.is_classic:
+    if scheme != "file" and spark.is_classic:
         from handlers.spark.log.stores.hadoop import HadoopFiles  # noqa: PLC0415 (Java only here)
 
         return HadoopFiles(spark.session, uri)
-    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only for Spark Connect)
+    return files_without_java("file:" if scheme == "file" else uri)
+
+
+def files_without_java(uri: str) -> Files:
+    """Return the store of a place, without Spark's configuration: plain paths are local, and credentials of
+    object stores come from the environment. Raises FilesError for a store that only Spark reaches."""
+    if scheme_of(uri) in ("", "file"):
+        from handlers.spark.log.stores.local import LocalFiles  # noqa: PLC0415 (as its brothers)
+
+        return LocalFiles()
+    from handlers.spark.log.stores.object_stores import ObjectFiles  # noqa: PLC0415 (only without Java)
 
     return ObjectFiles(uri)
 

@@ -11,24 +11,21 @@ Any SparkSession with Delta will do, classic or Connect. Nothing is written."""
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.owner import logs_below
-from handlers.spark.log.packs.pack_file import Piece, read_piece, rows_of
-from handlers.spark.log.packs.streams import Found, PackFolder, read_stream
-from handlers.spark.log.segment_file import Head
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import columns_of, head_of, newest_sql, shown_sql
+from handlers.spark.read.inspection import columns_of, newest_sql, shown_sql
+from handlers.spark.read.log_heads import head_of
+from handlers.spark.read.places import ref_at
+from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted
 
@@ -49,10 +46,7 @@ def current(spark: SparkSession, table: str, *, log: str | None = None, prefix: 
     if "/" in table:
         path = table.rstrip("/") if ":" in table else str(Path(table).absolute())
         files = files_for(path, AnySpark(spark))
-        found = f"{log.rstrip('/')}/{PENDING}" if log is not None else _log_above(files, path)
-        ref = TableRef(f"delta.{quoted(path)}", path, found or f"{path}/{PENDING}")
-        if found == path:
-            ref = TableRef(f"parquet.{quoted(path)}", path, path)
+        ref = ref_at(files, path, log)
     else:
         parts = table.split(".")
         folder = log or _log_in_warehouse(spark, parts)
@@ -103,23 +97,6 @@ def create_views(
     return made
 
 
-def _log_above(files: Files, path: str) -> str | None:
-    """Find the segments of the table in `path`. Its log is in a folder above, at the same relative path."""
-    for folder in _above(path):
-        log = f"{folder}/{LOGS}{path.removeprefix(folder)}/{PENDING}"
-        if files.exists(log):
-            return log
-    is_log = head_of(files, path) is not None  # mode changelog, format parquet
-    return path if is_log else None
-
-
-def _above(path: str) -> Iterator[str]:
-    root = path.find("://") + 3 if "://" in path else 0
-    while path.rfind("/") > root:
-        path = path.rpartition("/")[0]
-        yield path
-
-
 def _log_in_warehouse(spark: SparkSession, parts: list[str]) -> str:
     warehouse = spark.conf.get("spark.sql.warehouse.dir")
     database, name = ["default", *parts][-2:]
@@ -162,47 +139,3 @@ def _frame(session: SparkSession, sql: str) -> DataFrame:
     view = f"binlane_current_{uuid.uuid4().hex}"
     session.sql(sql).createTempView(view)
     return session.table(view)
-
-
-class Shared:
-    """The state of one moment: each stream is read once, when first needed. Any thread."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._lock = threading.Lock()  # guards the next
-        self._streams: dict[tuple[str, str], dict[str, list[Found]]] = {}
-
-    def pieces(self, folder: str, head: Head) -> Sequence[Piece]:
-        """Return the pieces after `head`, the last segment of the log in `folder`, in order. Raises
-        BrokenLog, and what the store raises."""
-        return [piece for _, piece in self._found(folder, head)]
-
-    def rows(self, folder: str, head: Head) -> pa.Table | None:
-        """Return their rows, in order. None without pieces. Raises like `pieces`, and FileNotFoundError if
-        they are obsolete, because the log has continued."""
-        bodies = [
-            read_piece(self._files, path, piece.begin, piece.size, piece.checksum)
-            for path, piece in self._found(folder, head)
-        ]
-        return pa.concat_tables(map(rows_of, bodies)) if bodies else None
-
-    def _found(self, folder: str, head: Head) -> Iterator[tuple[str, Piece]]:
-        if head.stream is None:
-            return
-        for logs in _roots(folder):
-            packs = PackFolder(self._files, logs, head.stream)
-            with self._lock:
-                if (logs, head.stream) not in self._streams:
-                    self._streams[logs, head.stream] = read_stream(self._files, logs, head.stream)
-                found = self._streams[logs, head.stream].get(folder.removeprefix(f"{logs}/"), [])
-            for number, piece in found:
-                if piece.after == head.segment.number:
-                    yield packs.place(number), piece
-
-
-def _roots(folder: str) -> Iterator[str]:
-    """Yield the folders of all logs that the log may be in: a database may be named like them."""
-    parts = folder.split("/")
-    for place, part in enumerate(parts):
-        if part == LOGS:
-            yield "/".join(parts[: place + 1])

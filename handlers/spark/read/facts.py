@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,18 +12,20 @@ from pyspark.sql import SparkSession
 from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_files
 from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
-from handlers.spark.delta.log_files import LogState, has_commits, state_in_files
-from handlers.spark.log.last_seen_table import ToldHeld
+from handlers.spark.delta.data_files import OnlySpark, dataset_of
+from handlers.spark.delta.log_files import LogState, has_commits, snapshot_in_files
+from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
 from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.current import Shared
-from handlers.spark.read.inspection import columns_of, head_of, log_of, version_of
+from handlers.spark.read.inspection import columns_of, version_of
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.view import Columns, folder_sql
+from handlers.spark.read.log_heads import head_of, log_of
+from handlers.spark.read.shared import Shared
+from handlers.spark.read.view import Columns
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef
 
@@ -85,10 +88,7 @@ def facts_of(spark: Spark, files: Files, found: Found, handler: str, shared: Sha
 def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple[Facts, int, Columns | None]:
     """Return the facts from the Spark table, its last merged segment, and its columns."""
     ref = found.ref
-    if ref.path == ref.log_folder:  # plain Parquet files: none of them waits
-        [row] = spark.session.sql(f"SELECT count(*) AS n FROM {folder_sql(ref.log_folder)}").collect()
-        return replace(facts, rows=int(row["n"])), 0, None
-    if ref.path is not None and not has_commits(files, ref.path):
+    if ref.path is not None and (ref.path == ref.log_folder or not has_commits(files, ref.path)):
         return facts, 0, None
     seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
     if seen is None:
@@ -110,8 +110,8 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
     if ref.path is not None:
         if not has_commits(files, ref.path):
             return None
-        if (state := state_in_files(files, ref.path)) is not None:
-            return state.columns
+        if (snapshot := snapshot_in_files(files, ref.path)) is not None:
+            return snapshot.columns
     return columns_of(spark.session, ref)
 
 
@@ -127,12 +127,21 @@ class _Seen(NamedTuple):
 
 def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     """Read the log's files. None: ask Spark."""
-    state = state_in_files(files, path)
-    if state is None:
+    snapshot = snapshot_in_files(files, path)
+    if snapshot is None:
         return None
-    notes = notes_in_files(files, path, _NOTES, state.version)
-    held = held_in_files(files, path, ref.app_id, state.version)
-    if notes is None or held is None:
+    notes = notes_in_files(files, path, _NOTES, snapshot.version)
+    held = held_in_files(files, path, ref.app_id, snapshot.version)
+    if held is None and ref.app_id not in snapshot.writers:
+        held = Held()  # nothing was ever merged
+    try:
+        with ExitStack() as stack:
+            state = snapshot.state() or snapshot.state(
+                dataset_of(files, path, snapshot, stack)[0].count_rows()
+            )
+    except OnlySpark:
+        return None
+    if notes is None or held is None or state is None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
     return _Seen(state, note, held.last)
@@ -171,9 +180,9 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Sha
     if heads[-1].is_behind:
         facts = _with_statements(files, found, facts, heads)
     size = sum(segment.bytes for segment in segments)
-    if is_table:
-        return replace(facts, files=len(segments), bytes=size, merged_source_time_ms=newest)
     rows = sum(segment.rows for segment in segments)
+    if is_table:  # plain Parquet files: none of them waits
+        return replace(facts, rows=rows, files=len(segments), bytes=size, merged_source_time_ms=newest)
     if facts.rows is None and not segments:
         facts = _noting(facts, "there is no table: the source dropped or renamed it, or it is still empty")
     facts = replace(facts, waiting_segments=len(segments), waiting_rows=rows, waiting_bytes=size)

@@ -11,7 +11,7 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, fits, logs_below
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
-from handlers.spark.read.inspection import head_of
+from handlers.spark.read.log_heads import head_of
 from handlers.spark.table_ref import TableRef, path_of
 
 

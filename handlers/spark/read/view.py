@@ -49,13 +49,15 @@ def view_sql(
     version: int | None = None,
     beyond: int = 0,
     shared: str | None = None,
+    received: str | None = None,
 ) -> str:
     """Return the body of a view of a table and its segments: persistent, temporary, or for `spark.sql`.
 
     `shape`: of the last segment's rows. `columns`: the Spark table's, None while it does not exist.
     `version`: of the Delta table, None for the newest one at the time of the query. `beyond`: the last
     segment that this version contains. No file up to it is opened, so its removal causes no error. `shared`:
-    a view with the rows after the last segment, one per key.
+    a view with the rows after the last segment, one per key. `received`: a view with the rows of all segments
+    to read, instead of the log's folder. Its column `segment`, with the prefix, numbers the rows.
 
     A replica's rows are the table's rows whose key is in no segment, and each key's last row in the segments,
     unless deleted. If the last row lacks columns, the table's row is shown until the segment is merged (such
@@ -73,7 +75,8 @@ def view_sql(
         if columns is None:
             raise NothingToSee(f"{ref} has no rows yet: its received rows are not merged yet")
         return f"SELECT {listed(columns)} FROM {table}"
-    return builder(_Parts(ref, None if columns is None else table, shape, prefix, columns, beyond, shared))
+    there = None if columns is None else table
+    return builder(_Parts(ref, there, shape, prefix, columns, beyond, shared, received))
 
 
 def folder_sql(folder: str) -> str:
@@ -89,10 +92,13 @@ class _Parts(NamedTuple):
     columns: Columns | None
     beyond: int
     shared: str | None
+    received: str | None
 
     @property
     def waiting(self) -> str:
         """The segments, for a statement's FROM."""
+        if self.received is not None:
+            return f"{quoted(self.received)} WHERE true"
         folder = folder_sql(self.ref.log_folder)
         # Spark filters files by names and times before it opens any.
         if self.beyond:
@@ -124,11 +130,16 @@ def _replica(parts: _Parts) -> str:
     if parts.shared is not None:
         there = listed(log_schema(parts.shape, mode="replica", prefix=parts.prefix).names)
         behind = parts.behind(f"{there}, {_LAST} AS {number}")
+    if parts.received is None:
+        there += f", bigint(left(_metadata.file_name, 20)) AS {number}"
+    whole = f"struct({', '.join([op, absent, *others])})"
+    newest = f"max_by({whole}, {number}) AS {row} FROM received GROUP BY {listed(key)}"
+    if parts.received is not None:  # DuckDB makes 0.0 of a -0.0 in max_by, and in windows that it replaces
+        last = f"SELECT max({number}) FROM received GROUP BY {listed(key)}"
+        newest = f"{whole} AS {row} FROM received WHERE {number} IN ({last})"
     newest = (
-        f"received AS (SELECT {there}, bigint(left(_metadata.file_name, 20)) AS {number} "
-        f"FROM {parts.waiting}{are_there}{behind}),\n"
-        f"newest AS (SELECT {listed(key)}, max_by(struct({', '.join([op, absent, *others])}), {number}) "
-        f"AS {row} FROM received GROUP BY {listed(key)})"
+        f"received AS (SELECT {there} FROM {parts.waiting}{are_there}{behind}),\n"
+        f"newest AS (SELECT {listed(key)}, {newest})"
     )
 
     def of_newest(name: str) -> str:
@@ -151,7 +162,7 @@ def _replica(parts: _Parts) -> str:
 def _changelog(parts: _Parts) -> str:
     own = log_schema(parts.shape, mode="changelog", prefix=parts.prefix).names
     if parts.table is None or parts.columns is None:
-        columns = "*" if parts.shared is None else listed(own)
+        columns = "*" if parts.shared is None and parts.received is None else listed(own)
         return f"SELECT {columns} FROM {parts.waiting}{parts.behind(columns)}"
     identity = [f"{parts.prefix}{name}" for name in _IDENTITY]
     time = parts.name("source_time")

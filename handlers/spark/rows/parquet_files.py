@@ -1,4 +1,4 @@
-"""Options for writing Parquet files in which Spark finds every value."""
+"""Parquet files that Spark and Arrow read alike: options for writing, and a check."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+
+_FORMER = frozenset((b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"))
+"""Spark notes these in a file with dates of the former calendar: Spark 3 or later, if it is set to LEGACY."""
 
 
 def writing(schema: pa.Schema) -> dict[str, Any]:
@@ -27,3 +30,16 @@ def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str,
             yield from _leaves(field.type, f"{path}.")
         else:
             yield (f"{path}.list.element" if pa.types.is_list(field.type) else path), field.type
+
+
+def has_former_dates(dataset: Any) -> bool:
+    """Whether a file of Arrow's `dataset` may have dates of the former calendar, which only Spark reads as
+    they are. Raises OSError."""
+    files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
+    return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
+
+
+def has_nanoseconds(dataset: Any) -> bool:
+    """Whether a file of Arrow's `dataset` has times in nanoseconds, or Spark's 96-bit times, which delta-rs
+    reads as such. They end in 2262, and times after that change silently. Raises OSError."""
+    return any("timestamp[ns" in str(file.physical_schema) for file in dataset.get_fragments())

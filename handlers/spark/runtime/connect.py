@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from importlib import metadata
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from handlers.api import TargetUnavailable
 from handlers.spark.runtime.conf import session_conf
 from handlers.spark.runtime.errors import told
+from handlers.spark.runtime.versions import UnknownSpark, check_server
 from handlers.spark.section import SparkSection
 
 try:
@@ -91,8 +93,12 @@ class ConnectServer:
         session.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=1_000, jitter=100)])
         try:
             self.version = session.version
+            check_server(session.version, metadata.version("pyspark"))
             for key, value in self._conf.items():
                 _set(session, key, value)
+        except UnknownSpark as unknown:
+            self.drop(session)
+            raise RuntimeError(f"spark.remote: {unknown}") from None
         except Exception as error:
             self.drop(session)
             self.raise_if_gone(error)
@@ -126,6 +132,8 @@ class ConnectServer:
 
     def raise_if_gone(self, error: BaseException) -> None:
         """Raise TargetUnavailable if the server is away, or the session is lost."""
+        if _ends_retries(error) and error.__cause__ is not None:
+            error = error.__cause__  # pyspark 4.0 wraps the last attempt's error
         if _is_lost(error):
             trouble = "has forgotten the session"
         elif _is_away(error):
@@ -165,6 +173,10 @@ def _set(session: Any, key: str, value: str) -> None:
                 f"spark.conf: {key} cannot be set for a session: set it when the Connect server is started"
             ) from None
         raise
+
+
+def _ends_retries(error: BaseException) -> bool:
+    return isinstance(error, PySparkException) and error.getCondition() == "RETRIES_EXCEEDED"
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -31,8 +31,8 @@ _log = get_logger("spark")
 
 
 class Driver:
-    """A Spark context in its own Java process (see JavaProcess). It starts at once, in its own thread. Calls
-    that need a session wait for that with `Start.needed`, and raise what it raises."""
+    """A Spark context in its own Java process (see JavaProcess). It starts when it is first needed, in its
+    own thread. Calls that need a session wait for that with `Start.needed`, and raise what it raises."""
 
     def __init__(
         self,
@@ -131,6 +131,8 @@ class Driver:
         """Stop Spark and wait for its Java process to end. The process is killed if it takes too long, or at
         once while it starts."""
         self._ended.set()
+        if self.start.forgo():
+            return
         if not self.start.over_within(0):
             self._process.kill()
             self.start.over_within(KILLED_SECONDS)

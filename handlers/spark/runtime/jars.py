@@ -28,10 +28,10 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from handlers.logs import get_logger
+from handlers.spark.runtime import versions
 from handlers.spark.runtime.java import find_java
 
 KAFKA_VERSION = "4.1.1"
-DELTA_VERSION = "4.4.0"
 
 KAFKA_COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
@@ -79,16 +79,22 @@ def kafka_jars() -> list[Path]:
 
 
 def delta_jars() -> list[Path]:
-    """Return Delta Lake's jars for the installed pyspark, without those that Spark ships."""
-    digests = known_digests()
-    return resolve(delta_coordinates(), kind="delta", without=_shipped_with_spark(), digests=digests)
+    """Return Delta Lake's jars for the installed pyspark. Raises what `library_jars` raises."""
+    return library_jars("delta")
 
 
-def delta_coordinates() -> tuple[str, ...]:
-    """The Maven coordinates of Delta Lake for the installed pyspark."""
-    # Delta's artifact name contains Spark's minor version, as in configure_spark_with_delta_pip.
-    spark = ".".join(metadata.version("pyspark").split(".")[:2])
-    return (f"io.delta:delta-spark_{spark}_2.13:{DELTA_VERSION}",)
+def library_jars(library: str) -> list[Path]:
+    """Return the jars of `library` (see versions.py) for the installed pyspark, without those that Spark
+    ships.
+
+    Raises JarsError, also if the library is not known for this Spark, and JavaError."""
+    try:
+        wanted = versions.coordinate(library, metadata.version("pyspark"))
+    except versions.UnknownSpark as unknown:
+        raise JarsError(
+            f"{unknown}. Install one of them: pip install 'pyspark~={versions.DEFAULT}.0'"
+        ) from None
+    return resolve([wanted], kind=library, without=_shipped_with_spark(), digests=known_digests())
 
 
 def resolve(

@@ -64,8 +64,8 @@ class SharedSpark:
         within: float = START_SECONDS,
         stopping: Callable[[], bool] | None = None,
     ) -> None:
-        """Starts Spark at once. `within`: the most seconds for the start. Calls that need Spark wait for it,
-        unless the worker is `stopping`."""
+        """Spark starts when it is first needed. `within`: the most seconds for the start. Calls that need
+        Spark wait for it, unless the worker is `stopping`."""
         self.section = section
         self.slots = Slots(section.concurrency)
         """Bounds the batches that are written at once."""
@@ -84,9 +84,20 @@ class SharedSpark:
             self._start = driver.start
             self._watch = Watch(driver)
 
+    def begin(self) -> None:
+        """Start Spark, unless somebody has. Returns at once."""
+        if self._start is not None:
+            self._start.begin()
+
+    def check_started(self) -> None:
+        """Return if Spark has started. If not, start it, and raise SparkStarts. Raises StopWorker if it did
+        not start."""
+        if self._start is not None:
+            self._start.check_done()
+
     def wait(self) -> None:
-        """Wait until Spark has started. Returns at once with Connect. Raises JavaError, JarsError, and
-        RuntimeError if Spark does not start."""
+        """Start Spark, and wait until it has started. Returns at once with Connect. Raises JavaError,
+        JarsError, and RuntimeError if Spark does not start."""
         if self._start is not None:
             self._start.result()
 
@@ -149,10 +160,10 @@ class SharedSpark:
 
     @property
     def up(self) -> bool | None:
-        """Whether Spark's last answer, not a new one, was a success. False while it starts, None before the
-        first request."""
+        """Whether Spark's last answer, not a new one, was a success. False while it starts, None before it
+        is needed."""
         if self._start is not None and not self._start.done:
-            return False
+            return False if self._start.has_begun else None
         return self._place.up if self._watch is None else self._watch.up
 
     def status(self) -> dict[str, Any]:
@@ -198,15 +209,17 @@ def acquire(
     within: float = START_SECONDS,
     stopping: Callable[[], bool] | None = None,
 ) -> SharedSpark:
-    """Return the process's Spark. The first call starts it. Each caller must call `release` once.
+    """Return the process's Spark. Each caller must call `release` once.
 
     `stop_worker` (see HandlerContext) is called when Spark is gone. Raises JavaError, JarsError, and
     RuntimeError if Spark does not start `within` these seconds. With `stopping` (see HandlerContext), this
-    does not wait for the start: `SharedSpark.tell` reports it."""
+    neither starts it, unless the section says so, nor waits: `SharedSpark.tell` reports the start."""
     global _shared, _holders  # noqa: PLW0603 (one Spark a process is pyspark's own rule)
     with _lock:
         if _shared is None:
             _shared = SharedSpark(section, folder, name, within, stopping)
+        if section.start == "eager":
+            _shared.begin()
         _holders += 1
         shared = _shared
     if stopping is None:

@@ -1,4 +1,4 @@
-"""A start that runs in the background. Callers may wait for it."""
+"""A start that runs in the background, when it is first needed. Callers may wait for it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,45 @@ from handlers.api import StopWorker, TargetUnavailable
 
 _LOOK_SECONDS = 0.2
 
+
+class SparkStarts(Exception):
+    """Spark has not started yet: come again in a moment."""
+
+
 Heard = Callable[[BaseException | None], None]
 """Receives the error, or None after success."""
 
 
 class Start:
-    """Runs `do` in its own thread, `spark-starting`. Any thread may call any method."""
+    """Runs `do` once, in its own thread, `spark-starting`. Any thread may call any method."""
 
     def __init__(self, do: Callable[[], None], stopping: Callable[[], bool]) -> None:
         """`stopping`: whether the worker stops, so that nobody must wait any more."""
         self._do = do
         self._stopping = stopping
         self._end: Future[None] = Future()
-        threading.Thread(target=self._run, name="spark-starting", daemon=True).start()
+        self._lock = threading.Lock()  # guards the next
+        self._has_begun = False
+
+    @property
+    def has_begun(self) -> bool:
+        return self._has_begun
+
+    def begin(self) -> None:
+        """Begin, unless it has begun. The other methods that wait for the end do so, too."""
+        if self._is_first():
+            threading.Thread(target=self._run, name="spark-starting", daemon=True).start()
+
+    def forgo(self) -> bool:
+        """Never begin. Returns False if it has begun. Those who need it get an error."""
+        if is_first := self._is_first():
+            self._end.set_exception(RuntimeError("it was stopped before it was needed"))
+        return is_first
+
+    def _is_first(self) -> bool:
+        with self._lock:
+            is_first, self._has_begun = not self._has_begun, True
+        return is_first
 
     @property
     def done(self) -> bool:
@@ -31,6 +57,7 @@ class Start:
 
     def result(self) -> None:
         """Wait for it. Raises its error."""
+        self.begin()
         self._end.result()
 
     def over_within(self, seconds: float) -> bool:
@@ -40,11 +67,19 @@ class Start:
     def needed(self) -> None:
         """Wait for it. Raises StopWorker if it failed, and TargetUnavailable if the worker stops: waiting
         batches arrive again then."""
+        self.begin()
         while not self.over_within(_LOOK_SECONDS):
             if self._stopping():
                 raise TargetUnavailable("Spark has not started yet, but the worker is stopping")
         if (error := self._end.exception()) is not None:
             raise StopWorker(f"Spark did not start: {error}") from error
+
+    def check_done(self) -> None:
+        """Return if it has ended. Raises SparkStarts if not, StopWorker if it failed."""
+        self.begin()
+        if not self._end.done():
+            raise SparkStarts("Spark is starting")
+        self.needed()
 
     def tell(self, heard: Heard) -> None:
         """Call `heard` at the end, with the error or None. At once if it is over, else in its thread."""

@@ -19,7 +19,7 @@ from handlers.spark.log.marks import Marks
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import MergeOptions, SparkOptions
 from handlers.spark.rows.shape import Mode, Shape, log_schema
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -43,7 +43,7 @@ class Table:
     def __init__(self, spark: Any, folder: Path, *, mode: Mode = "replica", **options: Any) -> None:
         self.spark = spark
         self.mode = mode
-        self.options = SparkOptions(mode=mode, **options)
+        self.options = SparkOptions(mode=mode, **{"merge": MergeOptions(engine="spark"), **options})
         self.path = str(folder)
         self.ref = TableRef(f"delta.{quoted(self.path)}", self.path, f"{folder}.log", "binlane:shop.t")
         self.log = SegmentLog(LocalFiles(), self.ref.log_folder)

@@ -123,7 +123,12 @@ def test_both_make_the_same_table(spark: Any, tmp_path: Path, mode: Mode, exampl
         if mode == "replica":
             given_rows = segments
         tables = [
-            Table(spark, tmp_path / f"t{next(numbers)}", mode=mode, merge=MergeOptions(without_spark=small))
+            Table(
+                spark,
+                tmp_path / f"t{next(numbers)}",
+                mode=mode,
+                merge=MergeOptions(engine="auto" if small else "spark"),
+            )
             for small in (True, False)
         ]
         for rows in given_rows:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from delta_lab import Table, shape
 from delta_model import REF, Actors, DeltaModel, Worker, every_order, in_memory
 
+from handlers.spark.delta import without_spark
+from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.without_spark import WithoutSpark
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import MergeOptions
 
 __all__ = ["in_memory"]
 
 Make = Callable[[Actors], DeltaModel]
+ROWS = shape(id=pa.int64())
 
 
 def meet(
@@ -60,3 +75,54 @@ def test_a_command_that_goes_on_without_its_worker(in_memory: Make) -> None:
 @pytest.mark.timeout(1800)  # minutes of CPU
 def test_three_workers_with_every_switch_that_matters(in_memory: Make) -> None:
     assert meet(in_memory, (5, 9), (5, 8), (5, 6), before=4, switches=5) > 1000
+
+
+@pytest.mark.parametrize("known", [((1, 2), (1, 3)), ((2, 4), (2, 3))], ids=["a new table", "a table"])
+def test_two_workers_that_commit_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[tuple[int, int], ...]
+) -> None:
+    orders = itertools.count()
+    acting = threading.local()
+
+    def run(actors: Actors) -> None:
+        table = Table(None, tmp_path / str(next(orders)), mode="changelog", merge=MergeOptions(engine="auto"))
+        place = {"topic": "cdc", "partition": 0, "index": 0, "op": "insert"}
+        for number in range(1, max(last for _, last in known) + 1):
+            table.put(ROWS, {"id": number, "offset": number, **place})
+
+        def bring(first: int, last: int) -> bool:
+            segments = [each for each in table.log.segments if first <= each.number <= last]
+            what = Bringing(table.ref, segments, table.shape, table.note(first, last), first - 1)
+            return WithoutSpark(table.options, LocalFiles()).apply(what) is not None
+
+        def work(first: int, last: int) -> None:
+            acting.step = actors.step
+            while first <= last:
+                try:
+                    assert bring(first, last)
+                    first = last + 1
+                except MergeConflict:
+                    held = held_in_files(LocalFiles(), table.path, table.ref.app_id)
+                    assert held is not None
+                    first = held.last + 1
+
+        if known[0][0] > 1:
+            assert bring(1, 1)
+        for part in known:
+            actors.start(partial(work, *part))
+        actors.run()
+        assert [row for (row,) in table.rows("id")] == list(range(1, max(last for _, last in known) + 1))
+
+    def stepping(do: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*given: Any, **named: Any) -> Any:
+            if hasattr(acting, "step"):
+                acting.step()
+            return do(*given, **named)
+
+        return stepped
+
+    # Before the look at the table, before its newest segment is read, and before the commit.
+    for name in ("_table", "_goes_on", "_commit"):
+        monkeypatch.setattr(WithoutSpark, name, stepping(getattr(WithoutSpark, name)))
+    monkeypatch.setattr(without_spark, "make_table", stepping(without_spark.make_table))
+    assert every_order(run, switches=4) >= 20

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from spark_sessions import SparkKeeper
 
-from handlers.spark.delta.log_files import LogState, metadata_in_files, state_in_files
+from handlers.spark.delta.log_files import LogState, metadata_in_files, snapshot_in_files
 from handlers.spark.log.stores.local import LocalFiles
 
 TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
@@ -23,7 +23,8 @@ def rows(*ids: int) -> pa.Table:
 
 
 def state(folder: Path) -> LogState | None:
-    return state_in_files(LocalFiles(), str(folder))
+    snapshot = snapshot_in_files(LocalFiles(), str(folder))
+    return None if snapshot is None else snapshot.state()
 
 
 def log_of(folder: Path, version: int, kind: str = "json") -> Path:

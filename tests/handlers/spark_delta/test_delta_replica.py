@@ -37,7 +37,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def merging(way: str) -> dict[str, Any]:
     """The options of a table that is brought up in this way."""
-    return {"merge": MergeOptions(without_spark=way == "without Spark")}
+    return {"merge": MergeOptions(engine="auto" if way == "without Spark" else "spark")}
 
 
 def operations(table: Table) -> list[str]:
@@ -111,7 +111,9 @@ def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way
     orders.merge()
     assert orders.rows() == [(1, "b", None), (2, "c", None), (3, "d", None)]
     _, *later = operations(orders)
-    assert later == (["MERGE", "Append"] if way == "as a large table" else ["Overwrite", "Overwrite"])
+    told = {"as a large table": ["MERGE", "Append"], "as a small table": ["Overwrite", "Overwrite"]}
+    # delta-rs tells this of any files that it adds and removes.
+    assert later == told.get(way, ["Append", "Append"])
 
 
 def test_columns_that_a_row_does_not_carry_stay(make_table: MakeTable) -> None:

@@ -48,7 +48,7 @@ def row(mode: Mode, number: int, value: float) -> dict[str, Any]:
 def test_a_number_is_found_in_a_table_and_in_what_waits_for_it(
     make_table: MakeTable, mode: Mode, without_spark: bool
 ) -> None:
-    table: Table = make_table(mode=mode, merge=MergeOptions(without_spark=without_spark))
+    table: Table = make_table(mode=mode, merge=MergeOptions(engine="auto" if without_spark else "spark"))
     for _ in range(2):  # the first commit makes the table
         segment = table.put(_SHAPE, *(row(mode, *each) for each in _ROWS))
         table.merge()

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from delta_lab import MakeTable, Table, at, shape
 
-from handlers.spark.delta.without_spark import _writing
+from handlers.spark.delta.few_files import statistics
+from handlers.spark.delta.plain_table import exact_bounds
 from handlers.spark.options import MergeOptions
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 _LONG = Decimal(2**53 + 1)
 """It has no equal among doubles."""
 _VALUES: list[tuple[pa.DataType, Any, str]] = [
@@ -47,11 +48,12 @@ def test_bounds_are_told_where_they_are_those_of_the_values(tmp_path: Path) -> N
     floats = pa.table({"double": [math.nan, 1.0], "struct": [{"v": _LONG}, None]})
     for table in (rows, floats):
         path = tmp_path / table.column_names[0]
-        deltalake.write_deltalake(path, table, writer_properties=_writing(deltalake, table.schema))
+        deltalake.write_deltalake(path, table, writer_properties=exact_bounds(deltalake, table.schema))
         actions = map(json.loads, next(path.glob("_delta_log/*.json")).read_text().splitlines())
-        [told] = [json.loads(each["add"]["stats"])["maxValues"] for each in actions if "add" in each]
-        assert not {"decimal128(20, 0)", "double", "struct"}.intersection(told)
-        assert table is floats or told["decimal128(15, 2)"] == 9999999999999.97
+        [by_rs] = [json.loads(each["add"]["stats"])["maxValues"] for each in actions if "add" in each]
+        for told in (by_rs, json.loads(statistics(table))["maxValues"]):
+            assert not {"decimal128(20, 0)", "double", "struct"}.intersection(told)
+            assert table is floats or told["decimal128(15, 2)"] == 9999999999999.97
 
 
 def found(table: Table, condition: str) -> int:

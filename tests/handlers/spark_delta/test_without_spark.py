@@ -22,7 +22,7 @@ from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 from handlers.spark.rows.shape import Mode
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string(), price=pa.int32())
 
 
@@ -31,12 +31,12 @@ def bring(table: Table, first: int, *, after: int = 0) -> bool:
     segments = [each for each in table.log.segments if each.number >= first]
     note = table.note(segments[0].number, segments[-1].number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(Bringing(table.ref, segments, table.shape, note, after))
+    return small.apply(Bringing(table.ref, segments, table.shape, note, after)) is not None
 
 
 def by_spark(table: Table) -> None:
     """The next merges of the table are Spark's."""
-    table.options = table.options.model_copy(update={"merge": MergeOptions()})
+    table.options = table.options.model_copy(update={"merge": MergeOptions(engine="spark")})
 
 
 def by_rs(table: Table) -> None:
@@ -207,7 +207,7 @@ def test_what_is_large_or_partial_is_for_spark(
     assert not bring(table, 2)
     table.merge()
     table.put(ORDERS, {"id": 1})
-    for limit, value in {"_MOST_ROWS": 99, "_MOST_BYTES": 50, "_MOST_MEMORY": 10}.items():
+    for limit, value in {"_MOST_BYTES": 50, "_MOST_MEMORY": 10}.items():
         with monkeypatch.context() as patch:
             patch.setattr(f"handlers.spark.delta.without_spark.{limit}", value)
             assert not bring(table, 3)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_lab import MakeTable, Table, shape
+from delta_lab import MakeTable, Table, at, shape
 
 from handlers.spark.delta.commits.exactly_once import settings
 from handlers.spark.delta.modes.bringing import Bringing
@@ -17,7 +17,7 @@ from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
 
-BY_RS = MergeOptions(without_spark=True)
+BY_RS = MergeOptions(engine="auto")
 ORDERS = shape(id=pa.int64(), name=pa.string())
 MODULE = "handlers.spark.delta.without_spark"
 OLD = 60 * 86_400
@@ -29,7 +29,7 @@ def bring(table: Table) -> bool:
     newest = table.log.segments[-1]
     note = table.note(newest.number, newest.number)
     small = WithoutSpark(table.options, LocalFiles())
-    return small.apply(Bringing(table.ref, [newest], table.shape, note, newest.number - 1))
+    return small.apply(Bringing(table.ref, [newest], table.shape, note, newest.number - 1)) is not None
 
 
 def test_a_table_that_has_become_empty_is_gone_on_with(make_table: MakeTable) -> None:
@@ -74,6 +74,23 @@ def test_dates_of_the_former_calendar_are_for_spark(make_table: MakeTable) -> No
     assert sorted(map(tuple, table.sql("SELECT * FROM {t}").collect())) == days
     table.put(of, {"id": 3, "day": days[2][1]})
     assert bring(table)
+
+
+def test_times_that_another_spark_wrote_stay_as_they_are(make_table: MakeTable) -> None:
+    table, of = make_table(merge=BY_RS), shape(id=pa.int64(), ends=pa.timestamp("us", tz="UTC"))
+    table.put(of, {"id": 1, "ends": at(0)})
+    table.merge()
+    with settings(table.spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        for moment in ("9999-12-31 00:00:00Z", "0005-01-01 00:00:00Z"):
+            table.sql(f"INSERT INTO {{t}} VALUES (2, timestamp'{moment}')")
+    micros = "SELECT unix_micros(ends) FROM {t} WHERE id > 1"
+    before = sorted(map(tuple, table.sql(micros).collect()))
+    assert not WithoutSpark(table.options, LocalFiles()).optimize(table.ref)
+    table.put(of, {"id": 1, "ends": at(1)})
+    assert bring(table)
+    assert sorted(map(tuple, table.sql(micros).collect())) == before
+    assert WithoutSpark(table.options, LocalFiles()).optimize(table.ref)
+    assert sorted(map(tuple, table.sql(micros).collect())) == before
 
 
 def test_a_table_that_takes_much_memory_is_for_spark(

@@ -132,3 +132,13 @@ def test_shards_of_one_table_written_at_once_and_again_are_there_once(
     lake.take(*changes)  # and once more, as a batch of the whole table
     lake.merge()
     assert sorted(row[0] for row in lake.view("_offset")) == list(range(40))
+
+
+def test_columns_of_any_name_come_behind_a_statement_that_came_first(make_lake: MakeLake) -> None:
+    lake = make_lake(mode="changelog")
+    lake.take(change(0, None, op="ddl", sql="CREATE TABLE orders (id INT, `a b` INT, `d.o``t` INT)"))
+    lake.merge()
+    types = {"id": "int", "a b": "int", "d.o`t": "int"}
+    lake.take(change(1, {"id": 1, "a b": 2, "d.o`t": 3}, types))
+    lake.merge()
+    assert lake.view("_op, `a b`, `d.o``t`") == [("ddl", None, None), ("insert", 2, 3)]

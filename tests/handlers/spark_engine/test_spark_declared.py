@@ -214,7 +214,7 @@ def test_a_number_that_a_whole_number_of_the_table_does_not_hold_is_rejected(
 @pytest.mark.usefixtures("told_to_merge")
 @pytest.mark.parametrize("without_spark", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_rows_that_a_condition_refuses_are_rejected(make_lake: MakeLake, without_spark: bool) -> None:
-    lake = make_lake(merge={"without_spark": without_spark})
+    lake = make_lake(merge={"engine": "auto" if without_spark else "spark"})
     make(lake, "id int, name string, up string GENERATED ALWAYS AS (upper(name))")
     lake.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (name <> 'bad')")
     types = {"id": "int", "name": "varchar(9)", "up": "varchar(9)"}

@@ -18,6 +18,7 @@ class Table:
     def __init__(self, since: float | None, rows: int = 1) -> None:
         self.name = "t"
         self.faults = 0
+        self.replaced = 0
         self.fault: str | None = None
         self.asked = 0
         self.since = since
@@ -147,3 +148,25 @@ def test_the_next_is_the_one_that_waits_longest_whatever_was_offered_before(
             assert wait <= 0
             tables.take(first)
             running.append(first)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "replaced", "expected"),
+    [
+        (0.0, 0, 2.0),
+        (0.05, 0, 2.0),
+        (0.2, 0, 4.0),
+        (3.0, 0, 10.0),
+        (0.05, 3 * 2**20, 6.0),
+        (0.05, 2**30, 10.0),
+    ],
+)
+def test_rows_wait_longer_if_their_table_costs_more(seconds: float, replaced: int, expected: float) -> None:
+    of, table = queue(max_age=None), Table(None)
+    put(of, table, age=0.0)
+    assert of.first()[1] == pytest.approx(2.0, abs=0.5)
+    of.take(table)
+    table.replaced = replaced
+    merge(of, table, seconds=seconds)
+    put(of, table, age=0.0)
+    assert of.first()[1] == pytest.approx(expected, abs=0.5)

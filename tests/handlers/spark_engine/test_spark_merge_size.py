@@ -73,7 +73,7 @@ def test_another_writers_commit_makes_no_merge_smaller_and_a_small_one_is_not_wr
 def test_a_backlog_is_merged_in_commits_of_whole_segments_and_goes_on_after_a_fault(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = make_lake(mode="changelog", merge={"max_bytes": "1KiB"})
+    lake = make_lake(mode="changelog", merge={"engine": "spark", "max_bytes": "1KiB"})
     for offset in range(4):
         lake.take(change(offset, {"id": offset, "name": "a"}))
     applier = lake.handler._open._world.applier  # type: ignore[union-attr]

@@ -25,7 +25,7 @@ class Table:
         """`times`: so many merges fail; None: each."""
         self.name = name
         self.waiting = Waiting(0, 0, 0, None)
-        self.faults = 0
+        self.faults = self.replaced = 0
         self.fault: str | None = None
         self.fails = fails
         self.times = times
@@ -43,7 +43,7 @@ class Table:
         if self.fails is not None and (self.times is None or self.faults < self.times):
             self.faults += 1
             raise self.fails
-        self.faults = 0
+        self.faults = self.replaced = 0
         self.waiting = Waiting(0, 0, 0, None)
 
 

@@ -50,7 +50,7 @@ def test_a_table_that_another_handler_has_is_renamed_though_the_statement_does_n
 
 
 def test_a_batch_does_not_wait_for_what_another_handler_merges_of_its_table(make_lake: MakeLake) -> None:
-    first = make_lake()
+    first = make_lake(merge={"engine": "spark"})
     first.take(change(1, {"id": 1, "name": "a"}, TYPES))
     first.take(change(2, {"id": 2, "name": "b"}, TYPES))
     slots = first.handler._open._spark.slots  # type: ignore[union-attr]
@@ -60,7 +60,7 @@ def test_a_batch_does_not_wait_for_what_another_handler_merges_of_its_table(make
         merging = threading.Thread(target=first.sink().merge)
         merging.start()
         eventually(lambda: slots._waiting, what="the merge waits for its turn")
-        second = make_lake()
+        second = make_lake(merge={"engine": "spark"})
         second.take(change(3, {"id": 3, "name": "c"}, TYPES))
         assert waiting(second) == 3
         ending = threading.Thread(target=second.close)

@@ -32,7 +32,8 @@ from handlers.testing import make_batch, opened
 
 pytestmark = pytest.mark.soak
 
-_HADOOP, _SDK = "3.5.0", "2.35.4"
+[_HADOOP] = [jar.stem.rpartition("-")[2] for jar in spark_jars_folder().glob("hadoop-client-api-*.jar")]
+_SDK = "2.35.4" if _HADOOP == "3.5.0" else "2.29.52"
 # Of Amazon's client only what S3A needs: the whole of it has 650 MB.
 _S3A = (
     f"org.apache.hadoop:hadoop-aws:{_HADOOP}",

@@ -7,17 +7,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import obstore
+import pyarrow as pa
 import pytest
 from files_contract import OneWinsContract
 from log_lab import change, place_of, places_of, take
 from servers.s3_server import S3Server
 
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.plain_table import make_table
+from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.store_choice import files_for
 from handlers.spark.log.stores import object_stores as object_files
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 from handlers.spark.log.stores.object_stores import ObjectFiles
+from handlers.spark.read.in_duckdb import read_at
+from handlers.spark.rows.shape import Shape, log_schema
+from handlers.spark.table_ref import TableRef
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)
 
@@ -173,3 +180,18 @@ def test_a_store_of_another_kind_is_told() -> None:
 )
 def test_what_a_url_tells_of_credentials_is_not_told(said: str, told: str) -> None:
     assert object_files._first_line(Exception(said)) == told
+
+
+def test_a_table_and_its_waiting_changes_are_read_without_spark(files: Files, root: str) -> None:
+    ref = TableRef(f"delta.`{root}/shop/t`", f"{root}/shop/t", f"{root}/_binlane/shop/t/pending")
+    merged = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["one", "two"]})
+    make_table(files, ref, merged, CommitNote("w", "spark", 1, 1, 0, {}), mode="replica")
+    log = SegmentLog(files, ref.log_folder)
+    log.load()
+    shape = Shape(merged.schema, ("id",))
+    schema = log_schema(shape, mode="replica", prefix="_")
+    for row in ({"id": 1, "name": "one"}, {"id": 2, "_op": "delete"}, {"id": 3, "name": "three"}):
+        log.append(pa.Table.from_pylist([{"_op": "upsert", **row}], schema=schema), Marks(), key=("id",))
+    assert sorted(read_at(f"{root}/shop/t").column("name").to_pylist()) == ["one", "three"]
+    with pytest.raises(LookupError, match="neither a table"):
+        read_at(f"{root}/shop/no")

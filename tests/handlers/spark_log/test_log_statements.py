@@ -13,7 +13,7 @@ from handlers.spark.log.segments import SegmentLog, SegmentTaken
 from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.log.stores.interface import FilesError
 from handlers.spark.log.stores.local import LocalFiles
-from handlers.spark.read.inspection import end_of, head_of
+from handlers.spark.read.log_heads import end_of, head_of
 
 AFTER = SCHEMA.remove(SCHEMA.get_field_index("_index"))
 STATEMENT = Statement(

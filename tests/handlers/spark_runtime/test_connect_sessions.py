@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from servers.s3_server import S3Server
 from servers.spark_cluster import ConnectNode, eventually
 from spark_sessions import SparkKeeper
@@ -27,7 +29,7 @@ from handlers.spark.engine.table.judging import first_refused
 from handlers.spark.log.store_choice import UnsafeForSeveral
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import FilesError
-from handlers.spark.runtime import errors
+from handlers.spark.runtime import connect, errors, versions
 from handlers.spark.section import SparkSection
 from handlers.testing import make_batch, opened
 from worker.configuration import load
@@ -67,7 +69,7 @@ def fails(spark: Any, session: Any) -> None:
 
 @pytest.mark.soak  # the server, cold, takes half a minute of CPU for its first MERGE
 def test_delta_tables_are_written_and_read_in_sessions_with_settings_of_their_own(
-    spark: Any, tmp_path: Path
+    spark: Any, connect_server: ConnectNode, tmp_path: Path
 ) -> None:
     one, two = spark.fresh(), spark.fresh()
     assert not spark.is_classic
@@ -83,7 +85,8 @@ def test_delta_tables_are_written_and_read_in_sessions_with_settings_of_their_ow
     )
     found = spark.session.read.format("delta").load(str(tmp_path / "t")).orderBy("id", "name").collect()
     assert [tuple(row) for row in found] == [(1, "a"), (2, "a"), (2, "b")]
-    assert spark.status() == {"master": spark.master, "version": "4.2.0", "ui": None, "up": True}
+    status = {"master": spark.master, "version": connect_server.version, "ui": None, "up": True}
+    assert spark.status() == status
 
 
 def test_an_error_is_told_without_stack_plan_or_grpc(spark: Any) -> None:
@@ -204,6 +207,24 @@ def test_a_property_of_the_server_cannot_be_set_for_a_session(
         shared.stop()
 
 
+def test_a_server_of_another_spark_is_refused_with_the_pairs_that_work(
+    spark: Any, connect_server: ConnectNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = connect_server.version
+    narrower = {known: own for known, own in versions.LIBRARIES.items() if not version.startswith(known)}
+    assert len(narrower) == len(versions.LIBRARIES) - 1
+    monkeypatch.setattr(versions, "LIBRARIES", narrower)
+    told = f"spark.remote: binlane knows no Delta for Spark {version}. These pairs work: Spark 4."
+    with pytest.raises(RuntimeError, match=re.escape(told)):
+        spark.fresh()
+    monkeypatch.undo()
+    monkeypatch.setattr(connect.metadata, "version", lambda package: "4.3.0")
+    with pytest.raises(RuntimeError, match=rf"spark.remote: .* {version} is older than pyspark 4\.3\.0"):
+        spark.fresh()
+    monkeypatch.undo()
+    assert spark.fresh().version == version
+
+
 def test_a_worker_may_open_before_its_server_runs(tmp_path: Path) -> None:
     from handlers.spark.runtime.session import SharedSpark
 
@@ -213,6 +234,10 @@ def test_a_worker_may_open_before_its_server_runs(tmp_path: Path) -> None:
         with pytest.raises(TargetUnavailable) as caught:
             _ = shared.session
         assert "never-in-an-error" not in str(caught.value) + str(shared.status())
+        wrapped = PySparkException("as pyspark 4.0 raises it", "RETRIES_EXCEEDED", {})
+        wrapped.__cause__ = caught.value.__cause__
+        with pytest.raises(TargetUnavailable, match=re.escape(str(caught.value))):
+            shared.stop_worker_if_gone(wrapped)
     finally:
         shared.stop()
 

@@ -13,6 +13,7 @@ from verify_lab import Stage
 from view_lab import HandMade
 
 from handlers.spark.rows.shape import Mode
+from worker.verifying.spark_lakes import Lake
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,13 @@ def lake(spark: Any, tmp_path: Path) -> Callable[..., HandMade]:
 @pytest.fixture
 def stage(tmp_path: Path, spark: Any) -> Stage:
     return Stage(tmp_path, spark)
+
+
+@pytest.fixture(params=["files", pytest.param("spark", marks=pytest.mark.soak)])
+def each_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas are read from their files, or by Spark, as where these cannot be read."""
+    if request.param == "spark":
+        monkeypatch.setattr(Lake, "has_readable_files", False)
 
 
 @pytest.fixture

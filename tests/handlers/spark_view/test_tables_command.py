@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 from verify_lab import Stage
 from view_lab import ORDERS, HandMade, shape
@@ -46,7 +48,7 @@ def listed(stage: Stage, *arguments: str, code: int = 0) -> dict[str, dict[str, 
 def told_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who tells of the Delta tables: their files, or Spark, as where these do not."""
     if request.param == "spark":
-        monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+        monkeypatch.setattr(facts, "snapshot_in_files", lambda *arguments: None)
     else:
         monkeypatch.setattr(spark_lakes, "acquire", None)  # Spark does not start
     told: str = request.param
@@ -155,6 +157,26 @@ def test_tables_are_found_without_a_log_and_logs_without_a_table(stage: Stage) -
     assert listed(stage, "shop.n*").keys() == {"shop.new"}
 
 
+def test_tables_of_others_are_told_without_a_spark(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no note of binlane's, and their log may not count rows."""
+
+    def none(*arguments: object) -> None:
+        raise JavaError("no Java here")
+
+    monkeypatch.setattr(spark_lakes, "acquire", none)
+    orders = stage.table()
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"], "price": pa.array([1, 2], pa.int32())})
+    deltalake.write_deltalake(orders.path, rows, partition_by="price")
+    commit = Path(orders.path, "_delta_log", f"{0:020d}.json")
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    orders.put(row(3))
+    [told] = listed(stage).values()
+    assert [told[name] for name in ("rows", "files", "waiting_rows", "problems")] == [2, 2, 1, []]
+
+
 def test_a_table_whose_first_commit_is_under_way_is_told_without_a_spark(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +267,7 @@ def test_a_spark_that_does_not_start_is_tried_once(stage: Stage, monkeypatch: py
         tried.append(arguments)
         raise JavaError("no Java here")
 
-    monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+    monkeypatch.setattr(facts, "snapshot_in_files", lambda *arguments: None)
     monkeypatch.setattr(spark_lakes, "acquire", none)
     assert stage.run("tables") == (1, "", "binlane tables: no Java here\n")
     assert len(tried) == 1
@@ -255,7 +277,7 @@ def test_folders_that_are_another_file_systems_are_told_when_spark_is_there(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.table().table(COLUMNS, "(1, 'a', 1)")
-    monkeypatch.setattr(facts, "state_in_files", lambda *arguments: None)
+    monkeypatch.setattr(facts, "snapshot_in_files", lambda *arguments: None)
     monkeypatch.setattr(spark_lakes, "default_scheme", lambda spark: "hdfs")
     code, _, err = stage.run("tables")
     assert (code, "Spark's fs.defaultFS is hdfs" in err) == (1, True)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
+from verify_lab import Stage, url
+from view_lab import shape
 
 from handlers.spark.runtime.java import JavaError
 from worker.cli import app
 from worker.configuration import ConfigurationError
 from worker.verifying import spark_lakes
 
+ITEMS = shape(id=pa.int64(), name=pa.string(), price=pa.decimal128(10, 2))
+ONE = Decimal(1)
 REPLICA = {"type": "spark", "mode": "replica"}
 SQL = {"type": "sql", "url": "sqlite:///target.db"}
 HISTORY = {"type": "spark", "mode": "history"}
@@ -60,3 +68,24 @@ def test_how_far_it_is_stands_on_standard_error_but_for_json(
     assert result.return_value == 1
     assert result.stderr.splitlines() == ["shop.orders: table 1 of 1", spark_lakes.STARTING]
     assert verify(tmp_path, [REPLICA], "--json").stderr == ""
+
+
+def test_no_spark_starts_for_tables_in_folders(
+    tmp_path: Path, shop: sa.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_lakes, "acquire", None)  # Spark does not start
+    stage = Stage(tmp_path, None)
+    table = stage.replicate(
+        "items", ITEMS, {"id": 1, "name": "n", "price": ONE}, {"id": 3, "name": "n", "price": ONE}
+    )
+    merged = pa.table({"id": [2, 3], "name": ["n", "x"], "price": [ONE, ONE]})
+    deltalake.write_deltalake(table.path, merged)
+    shop.exec_driver_sql("INSERT INTO items VALUES (1, 'n', 1), (2, 'n', 1), (3, 'n', 1)")
+    assert stage.verify(url(shop))[0] == 0
+    shop.exec_driver_sql("DELETE FROM items WHERE id = 2")
+    [table_told] = stage.verify(url(shop))[1]["tables"]
+    assert [each["row"] for each in table_told["differences"]] == ["surplus"]
+    [table_told] = stage.verify(url(shop), "--through", "table")[1]["tables"]
+    assert {each["key"]["id"]: each["row"] for each in table_told["differences"]} == {
+        "1": "missing", "2": "surplus", "3": "different",
+    }  # fmt: skip

@@ -16,6 +16,8 @@ from view_lab import HandMade, shape
 from handlers.spark.runtime.session import SharedSpark
 from worker.verifying import repairing
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 PRICE = Decimal("1.50")
 ITEMS = shape(id=pa.int64(), name=pa.string(), price=pa.decimal128(10, 2))
 

@@ -18,6 +18,8 @@ from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.current import newest_frame
 from handlers.spark.rows.conversions import text
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 ID = "00000000-0000-0000-0000-0000000000aa"
 ODD_TEXTS = ["Z", "a", "a b", "é", "字", "😀"]
 MARIADB = """

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from delta_reading import check_read
 
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.read.inspection import columns_of
+from handlers.spark.read.moment import Source
 from handlers.spark.read.view import view_sql
 from handlers.spark.rows.shape import Mode, Shape, added_columns, log_schema
 from handlers.spark.table_ref import TableRef, quoted
@@ -94,8 +96,10 @@ class HandMade:
         )
 
     def shown(self, of: Shape = ORDERS, columns: str = "*") -> list[tuple[Any, ...]]:
-        """What the view shows, in order."""
-        return self.rows(f"({self.view(of)})", columns)
+        """What the view shows, in order: the same as is read without Spark."""
+        view = f"({self.view(of)})"
+        check_read(self.spark.sql(f"SELECT * FROM {view}"), Source(LocalFiles(), self.ref, self.prefix))
+        return self.rows(view, columns)
 
     def rows(self, source: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return sorted(

@@ -27,7 +27,7 @@ class _Reopened(Handler):
     """A handler of a folder. What waits is merged when it closes."""
 
     def __init__(self, folder: Path, mode: Mode, *, without_spark: bool) -> None:
-        merge = {"max_age": "1h", "at_close": "9m", "without_spark": without_spark}
+        merge = {"max_age": "1h", "at_close": "9m", "engine": "auto" if without_spark else "spark"}
         self._options: dict[str, Any] = {
             "mode": mode,
             "merge": merge,

@@ -15,6 +15,7 @@ from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
 from handlers.spark.engine.table.world import World
 from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.runtime.start import SparkStarts
 from handlers.spark.table_ref import TableRef
 
 
@@ -45,13 +46,13 @@ class Following:
             f"{statement.index}"
         )
         try:
-            with self._world.spark.slots:
+            with self._world.session(), self._world.spark.slots:
                 if statement.op == REPLACE:
                     self._replace(statement, fence, look_again)
                 else:
                     key, topics = statement.key_before, statement.topics
                     self.follow(statement.change, key, topics, fence=fence, look_again=look_again)
-        except MergeConflict:
+        except (MergeConflict, SparkStarts):
             raise
         except Exception as error:
             if is_conflict(error):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField
 
 from handlers.api import Rejected
 from handlers.options.templates import place_of
-from handlers.spark.delta.evolving import spark_schema
+from handlers.spark.delta.evolving import spark_schema, sql_type
 from handlers.spark.delta.modes.replica import key_range
 from handlers.spark.delta.state import TableState, look
 from handlers.spark.delta.statements import equal, literal
@@ -145,18 +145,7 @@ def as_in_table(frame: DataFrame, ref: TableRef, table: TableState, shape: Shape
 
 def _default(field: StructField) -> str:
     value = (field.metadata or {}).get("CURRENT_DEFAULT")
-    return "NULL" if value is None else f"CAST({value} AS {_sql_type(field.dataType)})"
-
-
-def _sql_type(kind: DataType) -> str:
-    """Return a type as SQL reads it. `simpleString` does not quote the names in a struct."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{quoted(one.name)}: {_sql_type(one.dataType)}' for one in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{_sql_type(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{_sql_type(kind.keyType)}, {_sql_type(kind.valueType)}>"
-    return kind.simpleString()
+    return "NULL" if value is None else f"CAST({value} AS {sql_type(field.dataType)})"
 
 
 def first_refused(frame: DataFrame, rows: int, conditions: Mapping[str, str]) -> tuple[int, str] | None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from handlers.logs import get_logger
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.log.stores.interface import AlreadyThere, Files
+from handlers.spark.runtime.start import SparkStarts
 
 _log = get_logger("spark")
 
@@ -104,8 +105,8 @@ class MergeSize:
             self._begun.add(size)
         try:
             yield
-        except MergeConflict:
-            raise  # another writer was faster, which says nothing about the size
+        except (MergeConflict, SparkStarts):
+            raise  # another writer was faster, or nobody tried: that says nothing about the size
         except Exception:
             if size > _LEAST:  # a smaller merge says nothing about the size either
                 self._halve(size)

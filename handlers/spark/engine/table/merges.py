@@ -24,6 +24,7 @@ from handlers.spark.log.segment_file import Segment
 from handlers.spark.log.segments import SegmentLog
 from handlers.spark.log.statement import Statement
 from handlers.spark.rows.shape import Shape
+from handlers.spark.runtime.start import SparkStarts
 
 _ROUNDS = 8
 """The most attempts of one merge while other workers write the same table."""
@@ -120,7 +121,7 @@ class Merges:
         self.seen = None
 
     def merge(self) -> None:
-        """Merge everything that waits. Raises what Spark raises, with the table's name."""
+        """Merge everything that waits. Raises SparkStarts, and what Spark raises, with the table's name."""
         earlier = self._earlier
         for other in earlier:
             with other._merging:
@@ -134,6 +135,8 @@ class Merges:
                 for left in reversed(range(_ROUNDS + 1)):
                     try:
                         self._merge(follows=follows)
+                    except SparkStarts:
+                        raise
                     except Exception as error:
                         self.seen = None
                         if not left or not self._look_anew(error):
@@ -147,6 +150,8 @@ class Merges:
         """Count an error raised inside as a failed merge, and raise it with the table's name."""
         try:
             yield
+        except SparkStarts:
+            raise
         except Exception as error:
             told = self._work.explained(error, self._received())
             if isinstance(told, SparkFailure):  # whatever it is, the next batch is not at fault
@@ -175,6 +180,8 @@ class Merges:
                 try:
                     with self._size.attempt(sum(segment.bytes for segment in rows)):
                         self._work.apply(rows, shape, after=self._held.last)
+                except SparkStarts:
+                    raise
                 except Exception:
                     self._is_doubtful = True  # the next attempt corrects wrong columns of the table
                     raise

@@ -89,6 +89,11 @@ class TableSink:
         """Number of failed merges since the last success."""
         return self.merges.faults
 
+    @property
+    def replaced(self) -> int:
+        """Bytes of the files that the last merge replaced, as far as they are known."""
+        return self._work.replaced
+
     # ---- writing
 
     def take(self, batch: Batch) -> None:
@@ -275,12 +280,14 @@ class TableSink:
     # ---- merging
 
     def merge(self) -> None:
-        """Merge everything that waits. Raises what Spark raises, with the table's name."""
+        """Merge everything that waits, in the background. Raises SparkStarts if that must wait for Spark, and
+        what Spark raises, with the table's name."""
         try:
             if self._end.tail.has_pieces:
                 with self._taking, self.merges.failing():
                     self._end.bring_in()
-            self.merges.merge()
+            with self._work.in_background():
+                self.merges.merge()
         finally:  # a statement may be followed, and later rows not merged
             if self._log.is_behind:
                 with self._taking:

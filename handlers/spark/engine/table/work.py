@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from handlers.api import Change, Rejected
@@ -17,12 +17,12 @@ from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.commits.held_segments import held_by
-from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
-from handlers.spark.delta.log_files import metadata_in_files
+from handlers.spark.delta.evolving import IncompatibleColumn, arrow_schema, evolve, lacking, schema
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.saving import check_free
-from handlers.spark.delta.state import TableState, look
+from handlers.spark.delta.state import TableState, look, look_in_files
 from handlers.spark.delta.upkeep import UpkeepTimes, optimize, vacuum
+from handlers.spark.delta.upkeep_without_spark import needs_optimize
 from handlers.spark.engine.table.failures import explained
 from handlers.spark.engine.table.following import Following
 from handlers.spark.engine.table.foreseen import Foreseen, SeenTable
@@ -36,7 +36,9 @@ from handlers.spark.log.statement import REPLACE
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, quoted
+
+_T = TypeVar("_T")
 
 
 class TableWork:
@@ -57,6 +59,8 @@ class TableWork:
         self._judging = Judging(f"{database}.{table}", self.ref, world)
         self._world = world
         self._declared: Declared | None = None  # as last seen by any thread
+        self.replaced = 0
+        """Bytes of the files that the last commit replaced, 0 if Spark made it."""
 
     @property
     def merges(self) -> bool:
@@ -75,9 +79,8 @@ class TableWork:
         if self.ref.path is not None:
             if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
                 return self._declared_by(None)
-            if (found := metadata_in_files(self._world.files, self.ref.path)) is not None:
-                columns = StructType.fromJson(json.loads(found.schema_string))
-                return Declared.of(columns, found.partition_columns, found.configuration, self._zone)
+            if (found := look_in_files(self._world.files, self.ref.path)) is not None:
+                return self._declared_by(found)
         with self._world.session() as session:
             return self._declared_by(look(session, self.ref))
 
@@ -136,6 +139,10 @@ class TableWork:
         """Return the shape of rows in segments with these columns."""
         return shape_of_log(found, key, mode=self.options.mode, prefix=self.options.prefix)
 
+    def in_background(self) -> AbstractContextManager[None]:
+        """See World.in_background."""
+        return self._world.in_background()
+
     def merge_size(self) -> MergeSize:
         """Return the limit on the bytes of the log that are merged at once."""
         most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
@@ -158,26 +165,28 @@ class TableWork:
         applier = self._world.applier
         assert applier is not None  # see `merges`
         what = Bringing(self.ref, segments, shape, self._note(segments), after)
-        if self._counted(lambda: self._world.without_spark.apply(what)):
+        made = self._counted(lambda: self._world.without_spark.apply(what), may_decline=True)
+        self.replaced = 0 if made is None else made.size
+        if made is not None:
             return
-        with self._world.spark.slots.merging(segments[0].written_ms / 1000), self._world.session() as session:
+        with self._world.session() as session, self._world.spark.slots.merging(segments[0].written_ms / 1000):
             self._counted(lambda: applier.apply(session, what))
 
-    def _counted(self, commit: Callable[[], bool | None]) -> bool:
-        """Run a commit and count it as a merge. Returns False, counting nothing, only if `commit` does."""
+    def _counted(self, commit: Callable[[], _T], *, may_decline: bool = False) -> _T:
+        """Run a commit and count it as a merge, unless it declines: it returns None then."""
         metrics = self._world.context.metrics
         began = time.monotonic()
         try:
-            if commit() is False:
-                return False
+            done = commit()
         except MergeConflict:
             raise  # it is read again at once: neither success nor failure
         except Exception:
             metrics.count("binlane_spark_merges_total", result="failure")
             raise
-        metrics.count("binlane_spark_merges_total", result="success")
-        metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
-        return True
+        if done is not None or not may_decline:
+            metrics.count("binlane_spark_merges_total", result="success")
+            metrics.observe("binlane_spark_merge_seconds", time.monotonic() - began)
+        return done
 
     def fit(self, shape: Shape, *, is_first: bool = False) -> SeenTable | None:
         """Change the table's columns, if the table exists, so that it can have rows of this shape. Returns
@@ -187,18 +196,31 @@ class TableWork:
                 check_free(self._world.files, self.ref.path)
             self._declared = self._declared_by(None)
             return self._seen(None, shape)
-        with self._world.spark.slots, self._world.session() as session:
-            try:
-                has_added = self.options.mode == "changelog"
-                evolve(session, self.ref, self.no_rows(shape).schema if has_added else shape.schema)
-            except IncompatibleColumn as error:
-                raise Rejected(str(error)) from error
-            table = look(session, self.ref)
+        has_added = self.options.mode == "changelog"
+        try:
+            table = self._evolved(self.no_rows(shape).schema if has_added else shape.schema)
+        except IncompatibleColumn as error:
+            raise Rejected(str(error)) from error
         self._declared = self._declared_by(table)
         why = self._declared.unfit_for(shape, self.options.mode) or self._unlike(table)
         if why is not None:
             raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
         return None if self.options.mode == "changelog" else self._seen(table, shape)
+
+    def _evolved(self, wanted: pa.Schema) -> TableState | None:
+        """Give the table the columns and types that it lacks. Returns what it is then."""
+        table = look_in_files(self._world.files, self.ref.path)
+        if table is not None:
+            added, wider = lacking(self.ref, table.columns, wanted)
+            if not added and not wider:
+                return table
+            new = [wanted.field(each.name) for each in added if each.path == quoted(each.name)]
+            is_plain = not wider and len(new) == len(added)
+            if is_plain and self._world.without_spark.add_columns(self.ref, pa.schema(new)):
+                return look_in_files(self._world.files, self.ref.path)
+        with self._world.session() as session, self._world.spark.slots:
+            evolve(session, self.ref, wanted)
+            return look(session, self.ref)
 
     def _unlike(self, table: TableState | None) -> str | None:
         """Return why an existing table is no history. None if it is one, or need not be."""
@@ -231,19 +253,23 @@ class TableWork:
             found = schema(session, self.ref)
         if found is None:
             return Shape(pa.schema([]), ())
-        arrow = to_arrow_schema(
-            StructType([each for each in found.fields if each.name.lower() not in own]), timezone="UTC"
-        )
+        arrow = arrow_schema(StructType([each for each in found.fields if each.name.lower() not in own]))
         whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
 
     def optimize(self, min_files: int) -> None:
-        with self._world.spark.slots, self._world.session() as session:
+        if not needs_optimize(self._world.files, self.ref, min_files):
+            return
+        if self._world.without_spark.optimize(self.ref):
+            return
+        with self._world.session() as session, self._world.spark.slots:
             optimize(session, self.ref, min_files)
 
     def vacuum(self, retention: float) -> None:
-        with self._world.spark.slots, self._world.session() as session:
+        if self._world.without_spark.vacuum(self.ref, retention):
+            return
+        with self._world.session() as session, self._world.spark.slots:
             vacuum(session, self.ref, retention)
 
     # ---- errors and reports

@@ -36,7 +36,7 @@ class World:
     applier: Applier | None
     """None if segments are the table itself."""
     without_spark: WithoutSpark
-    """Makes commits without Spark, if configured."""
+    """Makes commits without Spark."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle. For tables other than the statement's own."""
@@ -50,7 +50,18 @@ class World:
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """This thread's session."""
+        """This thread's session. Raises SparkStarts within `in_background`."""
+        if getattr(self.own, "is_background", False):
+            self.spark.check_started()
         session = getattr(self.own, "session", None)
         self.own.session = self.spark.fresh() if session is None else self.spark.renewed(session)
         yield self.own.session
+
+    @contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Inside the block, `session` does not wait for a Spark that starts."""
+        self.own.is_background = True
+        try:
+            yield
+        finally:
+            self.own.is_background = False

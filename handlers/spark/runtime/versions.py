@@ -1,0 +1,64 @@
+"""The Spark versions that binlane works with, and the libraries for each. Nothing else lists them.
+
+`make matrix` runs Spark's tests with each. A new version needs a line here, its jars' digests
+(tools/jar_digests.py), its pyspark in tools/matrix.txt, and a passing `make matrix`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["DEFAULT", "LIBRARIES", "UnknownSpark", "check_server", "coordinate", "pairs"]
+
+LIBRARIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "4.0": {"delta": "io.delta:delta-spark_4.0_2.13:4.4.0"},
+    "4.1": {"delta": "io.delta:delta-spark_4.1_2.13:4.4.0"},
+    "4.2": {"delta": "io.delta:delta-spark_4.2_2.13:4.4.0"},
+}
+"""Spark's major and minor version -> library -> its Maven coordinates, `group:artifact_SCALA:version`.
+A library without a release for a version has no entry there."""
+
+DEFAULT = "4.2"
+"""The version that the image, constraints.txt and `make test` use."""
+
+
+class UnknownSpark(ValueError):
+    """No library is known for this Spark. The message lists the pairs that work."""
+
+
+def coordinate(library: str, spark: str) -> str:
+    """Return the Maven coordinates of `library` for this version of Spark (`4.1.4`).
+
+    Raises UnknownSpark."""
+    found = LIBRARIES.get(_minor(spark), {}).get(library)
+    if found is None:
+        raise UnknownSpark(f"binlane knows no {library.title()} for Spark {spark}. {pairs(library)}")
+    return found
+
+
+def check_server(server: str, client: str) -> None:
+    """Raise UnknownSpark if this version of pyspark, the client, cannot use a Connect server of version
+    `server`.
+
+    Spark's rule: a server may be newer than its client. An older one does not have all settings that the
+    client reads."""
+    coordinate("delta", server)
+    known = list(LIBRARIES)
+    if _minor(client) not in known[: known.index(_minor(server)) + 1]:
+        raise UnknownSpark(
+            f"the server's Spark {server} is older than pyspark {client}. "
+            f"Install its pyspark, or an older one: pip install 'pyspark~={_minor(server)}.0'"
+        )
+
+
+def _minor(version: str) -> str:
+    found = re.match(r"\d+\.\d+", version)
+    return found[0] if found else ""
+
+
+def pairs(library: str) -> str:
+    """Return a sentence with all versions of Spark that work with `library`."""
+    known = [(spark, own[library].split(":")[2]) for spark, own in LIBRARIES.items() if library in own]
+    listed = ", ".join(f"Spark {spark} with {library.title()} {version}" for spark, version in known)
+    return f"These pairs work: {listed}"

@@ -1,0 +1,176 @@
+"""`binlane query` and `binlane.read`: rows of tables by their names in the source, without Spark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from verify_lab import Stage
+from view_lab import HandMade, row
+
+import binlane
+
+HANDLERS = [
+    {"type": "spark", "mode": "replica"},
+    {"type": "spark", "mode": "changelog", "name": "changes", "path": "lake/changes/{database}/{table}"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A replica of three rows, the newest of which waits, and its changelog, which has nothing merged."""
+    Stage(tmp_path, None).configure([{"match": "shop.*", "handlers": HANDLERS}])
+    orders = HandMade(None, tmp_path / "lake")
+    merged = {"id": [1, 2], "name": ["one", "two"], "price": pa.array([1, 2], pa.int32())}
+    deltalake.write_deltalake(orders.path, pa.table(merged))
+    orders.put(row(2, op="delete"), row(3, "a,\x1b[1m", 3), row(4, None, 4))
+    changes = HandMade(None, tmp_path / "lake/changes", mode="changelog")
+    changes.put(row(1, op="insert", topic="cdc", partition=0, offset=7, index=0))
+    return tmp_path
+
+
+def run(folder: Path, sql: str, *options: str, code: int = 0) -> str:
+    """What is printed; with code 1 what is told on standard error."""
+    stage = Stage(folder, None)
+    stage.configure([{"match": "shop.*", "handlers": HANDLERS}])
+    ended, out, err = stage.run("query", sql, *options)
+    assert ended == code
+    assert (out if code else err) == ""
+    return err if code else out
+
+
+QUERY = "SELECT o.id, o.name, {'p': price::DECIMAL(5,2)} AS more FROM shop.orders AS o ORDER BY id"
+
+
+def test_a_query_sees_waiting_rows_in_each_format(folder: Path) -> None:
+    assert [json.loads(line) for line in run(folder, QUERY, "--format", "json").splitlines()] == [
+        {"id": 1, "name": "one", "more": {"p": "1.00"}},
+        {"id": 3, "name": "a,\x1b[1m", "more": {"p": "3.00"}},
+        {"id": 4, "name": None, "more": {"p": "4.00"}},
+    ]
+    assert list(csv.reader(io.StringIO(run(folder, QUERY, "--format", "csv"))))[1:3] == [
+        ["1", "one", '{"p":"1.00"}'],
+        ["3", "a,\x1b[1m", '{"p":"3.00"}'],
+    ]
+    shown = run(folder, QUERY)
+    assert "\x1b" not in shown
+    assert [line.split()[0] for line in shown.splitlines()] == ["id", "1", "3", "4"]
+
+
+def test_other_databases_are_duckdbs(folder: Path) -> None:
+    sql = f"ATTACH '{folder}/x.db' AS x; CREATE TABLE x.main.t AS SELECT id FROM shop.orders; FROM x.main.t"
+    assert len(run(folder, sql, "--format", "json").splitlines()) == 3
+
+
+def test_arrow_is_a_stream_for_other_programs(folder: Path) -> None:
+    command = [sys.executable, "-m", "binlane", "query", "binlane.yaml", QUERY, "--format", "arrow"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+    assert pa.ipc.open_stream(ended.stdout).read_all().column("id").to_pylist() == [1, 3, 4]
+
+
+def test_the_output_may_be_cut(folder: Path) -> None:
+    command = f"{sys.executable} -m binlane query binlane.yaml 'FROM range(1000000)' --format csv | head -n 1"
+    ended = subprocess.run(
+        command, shell=True, cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (ended.stdout, ended.stderr) == ("range\n", "")
+
+
+def test_numbers_that_are_not_finite_are_no_nulls(folder: Path) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS a, {'n': '-inf'::FLOAT} AS b, NULL::DOUBLE AS c, -0.0::DOUBLE AS d"
+    assert json.loads(run(folder, sql, "--format", "json")) == {
+        **{"a": "NaN", "b": {"n": "-Infinity"}, "c": None, "d": 0}
+    }
+    assert run(folder, sql, "--format", "csv").splitlines()[1] == 'NaN,"{""n"":""-Infinity""}",,-0.0'
+    assert run(folder, sql).splitlines()[1].split() == ["NaN", '{"n":"-Infinity"}', "-", "-0.0"]
+
+
+def test_times_that_python_does_not_have_are_texts(folder: Path) -> None:
+    sql = "SELECT TIMESTAMP_NS '2024-01-01 00:00:00.123456789' AS a"
+    assert run(folder, sql, "--format", "csv").splitlines()[1] == "2024-01-01T00:00:00.123456789"
+    assert run(folder, "SELECT DATE '12000-01-01' AS a", "--format", "csv").splitlines()[1] == "12000-01-01"
+    assert "out of range" in run(folder, "SELECT [DATE '12000-01-01'] AS a", code=1)
+
+
+def test_names_that_occur_twice_stay_apart(folder: Path) -> None:
+    out = run(
+        folder,
+        "SELECT a.id, b.id FROM shop.orders a JOIN shop.orders b ON a.id + 1 = b.id",
+        "--format",
+        "json",
+    )
+    assert json.loads(out) == {"id": 3, "id_1": 4}
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * FROM shop.nope", "there is no Spark table shop.nope yet: `binlane tables` lists"),
+        ("SELECT nope FROM shop.orders", 'Referenced column "nope" not found'),
+        ("SELEC", "syntax error"),
+        ("SELECT * FROM orders", "Table with name orders does not exist"),
+    ],
+)
+def test_what_cannot_be_answered_is_told(folder: Path, sql: str, reason: str) -> None:
+    assert reason in run(folder, sql, code=1)
+
+
+def read(folder: Path, table: str, columns: Sequence[str] | None = None) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = binlane.read(table, folder / "binlane.yaml", columns).to_pylist()
+    return rows
+
+
+def test_tables_are_read_by_name_or_folder(folder: Path) -> None:
+    assert sorted(each["id"] for each in read(folder, "shop.orders", ["id"])) == [1, 3, 4]
+    assert read(folder, "shop.orders_changelog", ["_offset", "id"]) == [{"_offset": 7, "id": 1}]
+    assert binlane.read(folder / "lake/shop/orders").num_rows == 3
+    assert binlane.read(folder / "lake/changes/shop/orders", columns=["_offset"]).num_rows == 1
+    with pytest.raises(ValueError, match=r'orders: .*"nope"'):
+        read(folder, "shop.orders", ["nope"])
+    with pytest.raises(LookupError, match=r"no Spark table shop\.nope"):
+        read(folder, "shop.nope")
+    with pytest.raises(LookupError, match="neither a table"):
+        binlane.read(folder / "nope")
+
+
+def test_no_pyspark_is_needed(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; sys.modules['deltalake'] = None; import binlane;"
+        "found = [binlane.read('shop.orders', 'binlane.yaml'), binlane.read('lake/shop/orders')];"
+        "print(*(each.num_rows for each in found))"
+    )
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("3 3\n", "")
+
+
+def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_path: Path) -> None:
+    first = HANDLERS[0]
+    second = {**first, "name": "second", "path": "other/{database}/{table}"}
+    stage = Stage(tmp_path, None)
+    HandMade(None, tmp_path / "lake").put(row(1))
+    HandMade(None, tmp_path / "other").put(row(2))
+    for filled, other, id in ((first, second, 1), (second, first, 2)):
+        stage.configure([{"match": "shop.*", "handlers": [filled]}, {"match": "*", "handlers": [other]}])
+        assert read(tmp_path, "shop.orders", ["id"]) == [{"id": id}]
+    stage.configure([{"match": "shop.*", "handlers": [first, second]}])
+    with pytest.raises(LookupError, match=r"several handlers keep shop.orders: .* folders .*lake/shop/order"):
+        read(tmp_path, "shop.orders")
+
+
+def test_links_lead_to_the_waiting_changes(folder: Path) -> None:
+    for link, target in (("to_lake", "lake"), ("to_table", "lake/shop/orders"), ("far", "to_table")):
+        (folder / link).symlink_to(folder / target)
+    for place in ("to_lake/shop/orders", "to_table", "far"):
+        assert sorted(binlane.read(folder / place)["id"].to_pylist()) == [1, 3, 4], place
+    (folder / "lake/shop/orders").rename(folder / "moved")
+    (folder / "lake/shop/orders").symlink_to(folder / "moved")
+    assert sorted(binlane.read(folder / "lake/shop/orders")["id"].to_pylist()) == [1, 3, 4]

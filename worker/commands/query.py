@@ -1,0 +1,133 @@
+"""`binlane query`: SQL on the Spark handlers' tables, without Spark."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from rich.box import HEAVY_HEAD
+from rich.table import Table
+from rich.text import Text
+from sqlglot import expressions
+
+from handlers.spark.read.in_duckdb import connected, values_of
+from handlers.spark.read.moment import moment_of
+from handlers.values.change_json import json_text, json_value
+from worker.commands.output import Output, begin, wide_console
+from worker.verifying.source_tables import SourceTables
+
+FORMATS = ("table", "json", "csv", "arrow")
+_AT_ONCE = 10_000
+"""Rows that are converted together."""
+_SHOWN = 1_000
+"""The most rows of the format `table`."""
+_REFUSED = (LookupError, RuntimeError, OSError, ValueError, TypeError, ArithmeticError, duckdb.Error)
+
+
+def query(config: Path, sql: str, format: str = "table") -> int:
+    """Run a query of DuckDB, in which each source table (`database.table`) is its Spark table of this moment.
+
+    Prints the result as `format`, one of FORMATS. Returns 0, or 1 if a table cannot be read or the query is
+    refused. Raises ConfigurationError."""
+    configuration, output = begin("query", config, level="warning", check_handlers=False)
+    try:
+        tables = SourceTables(configuration)
+        with ExitStack() as stack:
+            moments = {
+                name: stack.enter_context(moment_of(tables.of(name), name)) for name in _tables_in(sql)
+            }
+            made = stack.enter_context(connected(moments))
+            if (result := made.sql(sql)) is not None:
+                _print(result.to_arrow_reader(_AT_ONCE), format, output)
+    except BrokenPipeError:
+        raise  # as for each command, that is the reader's end of the output
+    except (
+        LookupError,
+        RuntimeError,
+        OSError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        duckdb.Error,
+    ) as error:
+        return output.failed(error)
+    return 0
+
+
+def _tables_in(sql: str) -> Sequence[str]:
+    """Return the names with a database but no catalog, each once. Empty if DuckDB will refuse the text."""
+    try:
+        found = [
+            each
+            for tree in sqlglot.parse(sql, read="duckdb")
+            if tree
+            for each in tree.find_all(expressions.Table)
+        ]
+    except sqlglot.errors.SqlglotError:
+        return ()
+    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db and not each.catalog))
+
+
+def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:
+    names = _distinct(result.schema.names)
+    if format == "arrow":
+        with pa.ipc.new_stream(sys.stdout.buffer, result.schema) as stream:
+            for batch in result:
+                stream.write_batch(batch)
+    elif format == "json":
+        for row in values_of(result):
+            sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
+    elif format == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(map(_text, row) for row in values_of(result))
+    else:
+        _print_table(result, output)
+
+
+def _print_table(result: pa.RecordBatchReader, output: Output) -> None:
+    console = wide_console(1_000)
+    table = Table(box=HEAVY_HEAD if console.is_terminal else None)
+    for field in result.schema:
+        is_number = (
+            pa.types.is_integer(field.type)
+            or pa.types.is_decimal(field.type)
+            or pa.types.is_floating(field.type)
+        )
+        table.add_column(
+            Text(output.clean(field.name)), justify="right" if is_number else "left", overflow="fold"
+        )
+    rows = values_of(result)
+    for row in islice(rows, _SHOWN):
+        table.add_row(*(Text(output.clean("-" if value is None else _text(value))) for value in row))
+    console.print(table)
+    if next(rows, None) is not None:
+        output.say(f"only the first {_SHOWN:,} rows are shown: add a LIMIT, or choose another --format")
+
+
+def _text(value: Any) -> str:
+    """Return a value of CSV: empty for NULL, numbers and nested ones as JSON writes them."""
+    if value is None:
+        return ""
+    told = json_value(value)
+    return told if isinstance(told, str) else json_text(told)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Number names that occur again: `id`, `id_1`."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 0, name
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found

@@ -1,0 +1,70 @@
+"""Find the Spark tables of a configuration by their names in the source, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from handlers.spark.delta.log_files import has_commits
+from handlers.spark.locations import Locations
+from handlers.spark.log.store_choice import files_without_java
+from handlers.spark.log.stores.interface import scheme_of
+from handlers.spark.read.moment import Source
+from handlers.spark.runtime.conf import plain_paths_are_local
+from handlers.spark.section import SparkSection
+from worker.configuration import Configuration
+from worker.verifying.spark_entries import leads_to, spark_entries
+
+
+class _Found(NamedTuple):
+    mode: str
+    source: Source
+    is_filled: bool
+    """Whether the source table's changes go to this handler."""
+
+
+class SourceTables:
+    """The tables that exist. Reads folders only for the names that are asked for."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._section = SparkSection.model_validate(dict(configuration.spark))
+        self._configuration = configuration
+        self._folder = configuration.folder
+        self._entries = spark_entries(configuration)
+
+    def of(self, name: str) -> Source:
+        """Return the table named `database.table`, or `database.table_mode`. Of several, the replica. Tables
+        that no handler fills any more are found if there is no other.
+
+        Raises LookupError if none exists or several are meant, and what the store raises."""
+        found = list(self._found(name))
+        if not found and name.rpartition("_")[2] in ("replica", "history", "changelog"):
+            short, _, mode = name.rpartition("_")
+            found = [each for each in self._found(short) if each.mode == mode]
+        found = [each for each in found if each.is_filled] or found
+        found = [each for each in found if each.mode == "replica"] or found
+        if not found:
+            raise LookupError(f"there is no Spark table {name} yet: `binlane tables` lists those that exist")
+        if len({each.mode for each in found}) > 1:
+            names = ", ".join(f"{name}_{each.mode}" for each in found)
+            raise LookupError(f"several handlers keep {name}: write one of {names}")
+        if len(found) > 1:
+            folders = ", ".join(str(each.source.ref) for each in found)
+            raise LookupError(f"several handlers keep {name}: give binlane.read one of the folders {folders}")
+        return found[0].source
+
+    def _found(self, name: str) -> Iterator[_Found]:
+        """Yield each handler's table of this name."""
+        database, _, table = name.partition(".")
+        for entry in self._entries:
+            locations = Locations(entry.options, self._section, self._folder)
+            if not scheme_of(locations.root) and not plain_paths_are_local(self._section):
+                raise LookupError(
+                    f"{locations.root} may be in the file system that Hadoop is set to: give spark.warehouse "
+                    "its full address, such as file:... or s3a://..."
+                )
+            ref, files = locations.ref(database, table), files_without_java(locations.root)
+            is_table = ref.path is not None and has_commits(files, ref.path)
+            if is_table or files.exists(ref.log_folder):
+                source = Source(files, ref, entry.options.prefix)
+                yield _Found(entry.options.mode, source, leads_to(self._configuration, name, entry))
