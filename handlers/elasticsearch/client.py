@@ -20,6 +20,7 @@ from handlers.versioned.memory import Unfit
 
 _TOLD_CHARACTERS = 400
 _encode = msgspec.json.Encoder().encode
+_read_any = msgspec.json.Decoder().decode
 _CONFLICT = 409
 _OF_PIPELINE = "fail_processor_exception"
 """An ingest pipeline refuses the document on purpose. Its status 500 does not mean a failed cluster."""
@@ -71,11 +72,11 @@ class SearchClient:
         *,
         lines: bytes | None = None,
         may: tuple[int, ...] = (),
-        form: Any = Any,
+        read: Callable[[bytes], Any] = _read_any,
         most_bytes: int | None = None,
     ) -> Answer:
         """Send a request and return the answer: 2xx, or one of the statuses `may`. `body` is sent as JSON,
-        `lines` as JSON lines. The answer is decoded into the type `form`. `most_bytes` limits its size.
+        `lines` as JSON lines. `read` decodes the answer. `most_bytes` limits its size.
 
         Raises TargetUnavailable if the cluster is unreachable, overloaded or denies access. Raises
         AnswerTooLarge, UnfitPlace, RequestRefused."""
@@ -85,7 +86,7 @@ class SearchClient:
         answer = self._client.request(
             method, self._url + path, content=content, headers=headers, most_bytes=most_bytes
         )
-        body = _json(answer, form if answer.is_success else Any)
+        body = _json(answer, read if answer.is_success else _read_any)
         if answer.is_success and body is None and answer.content:  # a HEAD has no body
             raise self._client.unavailable(answer, "it is not JSON, so another server answers")
         if answer.is_success or answer.status in may:
@@ -124,9 +125,9 @@ def told(body: Any, clean: Callable[[str], str] = str) -> str:
     return clean(": ".join(words))[:_TOLD_CHARACTERS]
 
 
-def _json(answer: HttpAnswer, form: Any = Any) -> Any:
+def _json(answer: HttpAnswer, read: Callable[[bytes], Any] = _read_any) -> Any:
     try:
-        return msgspec.json.decode(answer.content, type=form)
+        return read(answer.content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -195,6 +196,9 @@ class _Results(msgspec.Struct, gc=False):
     errors: bool = False
 
 
+_read_results = msgspec.json.Decoder(_Results).decode
+
+
 def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: int) -> list[Item]:
     """Write all items. Return those whose document has an equal or higher version in the index.
 
@@ -204,7 +208,7 @@ def write(client: SearchClient, path: str, items: Sequence[Item], most_bytes: in
 
     def send(start: int, end: int) -> None:
         body = b"".join(lines[start:end])
-        answer = client.request("POST", f"{path}/_bulk", lines=body, may=(413,), form=_Results)
+        answer = client.request("POST", f"{path}/_bulk", lines=body, may=(413,), read=_read_results)
         if answer.status == 413:
             raise Refused(f"its document of {len(body)} bytes is too large for the cluster")
         late.extend(_late(path, items[start:end], answer.body, start))

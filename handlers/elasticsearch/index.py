@@ -165,6 +165,9 @@ class Documents(msgspec.Struct):
     docs: list[Document]
 
 
+read_documents = msgspec.json.Decoder(Documents).decode
+
+
 def document_of(state: State, held: Mapping[str, Mapping[str, Any]], place: Index) -> bytes | None:
     """Return the document as JSON; None for a deleted row. `held`: id -> current document, for rows that lack
     columns. Raises TypeError, BeyondBounds, UnicodeEncodeError if a value has no JSON form."""

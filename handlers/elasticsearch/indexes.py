@@ -16,13 +16,13 @@ from handlers.elasticsearch.client import Item, SearchClient, check_cluster, err
 from handlers.elasticsearch.index import (
     MEMORY,
     Document,
-    Documents,
     Index,
     check_names,
     document_id,
     document_of,
     index_name,
     index_of,
+    read_documents,
 )
 from handlers.elasticsearch.mapping import ORIGIN, ORIGIN_FIELD, Field, fields_of
 from handlers.elasticsearch.options import ElasticsearchOptions
@@ -221,7 +221,7 @@ class Indexes:
         """Return the documents that exist. Raises AnswerTooLarge."""
         path = f"{place.path}/_mget{query}"
         body = {"ids": list(ids)}
-        answer = self._client.request("POST", path, body, form=Documents, most_bytes=most_bytes)
+        answer = self._client.request("POST", path, body, read=read_documents, most_bytes=most_bytes)
         for each in answer.body.docs:
             if each.error is not None:
                 # Its shard is unavailable, so it is unknown whether the document exists.

@@ -96,6 +96,9 @@ class _Footer(msgspec.Struct):
     key: tuple[str, ...]
 
 
+_read_footer = msgspec.json.Decoder(_Footer).decode
+
+
 def encoded(rows: pa.Table, chain: Chain) -> pa.Buffer:
     """Encode a file with these rows. `chain`: the chain that includes this file."""
     footer = _Footer(_VERSION, chain.last, chain.generation, *chain.topic_id, chain.key)
@@ -142,7 +145,7 @@ def _read(files: Files, folder: str, hour: str, name: str) -> Chain:
             metadata = pq.read_metadata(file)
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         texts: Mapping[bytes, bytes] = metadata.metadata or {}
-        footer = msgspec.json.decode(texts.get(_FOOTER, b"{}"), type=_Footer)
+        footer = _read_footer(texts.get(_FOOTER, b"{}"))
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -62,6 +62,9 @@ class _Step(msgspec.Struct, frozen=True):
     """Index of the operation that began last. Those before it are done."""
 
 
+_read_step = msgspec.json.Decoder(_Step).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The notes of one handler of one worker."""
@@ -216,7 +219,7 @@ class Kept:
         found = self.connection.scalar(sa.select(self.marks.c.ddl_step).where(self._begun(own, statement)))
         if found is None:
             return None
-        step = msgspec.json.decode(found, type=_Step)
+        step = _read_step(found)
         return step.step if step == _step(statement, step.step) else None
 
     def begin_step(self, own: TableName, statement: Statement, step: int) -> None:

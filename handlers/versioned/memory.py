@@ -57,6 +57,9 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, number=self.number + 1)
 
 
+_read_memory = msgspec.json.Decoder(Memory).decode
+
+
 def recalled(place: str, texts: Mapping[str, str]) -> Memory:
     """Return the newest revision of `place`. `texts`: name -> revision; each name ends in `_NUMBER`.
 
@@ -70,7 +73,7 @@ def recalled(place: str, texts: Mapping[str, str]) -> Memory:
         return Memory()
     name = numbers[max(numbers)]
     try:
-        memory = msgspec.json.decode(texts[name], type=Memory)
+        memory = _read_memory(texts[name])
     except msgspec.MsgspecError as error:
         raise Unfit(
             f"{place}: the contents of {name} cannot be read, because they were changed: {error}"

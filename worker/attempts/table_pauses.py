@@ -27,6 +27,7 @@ log = get_logger("pauses")
 _AGAIN_SECONDS = 5.0
 """The longest time until a paused batch looks again. The end of its pause wakes it earlier."""
 _LOCK_SECONDS = 5.0
+_read_pauses = msgspec.json.Decoder(list[Pause]).decode
 
 
 class Paused(MustWait):
@@ -140,7 +141,7 @@ class TablePauses:
     def _read(self) -> list[Pause]:
         """Raises CheckpointError."""
         try:
-            pauses = msgspec.json.decode(self.path.read_bytes(), type=list[Pause])
+            pauses = _read_pauses(self.path.read_bytes())
             for each in pauses:
                 table_matcher(each.table)
         except FileNotFoundError:

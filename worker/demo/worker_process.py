@@ -16,6 +16,7 @@ from worker.observing.status import WorkerStatus
 _DRAIN_SECONDS = 90
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.05
+_read_status = msgspec.json.Decoder(WorkerStatus).decode
 
 
 class WorkerFailed(RuntimeError):
@@ -63,7 +64,7 @@ class WorkerProcess:
         self.check()
         try:
             response = self._client.get(f"{self.url}/api/status")
-            return msgspec.json.decode(response.content, type=WorkerStatus)
+            return _read_status(response.content)
         except (httpx.HTTPError, msgspec.DecodeError):
             return None
 

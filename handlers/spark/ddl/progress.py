@@ -29,6 +29,9 @@ class _Written(msgspec.Struct):
     what: str
 
 
+_read_written = msgspec.json.Decoder(_Written).decode
+
+
 class Progress:
     """The state of one step of one statement: small files `<step>.begun` and `<step>.done` in
     `<root>/ddl/<topic>/<id>-<partition>-<offset>-<index>/<database>/<table>/`. For a topic without an id, the
@@ -66,7 +69,7 @@ class Progress:
 
     def _tells(self, path: str) -> bool:
         try:
-            return msgspec.json.decode(self._files.read(path), type=_Written).what == self._what
+            return _read_written(self._files.read(path)).what == self._what
         except FileNotFoundError:
             return False
         except msgspec.DecodeError as error:

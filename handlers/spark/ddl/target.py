@@ -263,6 +263,9 @@ class _Step(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
+msgspec.json.Decoder(_Step)  # `_step` in two threads at once would crash while it is not prepared
+
+
 def _noted(note: str, step: _Step) -> str:
     metadata = msgspec.json.decode(note)
     metadata.setdefault("binlane", {})["ddl"] = msgspec.to_builtins(step)

@@ -151,6 +151,8 @@ class _Action(msgspec.Struct, rename="camel"):
     txn: _Txn | None = None
 
 
+_read_action = msgspec.json.Decoder(_Action).decode
+_read_stats = msgspec.json.Decoder(_Stats).decode
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
 """Errors that bytes raise if Delta did not write them."""
 
@@ -180,7 +182,7 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
         for version in reversed(commits):
             for line in files.read(f"{folder}/{version:020d}.json").splitlines():
                 if b'"metaData"' in line:
-                    action = msgspec.json.decode(line, type=_Action)
+                    action = _read_action(line)
                     if action.meta_data is not None:
                         return action.meta_data
         for name in checkpoint:
@@ -239,7 +241,7 @@ class _Replay:
                 self._take(msgspec.convert(_told(row), _Action))
 
     def _commit(self, commit: bytes) -> None:
-        actions = [msgspec.json.decode(line, type=_Action) for line in commit.splitlines()]
+        actions = [_read_action(line) for line in commit.splitlines()]
         # A file that only gets a deletion vector is removed and added by one commit.
         for action in actions:
             if action.remove is not None:
@@ -256,7 +258,7 @@ class _Replay:
             rows = None
             if add.stats is not None:
                 gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-                if not 0 <= gone <= (all_rows := msgspec.json.decode(add.stats, type=_Stats).num_records):
+                if not 0 <= gone <= (all_rows := _read_stats(add.stats).num_records):
                     raise Unknown
                 rows = all_rows - gone
             self.added[add.path] = DataFile(add.size, rows, add.partition_values, add.deletion_vector)

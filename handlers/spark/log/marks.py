@@ -108,6 +108,9 @@ class _Written(msgspec.Struct, omit_defaults=True):
     """Dead-letter topic (with an @) -> partition -> replayed runs."""
 
 
+_read_written = msgspec.json.Decoder(_Written).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """How far one table was applied, by the rules of `handlers.progress.marks`. Equal marks have equal
@@ -234,7 +237,7 @@ class Marks:
                     f"marks of version {found} cannot be read: this binlane knows version {_VERSION}. "
                     "Run the release that wrote them, or a later one"
                 )
-            written = msgspec.json.decode(text, type=_Written)
+            written = _read_written(text)
         except msgspec.MsgspecError as error:
             raise UnreadableMarks(f"not marks: {error}; found {_shortened(text)}") from None
         known: dict[Partition, Mapping[int, Place]] = {}

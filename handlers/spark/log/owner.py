@@ -37,8 +37,14 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     """Version of the file. The first version does not contain it."""
 
 
+_read_owner = msgspec.json.Decoder(Owner).decode
+
+
 class _Version(msgspec.Struct):
     version: int = _VERSION
+
+
+_read_version = msgspec.json.Decoder(_Version).decode
 
 
 def fits(found: Owner, own: Owner) -> bool:
@@ -122,13 +128,13 @@ def _place(log_folder: str) -> str:
 def _read(files: Files, path: str) -> Owner:
     data = files.read(path)
     try:
-        version = msgspec.json.decode(data, type=_Version).version
+        version = _read_version(data).version
         if version > _VERSION:
             raise BrokenLog(
                 f"{path} has version {version}, but this binlane knows versions up to {_VERSION}: run the "
                 "release that wrote it, or a later one"
             )
-        return msgspec.json.decode(data, type=Owner)
+        return _read_owner(data)
     except msgspec.MsgspecError as error:
         raise BrokenLog(
             f"{path} does not name the table of the log beside it ({error}): restore it from a backup; or, "

@@ -107,6 +107,9 @@ class _Footer(msgspec.Struct):
     stream: str | None = None
 
 
+_read_footer = msgspec.json.Decoder(_Footer).decode
+
+
 def encoded(
     table: pa.Table,
     marks: Marks,
@@ -154,7 +157,7 @@ def read_head(files: Files, path: str, number: int, size: int) -> Head:
                 f"{path} has version {bytes(version).decode()} of the log's format, but this binlane knows "
                 f"versions up to {max(_VERSIONS)}: run the release that wrote it, or a later one"
             )
-        footer = msgspec.json.decode(text, type=_Footer)
+        footer = _read_footer(text)
         marks = Marks.from_json(bytes(footer.marks))
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         if footer.statement is not None:

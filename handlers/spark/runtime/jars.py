@@ -59,6 +59,9 @@ class _Manifest(msgspec.Struct, frozen=True):
     jars: tuple[_Jar, ...]
 
 
+_read_manifest = msgspec.json.Decoder(_Manifest).decode
+
+
 def kafka_jars() -> list[Path]:
     """Return the broker's jars: from BINLANE_KAFKA_HOME, else from the Kafka whose `kafka-server-start.sh` is
     on PATH, else resolved.
@@ -160,7 +163,7 @@ def _sha256(jar: Path) -> str:
 def _complete(folder: Path, digests: Mapping[str, str] | None) -> list[Path] | None:
     """Return the folder's jars. None if it does not exist, or has changed since it was made."""
     try:
-        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=_Manifest)
+        manifest = _read_manifest((folder / "manifest.json").read_bytes())
         for jar in manifest.jars:
             expected = jar.sha256 if digests is None else digests.get(jar.name)
             if _sha256(folder / jar.name) != expected:

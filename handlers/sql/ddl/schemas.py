@@ -53,6 +53,9 @@ class Seen(msgspec.Struct, frozen=True):
     """Dropped columns of the target that earlier records may still contain."""
 
 
+_read_seen = msgspec.json.Decoder(Seen).decode
+
+
 class SchemaChanged(Exception):
     """The columns must first follow the schema of a change, in a separate transaction."""
 
@@ -163,7 +166,7 @@ class Schemas:
             # Any dot may be the one between database and table.
             ends = (place for place, letter in enumerate(name) if letter == ".")
             if any(target.table(own) == self._naming.target(name[:end], name[end + 1 :]) for end in ends):
-                columns = msgspec.json.decode(text, type=Seen).columns
+                columns = _read_seen(text).columns
                 found |= {one.to: one.kept for one in columns.values() if one.to is not None}
         return found
 
@@ -178,7 +181,7 @@ class Schemas:
 
 def _seen_of(kept: Kept, name: TableName, *, locked: bool = False) -> Seen | None:
     text = kept.seen_columns(name, locked=locked)
-    return None if text is None else msgspec.json.decode(text, type=Seen)
+    return None if text is None else _read_seen(text)
 
 
 def _columns_of(types: SchemaTypes) -> dict[str, SeenColumn]:

@@ -30,6 +30,7 @@ from worker.terminal.view import LiveView, Snapshot, full_view, summary_line
 DEFAULT_URL = "http://localhost:8080"
 _POLL_SECONDS = 1.0
 _PIPE_WIDTH = 160
+_read_status = msgspec.json.Decoder(WorkerStatus).decode
 
 
 def status(
@@ -75,11 +76,14 @@ class _Hour(msgspec.Struct):
     points: list[Point]
 
 
+_read_hour = msgspec.json.Decoder(_Hour).decode
+
+
 def _trend(worker: WorkerConnection) -> Trend:
     """Fetch the last hour from the worker. An earlier version has none."""
     try:
         response = worker.ask("GET", "api/history")
-        return Trend(msgspec.json.decode(response.content, type=_Hour).points)
+        return Trend(_read_hour(response.content).points)
     except (Unreachable, msgspec.DecodeError, UnicodeDecodeError):
         return Trend()
 
@@ -90,7 +94,7 @@ def _ask(worker: WorkerConnection) -> _Answer:
     if response.status_code != httpx.codes.OK:
         raise Unreachable(f"{worker.address} answered HTTP {response.status_code} to /api/status; {HINT}")
     try:
-        found = msgspec.json.decode(response.content, type=WorkerStatus)
+        found = _read_status(response.content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreachable(f"{worker.address} is not a binlane worker ({error}); {HINT}") from error
     return _Answer(response.text, Snapshot(found, _clock(response)))

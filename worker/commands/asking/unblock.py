@@ -17,6 +17,7 @@ from worker.observing.visible_text import printable
 
 _ANSWER_SECONDS = 60.0
 """The worker waits up to half a minute for the result, and then commits."""
+_read_answer = msgspec.json.Decoder(Answer).decode
 
 
 def unblock(
@@ -95,7 +96,7 @@ def _answer(worker: WorkerConnection, asked: UnblockRequest | PauseRequest) -> A
         return Answer(result="refused", message="the options must be UTF-8")
     response = worker.ask("POST", path, content=content, headers=headers)
     try:
-        return msgspec.json.decode(response.content, type=Answer)
+        return _read_answer(response.content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = " ".join(response.text.split())[:200]
         raise Unreachable(f"{worker.address} answered HTTP {response.status_code}: {text}") from None

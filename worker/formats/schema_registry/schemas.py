@@ -36,6 +36,7 @@ _REBUILT_PAUSE = 600.0
 """Seconds between two log lines that prepared schemas do not fit into memory."""
 _MOST_KEPT = 64 << 20
 """Most bytes of all schemas, compressed."""
+_read_registered = msgspec.msgpack.Decoder(Registered).decode
 
 
 class StillUnknown(RuntimeError):
@@ -126,7 +127,7 @@ class Schemas:
             refused = self._refused.get(head)
             reason = "not found" if refused is None else refused.reason
             raise UndecodableRecord(f"schema {_shown(head)}: {reason}")
-        made = self._made_ready(head, msgspec.msgpack.decode(zlib.decompress(kept), type=Registered))
+        made = self._made_ready(head, _read_registered(zlib.decompress(kept)))
         self._count_rebuild()
         return made
 

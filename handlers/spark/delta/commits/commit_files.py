@@ -21,6 +21,9 @@ class _Checkpoint(msgspec.Struct):
     version: int
 
 
+_read_checkpoint = msgspec.json.Decoder(_Checkpoint).decode
+
+
 class _Txn(msgspec.Struct, rename="camel"):
     app_id: str
     version: int
@@ -35,6 +38,9 @@ class _CommitInfo(msgspec.Struct, rename="camel"):
 class _Action(msgspec.Struct, rename="camel"):
     txn: _Txn | None = None
     commit_info: _CommitInfo | None = None
+
+
+_read_action = msgspec.json.Decoder(_Action).decode
 
 
 def held_in_files(files: Files, path: str, app_id: str, newest: int | None = None) -> Held | None:
@@ -100,7 +106,7 @@ def _newest_first(files: Files, path: str, newest: int | None = None) -> Iterato
 def _since_checkpoint(files: Files, folder: str) -> list[tuple[int, bytes]]:
     """Return the commits since the newest checkpoint, and that checkpoint's own, with their versions."""
     try:
-        checkpoint = msgspec.json.decode(files.read(f"{folder}/_last_checkpoint"), type=_Checkpoint).version
+        checkpoint = _read_checkpoint(files.read(f"{folder}/_last_checkpoint")).version
     except FileNotFoundError:
         checkpoint = 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -142,6 +148,6 @@ def _actions(commit: bytes, kind: bytes) -> Iterator[_Action]:
     for line in commit.splitlines():
         if kind in line:
             try:
-                yield msgspec.json.decode(line, type=_Action)
+                yield _read_action(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise Unknown from error

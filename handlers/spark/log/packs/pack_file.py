@@ -53,6 +53,9 @@ class Index(msgspec.Struct, frozen=True):
     """Whether the stream ends here: nothing is ever put after it."""
 
 
+_read_index = msgspec.msgpack.Decoder(Index).decode
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     size: int
@@ -88,7 +91,7 @@ def read_index(files: Files, path: str, stream: str, number: int) -> Index:
     if zlib.crc32(told) != found.checksum or len(told) != found.size:
         raise BrokenLog(_damaged(path))
     try:
-        index = msgspec.msgpack.decode(told, type=Index)
+        index = _read_index(told)
     except msgspec.MsgspecError as error:
         raise BrokenLog(f"{_damaged(path)} ({error})") from None
     if (index.stream, index.number) != (stream, number):
