@@ -25,12 +25,14 @@ def read(
     Java. Raises LookupError if the table does not exist, or if only merged rows can be shown and there are
     none. Raises ValueError for an unknown column, and OnlySpark (a RuntimeError) for a table that only Spark
     reads. Raises OSError if the store refuses, and ConfigurationError."""
-    # The packages are imported when they are needed.
-    if config is None:
+    try:  # the packages are imported when they are needed
+        from handlers.spark.read.in_duckdb import read as read_one  # noqa: PLC0415 (see above)
         from handlers.spark.read.in_duckdb import read_at  # noqa: PLC0415 (see above)
-
+    except ModuleNotFoundError as error:
+        needs = "binlane.read needs DuckDB and Arrow, which are not installed: pip install '.[read]'"
+        raise ModuleNotFoundError(f"{needs} ({error})", name=error.name) from None
+    if config is None:
         return read_at(str(table), columns)
-    from handlers.spark.read.in_duckdb import read as read_one  # noqa: PLC0415 (see above)
     from worker.configuration import load  # noqa: PLC0415 (see above)
     from worker.verifying.source_tables import SourceTables  # noqa: PLC0415 (see above)
 

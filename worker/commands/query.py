@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import logging
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,38 +43,37 @@ def query(config: Path, sql: str, format: str = "table") -> int:
         tables = SourceTables(configuration)
         with ExitStack() as stack:
             moments = {
-                name: stack.enter_context(moment_of(tables.of(name), name)) for name in _tables_in(sql)
+                name: stack.enter_context(moment_of(tables.of(".".join(name)), ".".join(name)))
+                for name in _tables_in(sql)
             }
             made = stack.enter_context(connected(moments))
             if (result := made.sql(sql)) is not None:
                 _print(result.to_arrow_reader(_AT_ONCE), format, output)
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
-    except (
-        LookupError,
-        RuntimeError,
-        OSError,
-        ValueError,
-        TypeError,
-        ArithmeticError,
-        duckdb.Error,
-    ) as error:
+    except _REFUSED as error:
         return output.failed(error)
     return 0
 
 
-def _tables_in(sql: str) -> Sequence[str]:
-    """Return the names with a database but no catalog, each once. Empty if DuckDB will refuse the text."""
-    try:
-        found = [
-            each
-            for tree in sqlglot.parse(sql, read="duckdb")
-            if tree
-            for each in tree.find_all(expressions.Table)
-        ]
-    except sqlglot.errors.SqlglotError:
-        return ()
-    return list(dict.fromkeys(f"{each.db}.{each.name}" for each in found if each.db and not each.catalog))
+def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
+    """Return the tables that are named with a database but no catalog, each once: database and table.
+
+    sqlglot and DuckDB are both asked. sqlglot does not know all names and statements, and DuckDB refuses
+    some queries of tables that it does not have."""
+    found: list[expressions.Table] = []
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that it does not know
+    with suppress(sqlglot.errors.SqlglotError):
+        for tree in sqlglot.parse(sql, read="duckdb"):
+            found += () if tree is None else tree.find_all(expressions.Table)
+    with duckdb.connect() as empty, suppress(duckdb.Error):
+        for statement in empty.extract_statements(sql):
+            with suppress(duckdb.Error, sqlglot.errors.SqlglotError):
+                names = empty.get_table_names(statement.query, qualified=True)
+                text = f"FROM {', '.join(sorted(names))}"  # each with its alias
+                found += sqlglot.parse_one(text, read="duckdb").find_all(expressions.Table)
+    named = dict.fromkeys((each.db, each.name) for each in found if each.db and not each.catalog)
+    return [each for each in named if each[0] not in ("information_schema", "pg_catalog")]
 
 
 def _print(result: pa.RecordBatchReader, format: str, output: Output) -> None:

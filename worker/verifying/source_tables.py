@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 from handlers.spark.delta.log_files import has_commits
@@ -54,9 +55,10 @@ class SourceTables:
         return found[0].source
 
     def _found(self, name: str) -> Iterator[_Found]:
-        """Yield each handler's table of this name."""
-        database, _, table = name.partition(".")
-        for entry in self._entries:
+        """Yield each handler's table of this name. Any dot may be the one between database and table."""
+        ends = [place for place, letter in enumerate(name) if letter == "."]
+        for entry, end in product(self._entries, ends):
+            database, table = name[:end], name[end + 1 :]
             locations = Locations(entry.options, self._section, self._folder)
             if not scheme_of(locations.root) and not plain_paths_are_local(self._section):
                 raise LookupError(

@@ -85,7 +85,10 @@ class Views:
         database, view = (quoted(_OTHERS.sub("_", each)) for each in (sink.database, table))
         owner = _log_of(session, f"{database}.{view}")
         if owner not in (None, ref.log_folder):
-            raise TakenName(f"no view is kept for {sink.name}: the catalog has another {database}.{view}")
+            whose = f", the view of {owner}" if owner else ""
+            raise TakenName(
+                f"no view is kept for {sink.name}: the catalog has another {database}.{view}{whose}"
+            )
         if not sql:
             if owner is not None:
                 session.sql(f"DROP VIEW {database}.{view}")

@@ -22,12 +22,16 @@ from handlers.spark.table_ref import app_id
 
 _MEMORY = "1GiB"
 """What DuckDB uses before it writes to disk. A worker of the same pod needs the rest. SQL may SET another."""
+_CATALOGS = frozenset(("system", "temp"))
+"""DuckDB's own."""
 
 
 def read_at(table: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the table in a folder or URI. `columns`: None for all.
 
     Raises like `moment_of`, and ValueError for a column that does not exist."""
+    if not table:
+        raise ValueError("no table is named: give its folder or URI")
     path = table.rstrip("/") if scheme_of(table) else str(Path(table).absolute())
     files = files_without_java(path)
     ref, prefix = ref_at(files, path), "_"
@@ -39,6 +43,8 @@ def read_at(table: str, columns: Sequence[str] | None = None) -> pa.Table:
 
 def read(source: Source, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a table. Raises like `read_at`."""
+    if columns is not None and (isinstance(columns, str) or not columns):
+        raise ValueError(f"columns: give a list of names, not {columns!r}")
     chosen = "*" if columns is None else ", ".join(map(named, columns))
     with opened(source) as made:
         try:
@@ -53,7 +59,7 @@ def opened(source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
     """Connect to a DuckDB in which `binlane.t` is the table of this moment. Raises like `moment_of`."""
     with moment_of(source, "t") as moment:
         try:
-            with connected({"binlane.t": moment}) as made:
+            with connected({("binlane", "t"): moment}) as made:
                 yield made
         except duckdb.Error as error:
             raise RuntimeError(f"{source.ref} cannot be read: {str(error).splitlines()[0]}") from None
@@ -75,8 +81,9 @@ def _values(column: pa.Array) -> list[Any]:
     return found
 
 
-def connected(moments: Mapping[str, Moment]) -> duckdb.DuckDBPyConnection:
-    """Connect to a DuckDB in which each table (`database.table`) is a view."""
+def connected(moments: Mapping[tuple[str, str], Moment]) -> duckdb.DuckDBPyConnection:
+    """Connect to a DuckDB in which each table (database and name) is a view. Raises LookupError for names
+    that DuckDB cannot keep apart."""
     made = duckdb.connect(
         config={
             "python_enable_replacements": "false",
@@ -85,10 +92,21 @@ def connected(moments: Mapping[str, Moment]) -> duckdb.DuckDBPyConnection:
         }
     )
     made.execute("SET TimeZone = 'UTC'")
-    for name, moment in moments.items():
+    # A catalog of this name would hide a source database `memory`.
+    made.execute("ATTACH ':memory:' AS _binlane; USE _binlane; DETACH memory")
+    known: dict[tuple[str, str], str] = {}
+    for (database, table), moment in moments.items():
+        name = f"{database}.{table}"
+        if database.casefold() in _CATALOGS:
+            raise LookupError(f"a database named {database} cannot be queried: use binlane.read")
+        if other := known.get(folded := (database.casefold(), table.casefold())):
+            raise LookupError(
+                f"{other} and {name} differ only in case, which DuckDB ignores: query one of them, or use "
+                "binlane.read"
+            )
+        known[folded] = name
         for relation, rows in moment.relations.items():
             made.register(relation, rows)
-        database, _, table = name.partition(".")
         made.execute(f"CREATE SCHEMA IF NOT EXISTS {named(database)}")
         made.execute(f"CREATE VIEW {named(database)}.{named(table)} AS {moment.sql}")
     return made

@@ -13,10 +13,12 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
+import sqlglot
 from verify_lab import Stage
 from view_lab import HandMade, row
 
 import binlane
+from handlers.spark.locations import path_safe
 
 HANDLERS = [
     {"type": "spark", "mode": "replica"},
@@ -37,10 +39,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, sql: str, *options: str, code: int = 0) -> str:
+def run(folder: Path, sql: str, *options: str, code: int = 0, match: str = "shop.*") -> str:
     """What is printed; with code 1 what is told on standard error."""
     stage = Stage(folder, None)
-    stage.configure([{"match": "shop.*", "handlers": HANDLERS}])
+    stage.configure([{"match": match, "handlers": HANDLERS}])
     ended, out, err = stage.run("query", sql, *options)
     assert ended == code
     assert (out if code else err) == ""
@@ -123,6 +125,55 @@ def test_what_cannot_be_answered_is_told(folder: Path, sql: str, reason: str) ->
     assert reason in run(folder, sql, code=1)
 
 
+@pytest.mark.parametrize(
+    "name", ["odd.select", "memory.values", 'odd."d.t"', '"o.d".t', '"o.d"."d.t"', "main.t"]
+)
+def test_tables_of_any_name_are_found(tmp_path: Path, name: str) -> None:
+    Stage(tmp_path, None).configure([{"match": "*", "handlers": HANDLERS[:1]}])
+    table = sqlglot.to_table(name, dialect="duckdb")
+    path = tmp_path / "lake" / path_safe(table.db) / path_safe(table.name)
+    deltalake.write_deltalake(path, pa.table({"id": [7]}))
+    stage = Stage(tmp_path, None)
+    stage.configure([{"match": "*", "handlers": HANDLERS[:1]}])
+    assert stage.run("query", f"SELECT id FROM {name}", "--format", "csv") == (0, "id\n7\n", "")
+    assert read(tmp_path, f"{table.db}.{table.name}") == [{"id": 7}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("FROM shop.orders JOIN shop.Orders USING (id)", "shop.orders and shop.Orders differ only in case"),
+        ("FROM System.orders", "a database named System cannot be queried: use binlane.read"),
+    ],
+)
+def test_names_that_duckdb_cannot_keep_apart_are_told(folder: Path, sql: str, reason: str) -> None:
+    deltalake.write_deltalake(folder / "lake/shop/Orders", pa.table({"id": [7]}))
+    deltalake.write_deltalake(folder / "lake/System/orders", pa.table({"id": [7]}))
+    assert reason in run(folder, sql, code=1, match="*")
+
+
+@pytest.mark.parametrize(
+    "sql", ["EXPLAIN FROM shop.orders", "SUMMARIZE shop.orders", "FROM query('FROM shop.orders')"]
+)
+def test_statements_about_queries_find_their_tables(folder: Path, sql: str) -> None:
+    assert "id" in run(folder, sql).casefold()
+
+
+def test_duckdb_lists_the_views(folder: Path) -> None:
+    sql = "SELECT DISTINCT table_name FROM information_schema.tables, shop.orders WHERE table_schema = 'shop'"
+    assert run(folder, sql, "--format", "csv") == "table_name\norders\n"
+
+
+def test_the_extra_that_read_needs_is_named() -> None:
+    code = "import sys; sys.modules['duckdb'] = None; import binlane; binlane.read('lake/shop/orders')"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (
+        "binlane.read needs DuckDB and Arrow, which are not installed: pip install '.[read]'" in ended.stderr
+    )
+
+
 def read(folder: Path, table: str, columns: Sequence[str] | None = None) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = binlane.read(table, folder / "binlane.yaml", columns).to_pylist()
     return rows
@@ -137,6 +188,11 @@ def test_tables_are_read_by_name_or_folder(folder: Path) -> None:
         read(folder, "shop.orders", ["nope"])
     with pytest.raises(LookupError, match=r"no Spark table shop\.nope"):
         read(folder, "shop.nope")
+    for columns in ([], "id"):
+        with pytest.raises(ValueError, match="columns: give a list of names"):
+            read(folder, "shop.orders", columns)
+    with pytest.raises(ValueError, match="no table is named"):
+        binlane.read("")
     with pytest.raises(LookupError, match="neither a table"):
         binlane.read(folder / "nope")
 
