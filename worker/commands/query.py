@@ -59,8 +59,8 @@ def query(config: Path, sql: str, format: str = "table") -> int:
 def _tables_in(sql: str) -> Sequence[tuple[str, str]]:
     """Return the tables that are named with a database but no catalog, each once: database and table.
 
-    sqlglot and DuckDB are both asked. sqlglot does not know all names and statements, and DuckDB refuses
-    some queries of tables that it does not have."""
+    sqlglot and DuckDB are both asked: sqlglot does not know all names and statements. DuckDB refuses some
+    queries of tables that it does not have."""
     found: list[expressions.Table] = []
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements that it does not know
     with suppress(sqlglot.errors.SqlglotError):
