@@ -9,8 +9,10 @@ enough to look for the next number.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,8 +85,8 @@ class Commits:
     folder: str
     name: str
     """Format of a commit's number."""
-    end: Callable[[Path], int | None]
-    """Commit -> the greatest change in it; None if it contains none."""
+    end: Callable[[Path], tuple[int, str] | None]
+    """Commit -> the greatest change in it, and the engine that made it. None if it contains no change."""
 
 
 class Watch:
@@ -99,14 +101,19 @@ class Watch:
         """Times by commits."""
         self.durable = {table: History() for table in folders}
         """Times by segments; empty for the peer."""
-        self.merges = 0
-        """Number of commits that contain changes."""
+        self.engines: Counter[str] = Counter()
+        """Number of commits that contain changes, by the engine that made them."""
         self._commits = {t: _Files(folder / found.folder, 0, found.name) for t, folder in folders.items()}
         self._segments = {t: _Files(pending(folder), 1, "{:020d}.parquet") for t, folder in folders.items()}
         self._stopping = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
+
+    @property
+    def merges(self) -> int:
+        """Number of commits that contain changes."""
+        return self.engines.total()
 
     def close(self) -> None:
         self._stopping.set()
@@ -145,30 +152,40 @@ class Watch:
                 self.durable[table].add(_segment_end(path), time_ms)
         for table, files in self._commits.items():
             for path, time_ms in files.seen():
-                upto = self._end(path)
-                if upto is not None:
-                    self.merges += upto > self.merged[table].last
+                found = self._end(path)
+                if found is not None:
+                    upto, engine = found
+                    if upto > self.merged[table].last:
+                        self.engines[engine] += 1
                     self.merged[table].add(upto, time_ms)
 
 
-def _commit_end(path: Path) -> int | None:
+def _commit_end(path: Path) -> tuple[int, str] | None:
     for line in path.read_bytes().splitlines():
         if line.startswith(b'{"commitInfo"'):
-            note = json.loads(line)["commitInfo"].get("userMetadata")
+            info = json.loads(line)["commitInfo"]
+            note = info.get("userMetadata")
             if note is None:
                 return None
             told = json.loads(note)
-            return told if isinstance(told, int) else _greatest(told["binlane"]["marks"])
+            upto = told if isinstance(told, int) else _greatest(told["binlane"]["marks"])
+            return upto, _engine(info.get("engineInfo") or "unknown")
     return None
 
 
-def _checkpoint_end(path: Path) -> int | None:
+def _engine(info: str) -> str:
+    """The engine's name: of `Apache-Spark/4.2.0 Delta-Lake/4.4.0` Spark, of `delta-rs:py-1.6.0` delta-rs."""
+    return re.split("[/: ]", info.removeprefix("Apache-"), maxsplit=1)[0]
+
+
+def _checkpoint_end(path: Path) -> tuple[int, str] | None:
     """A batch of files whose names are the numbers of their last changes. Ten batches share one log."""
     batch = int(path.name)
     log = path.parents[1] / "sources" / "0"
     found = next(name for name in (log / path.name, log / f"{batch}.compact") if name.exists())
     files = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines() if line[0] == "{"]
-    return max((int(Path(file["path"]).stem) for file in files if file["batchId"] == batch), default=None)
+    upto = max((int(Path(file["path"]).stem) for file in files if file["batchId"] == batch), default=None)
+    return None if upto is None else (upto, "Spark")
 
 
 def _segment_end(path: Path) -> int:
