@@ -112,9 +112,10 @@ class _Run:
         watch.close()
         by_view = measure(feed, watch.durable, observed.window, observed.end_ms)
         merged = measure(feed, watch.merged, observed.window, observed.end_ms)
-        self._row(who, "view", by_view, observed, self._by_table(feed, watch.durable, observed), queries)
+        own = self._by_table(feed, watch.durable, observed)
+        self._row(who, "view", by_view, observed, own=own, queries=queries)
         own = self._by_table(feed, watch.merged, observed) | {"commits": _said(watch.engines)}
-        self._row(who, "merged table", merged, observed, own)
+        self._row(who, "merged table", merged, observed, own=own)
         self._judge(folders, load)
         return {f"{who}, view": by_view, f"{who}, merged": merged}
 
@@ -132,7 +133,7 @@ class _Run:
         watch.close()
         merged = measure(feed, watch.merged, observed.window, observed.end_ms)
         own = self._by_table(feed, watch.merged, observed) | {"commits": _said(watch.engines)}
-        self._row(_STREAMING, "merged table", merged, observed, own, queries)
+        self._row(_STREAMING, "merged table", merged, observed, own=own, queries=queries)
         if observed.merged:
             self._judge(folders, load)
         return {f"{_STREAMING}, merged": merged}
@@ -147,6 +148,7 @@ class _Run:
         where: str,
         freshness: Freshness,
         observed: Observed,
+        *,
         own: Mapping[str, Figure],
         queries: Queries | None = None,
     ) -> None:
@@ -177,9 +179,8 @@ class _Run:
         for name, share in (("p50", 0.5), ("p95", 0.95)):
             each = {table: one.at(share) for table, one in found.items() if one.seconds}
             figures |= {f"{table_name(table)} {name}": seconds for table, seconds in each.items()}
-            figures[f"tables_{name}"] = (
-                f"{min(each.values()):.2f} to {max(each.values()):.2f}" if each else None
-            )
+            least, most = min(each.values(), default=0.0), max(each.values(), default=0.0)
+            figures[f"tables_{name}"] = f"{least:.2f} to {most:.2f}"
         return figures
 
 
