@@ -38,12 +38,12 @@ def main() -> None:
     folder = Path(arguments.folder)
     spec = _pipeline(folder, arguments)
     port = free_port()
-    os.environ["SPARK_REMOTE"] = f"sc://{_HOST}:{port}"
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["SPARK_HOME"] = str(spark_jars_folder().parent)
     log_path = folder / "connect.log"
     with log_path.open("wb") as log, child(_server(arguments, port), stdout=log, stderr=log) as server:
         _wait_for(server, port, log_path)
+        os.environ["SPARK_REMOTE"] = f"sc://{_HOST}:{port}"  # not earlier: SparkSubmit would refuse it
         session = SparkSession.builder.getOrCreate()
         session.sql(f"CREATE DATABASE IF NOT EXISTS {_DATABASE}")
         session.stop()

@@ -229,11 +229,10 @@ def auto_cdc(
         *(f"--table={table}" for table in tables),
         *(f"--column={name}={kind}" for name, kind in columns.items()),
     ]
-    log_path, errors_path = folder / "peer.log", folder / "peer.errors"
+    log_path = folder / "peer.log"
     with (
         log_path.open("wb") as log,
-        errors_path.open("wb") as errors,
-        _child(command, stdout=log, stderr=errors) as process,
+        _child(command, stdout=log, stderr=log) as process,
     ):
         yield Side("AUTO CDC", process, log_path, b'"ready"')
 
