@@ -48,7 +48,7 @@ class _Way:
 def run(context: Context) -> Report:
     """A backlog, then a steady load, on each side in turn. Both start cold, with empty tables."""
     records, tables = context.pick((200_000, 10), (2_000, 2))
-    pace = context.pick(Pace(1_000, 30, 90, 240), Pace(50, 5, 10, 120))
+    pace = context.pick(Pace(1_000, 30, 90, 240), Pace(50, 5, 10, 300))
     report = Report(
         "auto_cdc",
         f"AUTO CDC: a backlog of {records:,} changes of {tables} tables, and {pace.rate:,} changes/s for "
