@@ -18,6 +18,7 @@ from benchmarks import (
     backlog,
     columns,
     crash,
+    debezium_rates,
     decode,
     first_run,
     journal,
@@ -37,6 +38,8 @@ from benchmarks.results import Report, show, write
 from benchmarks.servers import ServerError
 from benchmarks.spark import append as spark_changelog
 from benchmarks.spark import backlog as spark_backlog
+from benchmarks.spark import declarative as auto_cdc
+from benchmarks.spark import exactness as auto_cdc_rows
 from benchmarks.spark import fresh as spark_freshness
 from benchmarks.spark import many_tables as tables_10k
 from benchmarks.spark import memory as spark_memory
@@ -72,6 +75,9 @@ _BENCHMARKS: dict[str, Callable[[Context], Report]] = {
     "spark_start": spark_start.run,
     "spark_views": spark_views.run,
     "spark_statements": spark_statements.run,
+    "debezium_rates": debezium_rates.run,
+    "auto_cdc": auto_cdc.run,
+    "auto_cdc_rows": auto_cdc_rows.run,
     "tables_10k": tables_10k.run,
     "first_run": first_run.run,
 }

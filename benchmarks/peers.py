@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,16 @@ from benchmarks.processes import BenchmarkError, child
 from handlers.spark.runtime.jars import cache_folder, resolve
 from handlers.spark.runtime.java import find_java
 
-__all__ = ["DECATON", "PARALLEL_CONSUMER", "POLL_LOOP", "Peer", "PeerFigures", "PeerRun", "Peers"]
+__all__ = [
+    "DECATON",
+    "PARALLEL_CONSUMER",
+    "POLL_LOOP",
+    "Peer",
+    "PeerFigures",
+    "PeerRun",
+    "Peers",
+    "compiled",
+]
 
 _SOURCES = Path(__file__).with_name("peers")
 _DECATON_VARIABLE = "BINLANE_BENCH_DECATON_CLASSPATH"
@@ -164,14 +173,17 @@ class Peers:
 
 def _with_classes(peer: Peer, class_path: str) -> str:
     """Return the class path with the peer's own classes."""
-    return f"{_compiled(peer, class_path)}:{class_path}"
+    return f"{compiled(('Bench', peer.java_class), class_path)}:{class_path}"
 
 
-def _compiled(peer: Peer, class_path: str) -> Path:
-    """Return the folder of the peer's classes. Compile them unless these sources are compiled."""
-    sources = [_SOURCES / "Bench.java", _SOURCES / f"{peer.java_class}.java"]
+def compiled(names: Sequence[str], class_path: str) -> Path:
+    """Return the folder of these classes of benchmarks/peers. Compile them unless they are compiled.
+
+    Raises BenchmarkError if there is no compiler, or if it refuses them.
+    """
+    sources = [_SOURCES / f"{name}.java" for name in names]
     digest = hashlib.sha256(b"\0".join([class_path.encode(), *(s.read_bytes() for s in sources)]))
-    folder = cache_folder() / "benchmark-peers" / f"{peer.java_class}-{digest.hexdigest()[:12]}"
+    folder = cache_folder() / "benchmark-peers" / f"{names[-1]}-{digest.hexdigest()[:12]}"
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +192,7 @@ def _compiled(peer: Peer, class_path: str) -> Path:
         command = [_javac(), "--release", "17", "-cp", class_path, "-d", str(whole), *map(str, sources)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if run.returncode:
-            raise BenchmarkError(f"{peer.name}'s runner does not compile:\n{run.stderr}")
+            raise BenchmarkError(f"{names[-1]}.java does not compile:\n{run.stderr}")
         whole.rename(folder)
     return folder
 

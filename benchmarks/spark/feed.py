@@ -7,7 +7,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,12 +17,29 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.spark.load import DATABASE, Load, Record, table_name
 
-__all__ = ["BACKLOG_TIME", "FileTarget", "SteadyFeed", "Target", "TopicTarget", "write_backlog"]
+__all__ = [
+    "BACKLOG_TIME",
+    "Encode",
+    "FileTarget",
+    "SteadyFeed",
+    "TableFilesTarget",
+    "Target",
+    "TopicTarget",
+    "write_backlog",
+]
 
 BACKLOG_TIME = 1_763_000_000_000
 """The source time of a backlog's changes."""
 
 _AT_ONCE = 2_000
+
+
+Encode = Callable[[Record], tuple[bytes, bytes]]
+"""Record -> (key, value)"""
+
+
+def _as_it_is(record: Record) -> tuple[bytes, bytes]:
+    return f"{DATABASE}.{table_name(record.table)}".encode(), record.value
 
 
 class Target(Protocol):
@@ -43,9 +60,13 @@ class TopicTarget:
 
     tick = 0.05
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        """Raises KafkaException if the broker refuses."""
+    def __init__(self, bootstrap: str, topic: str, encode: Encode | None = None) -> None:
+        """`encode`: record -> (key, value), by default the record itself, with the table as its key.
+
+        Raises KafkaException if the broker refuses.
+        """
         self.topic = topic
+        self._encode = encode or _as_it_is
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
         self._failed: list[KafkaError] = []
@@ -63,10 +84,10 @@ class TopicTarget:
 
     def write(self, records: Sequence[Record]) -> None:
         for record in records:
-            key = f"{DATABASE}.{table_name(record.table)}"
+            key, value = self._encode(record)
             while True:
                 try:
-                    self._producer.produce(self.topic, record.value, key, on_delivery=self._delivered)
+                    self._producer.produce(self.topic, value, key, on_delivery=self._delivered)
                     break
                 except BufferError:
                     self._producer.poll(0.1)
@@ -106,6 +127,41 @@ class FileTarget:
 
     def flush(self) -> None:
         pass
+
+
+class TableFilesTarget:
+    """A folder with a folder of each table. A file's name is the number of its last change."""
+
+    tick = 1.0
+
+    def __init__(self, folder: Path, tables: Sequence[str], *, at_least: int = 1) -> None:
+        """`at_least`: a table's changes wait for that many, or for the flush."""
+        self.folder = folder
+        self._at_least = at_least
+        self._folders = [folder / name for name in tables]
+        self._waiting: list[list[Record]] = [[] for _ in tables]
+        for each in self._folders:
+            each.mkdir(parents=True)
+
+    def write(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._waiting[record.table].append(record)
+        for waiting in self._waiting:
+            if len(waiting) >= self._at_least:
+                self._add(waiting)
+
+    def flush(self) -> None:
+        for waiting in filter(None, self._waiting):
+            self._add(waiting)
+
+    def _add(self, waiting: list[Record]) -> None:
+        last = waiting[-1]
+        folder = self._folders[last.table]
+        hidden = folder / f".{last.number:012d}.json"
+        with hidden.open("wb") as file:
+            file.writelines(record.value + b"\n" for record in waiting)
+        hidden.rename(folder / hidden.name[1:])
+        waiting.clear()
 
 
 def write_backlog(load: Load, targets: Sequence[Target], records: int) -> None:

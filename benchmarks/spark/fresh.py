@@ -11,14 +11,14 @@ from typing import Any
 
 from benchmarks.context import Context
 from benchmarks.processes import BenchmarkError
-from benchmarks.results import Report, at_most
+from benchmarks.results import Figure, Report, at_most
 from benchmarks.spark.feed import FileTarget, SteadyFeed, TopicTarget
 from benchmarks.spark.freshness import Freshness, measure, plot
-from benchmarks.spark.load import Load
+from benchmarks.spark.load import Load, table_name
 from benchmarks.spark.reader import Reader, delta, differences, reader, view
 from benchmarks.spark.sides import REPLICA, binlane, peer, table_folders, ways_of_committing
 from benchmarks.spark.steady import Observed, Pace, Queries, observe
-from benchmarks.spark.watch import Watch
+from benchmarks.spark.watch import History, Watch
 
 __all__ = ["run"]
 
@@ -40,6 +40,9 @@ def run(context: Context) -> Report:
             "p50": "p50",
             "p95": "p95",
             "max": "max",
+            "tables_p50": "p50 of the tables",
+            "tables_p95": "p95 of the tables",
+            "commits": "Commits by",
             "query": "Query (p50)",
             "behind": "Age of its newest row (p50)",
             "cpu": "CPU s a second",
@@ -77,7 +80,8 @@ def run(context: Context) -> Report:
     report.notes.append(
         "For every change of that time: seconds until its segment was written (view), or until the Delta "
         "commit that contains it (merged). Never visible: changes that no commit contained when the run "
-        f"ended. Every {_QUERY_EVERY:.0f} s, another Spark on the same machine counts and sums one whole "
+        "ended. The figures of the tables are those of the freshest and the stalest table; the results' file "
+        f"has each. Every {_QUERY_EVERY:.0f} s, another Spark on the same machine counts and sums one whole "
         "table (query). Afterwards every table equals the source."
     )
     return report
@@ -108,8 +112,10 @@ class _Run:
         watch.close()
         by_view = measure(feed, watch.durable, observed.window, observed.end_ms)
         merged = measure(feed, watch.merged, observed.window, observed.end_ms)
-        self._row(who, "view", by_view, observed, queries)
-        self._row(who, "merged table", merged, observed)
+        own = self._by_table(feed, watch.durable, observed)
+        self._row(who, "view", by_view, observed, own=own, queries=queries)
+        own = self._by_table(feed, watch.merged, observed) | {"commits": _said(watch.engines)}
+        self._row(who, "merged table", merged, observed, own=own)
         self._judge(folders, load)
         return {f"{who}, view": by_view, f"{who}, merged": merged}
 
@@ -126,7 +132,8 @@ class _Run:
             queries.close()
         watch.close()
         merged = measure(feed, watch.merged, observed.window, observed.end_ms)
-        self._row(_STREAMING, "merged table", merged, observed, queries)
+        own = self._by_table(feed, watch.merged, observed) | {"commits": _said(watch.engines)}
+        self._row(_STREAMING, "merged table", merged, observed, own=own, queries=queries)
         if observed.merged:
             self._judge(folders, load)
         return {f"{_STREAMING}, merged": merged}
@@ -141,8 +148,11 @@ class _Run:
         where: str,
         freshness: Freshness,
         observed: Observed,
+        *,
+        own: Mapping[str, Figure],
         queries: Queries | None = None,
     ) -> None:
+        """`own` are further figures of the row."""
         samples = [] if queries is None else queries.samples
         self.report.row(
             who=who,
@@ -155,7 +165,27 @@ class _Run:
             cpu=observed.cpu_seconds / self.pace.seconds,
             rss_mib=observed.rss_mib,
             unseen=freshness.unseen,
+            **own,
         )
+
+    def _by_table(
+        self, feed: SteadyFeed, histories: Mapping[int, History], observed: Observed
+    ) -> dict[str, Figure]:
+        """The percentiles of each table, and the range over all tables."""
+        found = {
+            table: measure(feed, histories, observed.window, observed.end_ms, [table]) for table in histories
+        }
+        figures: dict[str, Figure] = {}
+        for name, share in (("p50", 0.5), ("p95", 0.95)):
+            each = {table: one.at(share) for table, one in found.items() if one.seconds}
+            figures |= {f"{table_name(table)} {name}": seconds for table, seconds in each.items()}
+            least, most = min(each.values(), default=0.0), max(each.values(), default=0.0)
+            figures[f"tables_{name}"] = f"{least:.2f} to {most:.2f}"
+        return figures
+
+
+def _said(engines: Mapping[str, int]) -> str:
+    return ", ".join(f"{engine} {count:,}" for engine, count in sorted(engines.items())) or "none"
 
 
 def _median(values: list[float]) -> float | None:

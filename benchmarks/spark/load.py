@@ -57,6 +57,8 @@ class TableTruth:
     rows: int
     checksum: int
     """Sum of the rows' CRC-32 over all columns as text, joined by `|`."""
+    numbers: int
+    """Sum of the rows' `n`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class Load:
             TableTruth(
                 len(table.written),
                 sum(zlib.crc32("|".join(map(str, _row(*row))).encode()) for row in table.written.items()),
+                sum(table.written.values()),
             )
             for table in self._tables
         ]

@@ -17,15 +17,20 @@ import httpx
 import psutil
 import yaml
 
+from benchmarks.peers import compiled
 from benchmarks.processes import BenchmarkError, child, ended, peak_rss_kib
 from benchmarks.spark.load import COLUMNS, DATABASE, table_name
 from benchmarks.worker_run import binlane_command
+from handlers.spark.runtime.jars import delta_jars, spark_jars_folder
 
 __all__ = [
     "CHANGELOG",
     "HEAP",
     "REPLICA",
     "Side",
+    "auto_cdc",
+    "auto_cdc_checkpoints",
+    "auto_cdc_folders",
     "binlane",
     "peer",
     "peer_batches",
@@ -43,6 +48,8 @@ REPLICA: dict[str, Any] = {
 CHANGELOG: dict[str, Any] = {**REPLICA, "handlers": [{"type": "spark", "mode": "changelog"}]}
 _ROOT = Path(__file__).parents[2]
 _PEER = _ROOT / "benchmarks" / "peers" / "structured_streaming.py"
+_AUTO_CDC = _PEER.with_name("auto_cdc.py")
+_CATALOG = "MergeableDeltaCatalog"
 _DRIVER = {"driver_memory": HEAP, "ui": False}
 _DRAIN_SECONDS = 120
 _READY_SECONDS = 120
@@ -139,11 +146,13 @@ def binlane(
     http: bool = False,
     environment: Mapping[str, str] | None = None,
     group: str = "",
+    records: Mapping[str, Any] | None = None,
 ) -> Iterator[Side]:
     """Run `binlane run`, and kill it at the end. The same `folder` again is a restart.
 
     `tables` is that section of the configuration. The warehouse is `<folder>/lake` unless `spark` names
-    another. `http` enables the status. `group` is the consumer group, by default the topic's name.
+    another. `http` enables the status. `group` is the consumer group, by default the topic's name. `records`
+    are the sections about the records' format, by default Canal's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     given = dict(spark or {})
@@ -155,7 +164,7 @@ def binlane(
             "topics": [topic],
             "properties": {"session.timeout.ms": 6000},
         },
-        "format": "canal",
+        **(records or {"format": "canal"}),
         "lanes": dict(lanes or {}),
         "checkpoint": {"directory": "state", "initial": "earliest"},
         "http": {"host": "127.0.0.1", "port": 0} if http else None,
@@ -176,7 +185,13 @@ def binlane(
 
 @contextmanager
 def peer(
-    *, source: Path, folder: Path, mode: str = "replica", max_files: int = 50, options: Sequence[str] = ()
+    *,
+    source: Path,
+    folder: Path,
+    mode: str = "replica",
+    max_files: int = 50,
+    options: Sequence[str] = (),
+    columns: Mapping[str, str] = COLUMNS,
 ) -> Iterator[Side]:
     """Run the Structured Streaming job, and kill it at the end. The same `folder` again is a restart.
 
@@ -187,7 +202,7 @@ def peer(
         *(sys.executable, str(_PEER), "--mode", mode, "--source", str(source), "--heap", HEAP),
         *("--lake", str(folder / "lake" / DATABASE), "--checkpoint", str(folder / "checkpoint")),
         *("--max-files", str(max_files), *options),
-        *(f"--column={name}={kind}" for name, kind in COLUMNS.items()),
+        *(f"--column={name}={kind}" for name, kind in columns.items()),
     ]
     log_path, errors_path = folder / "peer.log", folder / "peer.errors"
     with (
@@ -196,6 +211,41 @@ def peer(
         _child(command, stdout=log, stderr=errors) as process,
     ):
         yield Side("the Structured Streaming job", process, log_path, b'"ready"')
+
+
+@contextmanager
+def auto_cdc(
+    *, source: Path, folder: Path, tables: Sequence[str], columns: Mapping[str, str] = COLUMNS
+) -> Iterator[Side]:
+    """Run AUTO CDC's pipeline, one update after the other, and kill it at the end.
+
+    Raises BenchmarkError if its catalog does not compile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    catalog = compiled((_CATALOG,), ":".join([*map(str, delta_jars()), f"{spark_jars_folder()}/*"]))
+    command = [
+        *(sys.executable, str(_AUTO_CDC), "--source", str(source), "--folder", str(folder), "--heap", HEAP),
+        *("--catalog", _CATALOG, "--classes", str(catalog)),
+        *(f"--table={table}" for table in tables),
+        *(f"--column={name}={kind}" for name, kind in columns.items()),
+    ]
+    log_path = folder / "peer.log"
+    with (
+        log_path.open("wb") as log,
+        _child(command, stdout=log, stderr=log) as process,
+    ):
+        yield Side("AUTO CDC", process, log_path, b'"ready"')
+
+
+def auto_cdc_folders(folder: Path, tables: Sequence[str]) -> dict[int, Path]:
+    """Return table -> its Delta folder."""
+    return {number: folder / "lake" / f"{DATABASE}.db" / table for number, table in enumerate(tables)}
+
+
+def auto_cdc_checkpoints(folder: Path, tables: Sequence[str]) -> dict[int, Path]:
+    """Return table -> the checkpoint of its flow."""
+    above = folder / "storage" / "_checkpoints" / "spark_catalog" / DATABASE
+    return {number: above / table / table / "0" for number, table in enumerate(tables)}
 
 
 def ways_of_committing(rule: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,15 +1,18 @@
 """Times at which changes became visible in tables, seen from outside: by commits and by segments.
 
-binlane's commits and segments contain the offset up to which their table is complete. The peer's commits
-contain the change. Offsets equal the changes' numbers here. Files appear atomically under consecutive
-numbers, so it is enough to look for the next number.
+binlane's commits and segments contain the offset up to which their table is complete. The commits of the
+Structured Streaming job contain the change. Those of AUTO CDC contain neither, so its checkpoints are
+watched. Offsets equal the changes' numbers here. Files appear atomically under consecutive numbers, so it is
+enough to look for the next number.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +21,7 @@ import pyarrow.parquet as pq
 
 from handlers.spark.log.marks import Marks
 
-__all__ = ["History", "Watch", "pending"]
+__all__ = ["CHECKPOINTS", "DELTA", "Commits", "History", "Watch", "pending"]
 
 _LOOK_SECONDS = 0.2
 
@@ -57,16 +60,17 @@ def pending(folder: Path) -> Path:
 class _Files:
     """Files with consecutive numbers. Each is seen once."""
 
-    def __init__(self, folder: Path, first: int, suffix: str) -> None:
+    def __init__(self, folder: Path, first: int, name: str) -> None:
+        """`name` is a format of the number."""
         self._folder = folder
         self._next = first
-        self._suffix = suffix
+        self._name = name
 
     def seen(self) -> list[tuple[Path, int]]:
         """Yield the new files, and when each appeared: its inode's last change, by its rename or link."""
         found = []
         while True:
-            path = self._folder / f"{self._next:020d}{self._suffix}"
+            path = self._folder / self._name.format(self._next)
             try:
                 found.append((path, path.stat().st_ctime_ns // 1_000_000))
             except FileNotFoundError:
@@ -74,22 +78,42 @@ class _Files:
             self._next += 1
 
 
-class Watch:
-    """A thread that looks at the tables in `folders` (table -> its Delta folder) until it is closed."""
+@dataclass(frozen=True)
+class Commits:
+    """How a job's commits are found below a table's folder, and what they contain."""
 
-    def __init__(self, folders: Mapping[int, Path]) -> None:
+    folder: str
+    name: str
+    """Format of a commit's number."""
+    end: Callable[[Path], tuple[int, str] | None]
+    """Commit -> the greatest change in it, and the engine that made it. None if it contains no change."""
+
+
+class Watch:
+    """A thread that looks at the tables in `folders` (table -> its Delta folder or checkpoint) until it is
+    closed."""
+
+    def __init__(self, folders: Mapping[int, Path], commits: Commits | None = None) -> None:
+        """`commits`: by default those of Delta's log."""
+        found = commits or DELTA
+        self._end = found.end
         self.merged = {table: History() for table in folders}
-        """Times by Delta's commits."""
+        """Times by commits."""
         self.durable = {table: History() for table in folders}
         """Times by segments; empty for the peer."""
-        self.merges = 0
-        """Number of commits that contain changes."""
-        self._commits = {t: _Files(folder / "_delta_log", 0, ".json") for t, folder in folders.items()}
-        self._segments = {t: _Files(pending(folder), 1, ".parquet") for t, folder in folders.items()}
+        self.engines: Counter[str] = Counter()
+        """Number of commits that contain changes, by the engine that made them."""
+        self._commits = {t: _Files(folder / found.folder, 0, found.name) for t, folder in folders.items()}
+        self._segments = {t: _Files(pending(folder), 1, "{:020d}.parquet") for t, folder in folders.items()}
         self._stopping = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
+
+    @property
+    def merges(self) -> int:
+        """Number of commits that contain changes."""
+        return self.engines.total()
 
     def close(self) -> None:
         self._stopping.set()
@@ -128,21 +152,40 @@ class Watch:
                 self.durable[table].add(_segment_end(path), time_ms)
         for table, files in self._commits.items():
             for path, time_ms in files.seen():
-                upto = _commit_end(path)
-                if upto is not None:
-                    self.merges += upto > self.merged[table].last
+                found = self._end(path)
+                if found is not None:
+                    upto, engine = found
+                    if upto > self.merged[table].last:
+                        self.engines[engine] += 1
                     self.merged[table].add(upto, time_ms)
 
 
-def _commit_end(path: Path) -> int | None:
+def _commit_end(path: Path) -> tuple[int, str] | None:
     for line in path.read_bytes().splitlines():
         if line.startswith(b'{"commitInfo"'):
-            note = json.loads(line)["commitInfo"].get("userMetadata")
+            info = json.loads(line)["commitInfo"]
+            note = info.get("userMetadata")
             if note is None:
                 return None
             told = json.loads(note)
-            return told if isinstance(told, int) else _greatest(told["binlane"]["marks"])
+            upto = told if isinstance(told, int) else _greatest(told["binlane"]["marks"])
+            return upto, _engine(info.get("engineInfo") or "unknown")
     return None
+
+
+def _engine(info: str) -> str:
+    """The engine's name: of `Apache-Spark/4.2.0 Delta-Lake/4.4.0` Spark, of `delta-rs:py-1.6.0` delta-rs."""
+    return re.split("[/: ]", info.removeprefix("Apache-"), maxsplit=1)[0]
+
+
+def _checkpoint_end(path: Path) -> tuple[int, str] | None:
+    """A batch of files whose names are the numbers of their last changes. Ten batches share one log."""
+    batch = int(path.name)
+    log = path.parents[1] / "sources" / "0"
+    found = next(name for name in (log / path.name, log / f"{batch}.compact") if name.exists())
+    files = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines() if line[0] == "{"]
+    upto = max((int(Path(file["path"]).stem) for file in files if file["batchId"] == batch), default=None)
+    return None if upto is None else (upto, "Spark")
 
 
 def _segment_end(path: Path) -> int:
@@ -154,3 +197,8 @@ def _segment_end(path: Path) -> int:
 def _greatest(marks: Mapping[str, Mapping[str, tuple[int, int]]]) -> int:
     """Of {topic: {partition: (offset, index)}}."""
     return max((place[0] for partitions in marks.values() for place in partitions.values()), default=-1)
+
+
+DELTA = Commits("_delta_log", "{:020d}.json", _commit_end)
+CHECKPOINTS = Commits("commits", "{}", _checkpoint_end)
+"""The folders to watch are checkpoints of streams from files."""

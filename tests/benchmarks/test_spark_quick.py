@@ -49,8 +49,13 @@ def test_every_change_is_seen_by_the_view_and_in_the_table(
         assert row["unseen"] == 0
         assert 0 < row["p50"] <= row["p95"] <= row["max"]
         assert row["cpu"] > 0
+        for name in ("p50", "p95"):
+            tables = [row[f"t{table} {name}"] for table in range(2)]
+            assert row[f"tables_{name}"] == f"{min(tables):.2f} to {max(tables):.2f}"
     for view, merged in (rows[:2], rows[2:]):
         assert view["p95"] < merged["p95"]
+    assert rows[1]["commits"].startswith("delta-rs ")
+    assert rows[3]["commits"].startswith("Spark ")
 
 
 def test_records_are_durable_before_spark_is_up_with_the_archive_and_without(tmp_path: Path) -> None:
