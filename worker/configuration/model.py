@@ -29,6 +29,7 @@ from worker.configuration.sections import (
 from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
+from worker.formats.gathered import DatabasesRule
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -55,6 +56,8 @@ class Configuration(Section):
     schema_registry: SchemaRegistrySettings | None = None
     """The schema registry for Debezium records that refer to their schema by an id; null: records contain
     their schema, or have none."""
+    databases: list[DatabasesRule] = Field(default=[])
+    """Databases whose tables are handled as tables of one database. The first match counts."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """Settings of the lanes, which handle batches in parallel."""
     batch: BatchRule = Field(default_factory=BatchRule)
@@ -94,6 +97,15 @@ class Configuration(Section):
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
     _hidden: frozenset[KeyPath] = PrivateAttr(default=frozenset())
+
+    @field_validator("databases")
+    @classmethod
+    def _one_column_each(cls, databases: list[DatabasesRule]) -> list[DatabasesRule]:
+        columns: dict[str, str] = {}
+        for rule in databases:
+            if (other := columns.setdefault(rule.into, rule.column)) != rule.column:
+                raise ValueError(f"{rule.into} has two columns, {other} and {rule.column}: give it one")
+        return databases
 
     @field_validator("json_layout")
     @classmethod
