@@ -88,14 +88,8 @@ class Gathered:
         return route if rule is None else PlainRoute(rule.into, route.table)
 
     def _own(self, record: Record) -> Route:
-        try:
-            found = self._format.route(record.value() or b"")
-            if found.database and found.table:
-                return found
-        except Exception:  # any: the slow path decides, as for the fetcher
-            pass
-        explained = self._format.explain(record)
-        return PlainRoute("", "") if isinstance(explained, Skip | Apart) else explained
+        found = self._format.explain(record)
+        return PlainRoute("", "") if isinstance(found, Skip | Apart) else found
 
     def _rule_of(self, route: Route) -> DatabasesRule | None:
         database = route.database
