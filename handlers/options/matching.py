@@ -41,13 +41,6 @@ def table_matcher(pattern: str) -> Callable[[str], bool]:
     return lambda table: glob.match(table) is not None
 
 
-def database_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a test for a database's name: like `table_matcher`, or the plain name. Raises PatternError."""
-    if "." in pattern and not pattern.startswith("/"):
-        raise PatternError("a glob on the name of a database, without a table", pattern.partition(".")[0])
-    return table_matcher(f"/{re.escape(pattern)}/" if pattern and is_name(pattern) else pattern)
-
-
 def topic_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a test for topic names. The pattern is a name, or a regular expression that begins with `^`.
 

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from handlers.options.matching import PatternError, database_matcher, table_matcher
+from handlers.options.matching import PatternError, table_matcher
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -244,9 +244,6 @@ PropertyValue = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
 Servers = Annotated[str, Field(min_length=1), BeforeValidator(_servers)]
-DatabasePattern = Annotated[
-    str, PlainValidator(lambda value: text(value, lambda of: pattern_of(of, database_matcher), _PATTERN))
-]
 TablePattern = Annotated[
     str, PlainValidator(lambda value: text(value, lambda of: pattern_of(of, table_matcher), _PATTERN))
 ]

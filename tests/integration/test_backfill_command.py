@@ -57,7 +57,7 @@ def test_without_a_connector_it_is_a_statement(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_gathered_database_has_its_own_name(tmp_path: Path) -> None:
-    databases = [{"match": "tenant_*", "into": "shop"}]
+    databases = {"shop": {"match": "tenant_*.*"}}
     assert "tenant_1.orders" in run(tmp_path, "--table", "tenant_1.orders", databases=databases)
     assert "no rule of tables: matches tenant_1.orders" in run(tmp_path, "--table", "tenant_1.orders", code=1)
 

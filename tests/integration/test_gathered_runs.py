@@ -39,7 +39,7 @@ def test_rows_of_each_database_are_in_one_table(
     rule = {"match": "shops.*", "retry": QUICK, "on_failure": "dead_letter"}
     worker = stage.worker(
         tables=[rule | {"handlers": [bad, {"type": "sql", "url": url}]}],
-        databases=[{"match": "shop_*", "into": "shops"}],
+        databases={"shops": {"match": "shop_*.*"}},
         lanes={"count": 4, "order_by": order},
         dead_letter=with_dead_letters(stage, max_ratio=1),
     ).start()

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from handlers.kafka.librdkafka import SILENT
-from handlers.options.matching import database_matcher
+from handlers.options.matching import table_matcher
 from worker.commands.output import begin
 from worker.configuration import Configuration
 from worker.configuration.kafka_properties import admin_settings, producer_settings
@@ -53,7 +53,7 @@ def _check(configuration: Configuration, table: str) -> None:
     if "debezium" not in (formats.values() if isinstance(formats, dict) else (formats,)):
         raise LookupError(_ELSEWHERE)
     database, _, name = table.partition(".")
-    into = (rule.into for rule in configuration.databases if database_matcher(rule.match)(database))
+    into = (into for into, rule in configuration.databases.items() if table_matcher(rule.match)(table))
     if configuration.rule_for(f"{next(into, database)}.{name}") is None:
         raise LookupError(f"no rule of tables: matches {table}")
 

@@ -50,15 +50,7 @@ def query(config: Path, sql: str, format: str = "table") -> int:
                 _print(result.to_arrow_reader(_AT_ONCE), format, output)
     except BrokenPipeError:
         raise  # as for each command, that is the reader's end of the output
-    except (
-        LookupError,
-        RuntimeError,
-        OSError,
-        ValueError,
-        TypeError,
-        ArithmeticError,
-        duckdb.Error,
-    ) as error:
+    except _REFUSED as error:
         return output.failed(error)
     return 0
 
@@ -69,11 +61,9 @@ def _moment(configuration: Configuration, tables: SourceTables, name: str, stack
     except LookupError:
         if name != FRESHNESS:
             raise
-        try:
-            # It imports Spark's package, which takes a second.
-            from worker.commands.freshness import freshness  # noqa: PLC0415 (see above)
-        except ImportError as error:
-            raise LookupError(f"{name} needs the extra spark: {error}") from None
+        # It imports Spark's package, which takes a second, and need not be there.
+        from worker.commands.freshness import freshness  # noqa: PLC0415 (see above)
+
         return freshness(configuration)
     return stack.enter_context(moment_of(source, name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,8 +56,8 @@ class Configuration(Section):
     schema_registry: SchemaRegistrySettings | None = None
     """The schema registry for Debezium records that refer to their schema by an id; null: records contain
     their schema, or have none."""
-    databases: list[DatabasesRule] = Field(default=[])
-    """Databases whose tables are handled as tables of one database. The first match counts."""
+    databases: dict[Annotated[str, Field(min_length=1)], DatabasesRule] = Field(default={})
+    """Name of a database -> the tables that are handled as its tables. The first match counts."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """Settings of the lanes, which handle batches in parallel."""
     batch: BatchRule = Field(default_factory=BatchRule)
@@ -97,15 +97,6 @@ class Configuration(Section):
     _path: Path = PrivateAttr(default=Path("binlane.yaml"))
     _secrets: Secrets = PrivateAttr(default_factory=Secrets)
     _hidden: frozenset[KeyPath] = PrivateAttr(default=frozenset())
-
-    @field_validator("databases")
-    @classmethod
-    def _one_column_each(cls, databases: list[DatabasesRule]) -> list[DatabasesRule]:
-        columns: dict[str, str] = {}
-        for rule in databases:
-            if (other := columns.setdefault(rule.into, rule.column)) != rule.column:
-                raise ValueError(f"{rule.into} has two columns, {other} and {rule.column}: give it one")
-        return databases
 
     @field_validator("json_layout")
     @classmethod

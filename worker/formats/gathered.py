@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 from pydantic import Field
 
 from handlers import Change
 from handlers.logs import get_logger
-from handlers.options.matching import database_matcher
+from handlers.options.matching import table_matcher
 from handlers.options.section import Section
-from handlers.options.values import DatabasePattern
+from handlers.options.values import TablePattern
 from handlers.values.native_types import NativeTypes, in_full
 from worker.formats.decoding import many_of
 from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
@@ -24,26 +25,29 @@ _MOST_TYPES = 256
 
 
 class DatabasesRule(Section):
-    """Databases whose tables are handled as tables of one database."""
+    """Tables of several databases that are handled as tables of one database."""
 
-    match: DatabasePattern
-    """The databases: a glob (shop_*), or /regular expression/; the whole name must match."""
-    into: str = Field(min_length=1)
-    """The database whose tables they become. The rules in `tables` match its name."""
+    match: TablePattern
+    """Their names in the source: a glob on database.table, or /regular expression/."""
     column: str = Field(default="source_database", min_length=1)
     """A new first column with the row's own database. It is also the first column of the primary key."""
+
+
+class _Place(NamedTuple):
+    database: str
+    column: str
 
 
 class Gathered:
     """A format whose records may be of such databases. All threads share one object."""
 
-    def __init__(self, format_: Format, rules: Sequence[DatabasesRule]) -> None:
+    def __init__(self, format_: Format, rules: Mapping[str, DatabasesRule]) -> None:
         self.name = format_.name
         self.route: Callable[[bytes], Route] = self._route
         self._format = format_
-        self._rules = [(rule, database_matcher(rule.match)) for rule in rules]
+        self._rules = [(into, rule.column, table_matcher(rule.match)) for into, rule in rules.items()]
         self._decode_many = many_of(format_)
-        self._known: dict[str, DatabasesRule | None] = {}
+        self._known: dict[tuple[str, str], _Place | None] = {}
         # By identity, as the source's changes share their types.
         self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
         for method in _OPTIONAL:
@@ -62,10 +66,9 @@ class Gathered:
         first = len(into)
         self._format.decode(record, into)
         try:
-            if len(into) > first and (rule := self._rule_of(own := self._own(record))) is not None:
-                into[first:] = [
-                    self._formed(each, rule, own.database) for each in self._rows(into[first:], own)
-                ]
+            if len(into) > first and (place := self._place_of(own := self._own(record))) is not None:
+                rows = self._rows(into[first:], own)
+                into[first:] = [self._formed(each, place.column, own.database) for each in rows]
         except Exception:
             del into[first:]
             raise
@@ -73,7 +76,7 @@ class Gathered:
     def decode_many(
         self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
     ) -> Record | None:
-        if any(table.startswith(f"{rule.into}.") for rule, _ in self._rules):
+        if any(table.startswith(f"{into}.") for into, _, _ in self._rules):
             return next(records, None)  # one by one: each has its own database
         return self._decode_many(table, records, into, ends)
 
@@ -84,23 +87,25 @@ class Gathered:
         return self._placed(self._format.route(value))
 
     def _placed(self, route: Route) -> Route:
-        rule = self._rule_of(route)
-        return route if rule is None else PlainRoute(rule.into, route.table)
+        place = self._place_of(route)
+        return route if place is None else PlainRoute(place.database, route.table)
 
     def _own(self, record: Record) -> Route:
         found = self._format.explain(record)
         return PlainRoute("", "") if isinstance(found, Skip | Apart) else found
 
-    def _rule_of(self, route: Route) -> DatabasesRule | None:
-        database = route.database
-        if not database:
-            return None
-        if database not in self._known:
+    def _place_of(self, route: Route) -> _Place | None:
+        key = database, table = route.database, route.table
+        if key not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            found = (rule for rule, matches in self._rules if matches(database) or database == rule.into)
-            return self._known.setdefault(database, next(found, None))
-        return self._known[database]
+            found = (
+                _Place(into, column)
+                for into, column, matches in self._rules
+                if database and (database == into or matches(f"{database}.{table}"))
+            )
+            return self._known.setdefault(key, next(found, None))
+        return self._known[key]
 
     def _rows(self, changes: Sequence[Change], own: Route) -> Iterator[Change]:
         for each in changes:
@@ -116,8 +121,8 @@ class Gathered:
             else:
                 yield each
 
-    def _formed(self, change: Change, rule: DatabasesRule, database: str) -> Change:
-        column, low, key = rule.column, rule.column.casefold(), change.key_columns
+    def _formed(self, change: Change, column: str, database: str) -> Change:
+        low, key = column.casefold(), change.key_columns
         for row in (change.before, change.after, change.types):
             if row is not None and any(name.casefold() == low for name in row):
                 raise UndecodableRecord(f"the table already has a column {column}: set databases.column")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from handlers.logs import get_logger
@@ -109,7 +109,7 @@ class FormatChoice:
         json_layout: JsonLayout | None = None,
         debezium: DebeziumSettings | None = None,
         schemas: Schemas | None = None,
-        databases: Sequence[DatabasesRule] = (),
+        databases: Mapping[str, DatabasesRule] | None = None,
     ) -> None:
         """`json_layout`, `debezium`, `databases`: sections of the configuration. The format json needs
         `json_layout`. `schemas`: those of the schema registry, for Debezium's records."""

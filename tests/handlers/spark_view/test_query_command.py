@@ -196,8 +196,8 @@ def test_the_table_of_freshness_says_that_it_needs_pyspark(folder: Path) -> None
     )
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert "binlane.freshness needs the extra spark" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "pip install '.[spark]'" in ended.stderr
 
 
 def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_path: Path) -> None:
