@@ -67,7 +67,7 @@ class Gathered:
         self._format.decode(record, into)
         try:
             if len(into) > first and (place := self._place_of(own := self._own(record))) is not None:
-                rows = self._rows(into[first:], own)
+                rows = _rows(into[first:], own)
                 into[first:] = [self._formed(each, place.column, own.database) for each in rows]
         except Exception:
             del into[first:]
@@ -107,20 +107,6 @@ class Gathered:
             return self._known.setdefault(key, next(found, None))
         return self._known[key]
 
-    def _rows(self, changes: Sequence[Change], own: Route) -> Iterator[Change]:
-        for each in changes:
-            if each.op == "truncate":
-                raise UndecodableRecord(
-                    f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
-                    "delete its rows in the target, and set this record aside"
-                )
-            if each.op == "ddl":
-                # Not its text: it may contain what column rules hide.
-                place = f"{each.topic}[{each.partition}] offset {each.offset}"
-                log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
-            else:
-                yield each
-
     def _formed(self, change: Change, column: str, database: str) -> Change:
         low, key = column.casefold(), change.key_columns
         for row in (change.before, change.after, change.types):
@@ -144,3 +130,18 @@ class Gathered:
         if len(self._types) >= _MOST_TYPES:
             self._types.clear()
         return self._types.setdefault(id(types), (types, made))[1]
+
+
+def _rows(changes: Sequence[Change], own: Route) -> Iterator[Change]:
+    for each in changes:
+        if each.op == "truncate":
+            raise UndecodableRecord(
+                f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
+                "delete its rows in the target, and set this record aside"
+            )
+        if each.op == "ddl":
+            # Not its text: it may contain what column rules hide.
+            place = f"{each.topic}[{each.partition}] offset {each.offset}"
+            log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
+        else:
+            yield each
