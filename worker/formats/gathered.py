@@ -96,7 +96,9 @@ class Gathered:
 
     def _place_of(self, route: Route) -> _Place | None:
         key = database, table = route.database, route.table
-        if key not in self._known:
+        try:
+            return self._known[key]
+        except KeyError:  # another thread may also have cleared it just now
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             found = (
@@ -105,7 +107,6 @@ class Gathered:
                 if database and (database == into or matches(f"{database}.{table}"))
             )
             return self._known.setdefault(key, next(found, None))
-        return self._known[key]
 
     def _formed(self, change: Change, column: str, database: str) -> Change:
         low, key = column.casefold(), change.key_columns
