@@ -86,9 +86,12 @@ def _section_of(value: dict[str, Any], below: dict[str, Any]) -> tuple[dict[str,
         inner = below.get(choice.get("$ref", "").rpartition("/")[2])
         if inner is not None and "properties" in inner:
             return inner, ""
-        items = below.get(choice.get("items", {}).get("$ref", "").rpartition("/")[2])
-        if items is not None and "properties" in items:
-            return items, "[]"
+        for kind, mark in (("items", "[]"), ("additionalProperties", ".<name>")):
+            several = choice.get(kind)
+            reference = several.get("$ref", "") if isinstance(several, dict) else ""
+            items = below.get(reference.rpartition("/")[2])
+            if items is not None and "properties" in items:
+                return items, mark
     return None, ""
 
 

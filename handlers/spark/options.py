@@ -88,6 +88,8 @@ class SparkOptions(Options):
     requests cost money. 0s: each batch at once, in its own file."""
     partition_by: list[str] = Field(default=[])
     """Partition columns of a new table."""
+    cluster_by: list[str] = Field(default=[], max_length=4)
+    """Clustering columns of a new table, instead of partition columns."""
     properties: dict[str, str | int | float | bool] = Field(default={})
     """Table properties of a new table, such as delta.enableDeletionVectors."""
     topic_again: dict[str, list[str]] = Field(default={})
@@ -156,6 +158,8 @@ class SparkOptions(Options):
             raise ValueError("give path or table, not both")
         if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
             raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
+        if self.cluster_by and (self.partition_by or self.format != "delta"):
+            raise ValueError("cluster_by is for tables of format delta without partition_by")
         if (self.mode == "function") != (self.function is not None):
             raise ValueError("mode function and the key function need each other")
         return self

@@ -221,14 +221,15 @@ def test_a_marked_row_says_what_it_lacks() -> None:
     gone = {"before": {"id": 1, "mail": None}, "after": None}
     [whole] = ruled(rule, changes_of(gone))
     assert whole.after is not None
-    assert (whole.after.keys(), whole.lacks) == ({"id", "mail", "deleted_at"}, {"op"})
+    assert (whole.after.keys(), whole.lacks) == ({"id", "mail", "deleted_at", "op"}, frozenset())
+    assert whole.after["op"] == "delete"  # added columns are the delete's
     [partial] = ruled(rule, changes_of({**gone, "before_is_whole": False}))
     assert partial.before == {"id": 1, "deleted_at": None}
     assert partial.after is not None
-    assert (partial.after.keys(), partial.lacks) == ({"id", "deleted_at"}, None)
+    assert (partial.after.keys(), partial.lacks) == ({"id", "deleted_at", "op"}, None)
     [unsure] = ruled(rule, changes_of({**gone, "lacks": None}))
     assert unsure.after is not None
-    assert (unsure.after.keys(), unsure.lacks) == ({"id", "mail", "deleted_at"}, None)
+    assert (unsure.after.keys(), unsure.lacks) == ({"id", "mail", "deleted_at", "op"}, None)
 
 
 def test_a_mark_of_a_row_that_left_is_whole_only_if_its_update_was() -> None:

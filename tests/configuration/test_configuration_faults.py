@@ -18,8 +18,8 @@ tables:
 """
 TYPES = f"{', '.join(BUILT_IN)}, or an import path such as my_package.module:MyHandler"
 KEYS = (
-    "batch, checkpoint, dead_letter, debezium, format, http, json, kafka, lanes, logging, masking, "
-    "max_ahead, name, on_undecodable, revoke_timeout, schema_registry, shutdown_timeout, spark, "
+    "batch, checkpoint, databases, dead_letter, debezium, format, http, json, kafka, lanes, logging, "
+    "masking, max_ahead, name, on_undecodable, revoke_timeout, schema_registry, shutdown_timeout, spark, "
     "start_timeout, stuck_after, tables, tracing"
 )
 INITIAL = "earliest, latest, an ISO 8601 time, or a mapping {topic: {partition: offset}}"

@@ -47,6 +47,7 @@ def _section(page: Path, heading: str, first: str) -> str:
         "key of `limit`": "tables[].handlers[].limit",
         "Keys of the handler": "handler spark",
         "tables": "tables[]",
+        "databases": "databases.<name>",
         "A handler": "tables[].handlers[]",
         "retry": "tables[].retry",
         "files": "handler files",

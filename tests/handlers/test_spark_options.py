@@ -28,6 +28,9 @@ from handlers.spark import SparkHandler, SparkSection
             r"{tabel} is unknown in a path; allowed: {database}, {table}",
         ),
         ({"mode": "replica", "partition_by": ["a.b"]}, "a column with . or ` in its name"),
+        ({"mode": "replica", "cluster_by": ["a"], "partition_by": ["b"]}, "without partition_by"),
+        ({"mode": "changelog", "format": "parquet", "cluster_by": ["a"]}, "is for tables of format delta"),
+        ({"mode": "replica", "cluster_by": ["a", "b", "c", "d", "e"]}, "at most 4 items"),
         ({"mode": "changelog", "path": "all"}, r"a path needs {table}"),
         ({"mode": "changelog", "path": "{table"}, "is not a template"),
         (

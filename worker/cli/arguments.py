@@ -25,7 +25,7 @@ class WithoutExtra(Exception):
     """The command needs the packages of an extra."""
 
     def __init__(self, command: str, package: str) -> None:
-        own = package == "duckdb" or command == "query"
+        own = package == "duckdb" or (command == "query" and package != "pyspark")
         needed, extra = ("DuckDB and Arrow, which are", "read") if own else ("Spark, which is", "spark")
         super().__init__(
             f"{command} needs {needed} not installed: pip install '.[{extra}]' in binlane's folder"

@@ -138,7 +138,7 @@ class RowRules:
         left = replace(
             change, before=before, after=after, key_columns=key, types=types, sql=None, lacks=lacks
         )
-        return self._marked(left) if marks else left
+        return self._marked(left, database, table) if marks else left
 
     def _with_added(
         self, change: Change, before: Row | None, after: Row | None, database: str, table: str
@@ -157,9 +157,9 @@ class RowRules:
                 before[name] = value
         return before, after
 
-    def _marked(self, change: Change) -> Change:
-        """Add the mark's column to the change. A delete becomes an update that sets it. Among equal rows
-        without a key, it marks one that is not deleted yet."""
+    def _marked(self, change: Change, database: str, table: str) -> Change:
+        """Add the mark's column to the change. A delete becomes an update that sets it, with added columns of
+        the delete. Among equal rows without a key, it marks one that is not deleted yet."""
         column, before, key = self.deleted_column, change.before, change.key_columns
         for row in (before, change.after):
             if not self._has_columns and row and any(name.casefold() == column.casefold() for name in row):
@@ -168,10 +168,11 @@ class RowRules:
             unmarked = None if before is None else {**before, column: None}
             return replace(change, before=unmarked, after={**(change.after or {}), column: None})
         known: Row = before or {}
-        lacks = None if change.lacks is None else frozenset(self.plans.added.keys() - known.keys())
+        lacks = None if change.lacks is None else frozenset[str]()
         if key and not change.before_is_whole:  # only the key is certain
             known, lacks = {name: known[name] for name in key if name in known}, None
-        marked = {**known, column: moment(change.source_time_ms)}
+        added = {name: each.value(change, database, table) for name, each in self.plans.added.items()}
+        marked = {**known, **added, column: moment(change.source_time_ms)}
         return replace(change, op="update", before={**known, column: None}, after=marked, lacks=lacks)
 
     def _types_of(self, types: Mapping[str, str]) -> Mapping[str, str]:

@@ -20,12 +20,15 @@ from rich.text import Text
 from sqlglot import expressions
 
 from handlers.spark.read.in_duckdb import connected, values_of
-from handlers.spark.read.moment import moment_of
+from handlers.spark.read.moment import Moment, moment_of
 from handlers.values.change_json import json_text, json_value
 from worker.commands.output import Output, begin, wide_console
+from worker.configuration import Configuration
 from worker.verifying.source_tables import SourceTables
 
 FORMATS = ("table", "json", "csv", "arrow")
+FRESHNESS = "binlane.freshness"
+"""A table with the facts of all tables, unless the source has one of this name."""
 _AT_ONCE = 10_000
 """Rows that are converted together."""
 _SHOWN = 1_000
@@ -42,10 +45,7 @@ def query(config: Path, sql: str, format: str = "table") -> int:
     try:
         tables = SourceTables(configuration)
         with ExitStack() as stack:
-            moments = {
-                name: stack.enter_context(moment_of(tables.of(".".join(name)), ".".join(name)))
-                for name in _tables_in(sql)
-            }
+            moments = {name: _moment(configuration, tables, name, stack) for name in _tables_in(sql)}
             made = stack.enter_context(connected(moments))
             if (result := made.sql(sql)) is not None:
                 _print(result.to_arrow_reader(_AT_ONCE), format, output)
@@ -54,6 +54,22 @@ def query(config: Path, sql: str, format: str = "table") -> int:
     except _REFUSED as error:
         return output.failed(error)
     return 0
+
+
+def _moment(
+    configuration: Configuration, tables: SourceTables, named: tuple[str, str], stack: ExitStack
+) -> Moment:
+    name = ".".join(named)
+    try:
+        source = tables.of(name)
+    except LookupError:
+        if name != FRESHNESS:
+            raise
+        # It imports Spark's package, which takes a second, and need not be there.
+        from worker.commands.freshness import freshness  # noqa: PLC0415 (see above)
+
+        return freshness(configuration)
+    return stack.enter_context(moment_of(source, name))
 
 
 def _tables_in(sql: str) -> Sequence[tuple[str, str]]:

@@ -42,9 +42,7 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
             found = [(lake, table) for lake in lakes for table in lake.tables(chosen)]
             if views:
                 return _print_views(found)
-            shared = {id(lake): Shared(lake.files) for lake, _ in found}
-            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
-                facts = list(pool.map(lambda each: _facts(each[0], each[1], shared[id(each[0])]), found))
+            facts = facts_of_all(found)
     except (OSError, BrokenLog, RuntimeError, *SPARK_ERRORS) as error:
         return output.failed(told(error) if isinstance(error, SPARK_ERRORS) else error)
     if as_json:
@@ -54,8 +52,16 @@ def tables(config: Path, patterns: Sequence[str] = (), as_json: bool = False, vi
     return 1 if any(each.unread for each in facts) else 0
 
 
-def _facts(lake: Lake, found: Found, shared: Shared) -> Facts:
-    return facts_of(lake.spark, lake.files, found, lake.entry.name, shared)
+def facts_of_all(found: Sequence[tuple[Lake, Found]]) -> list[Facts]:
+    """Collect the facts of these tables, in order. Raises like `opened_lakes`."""
+    shared = {id(lake): Shared(lake.files) for lake, _ in found}
+
+    def read(one: tuple[Lake, Found]) -> Facts:
+        lake, table = one
+        return facts_of(lake.spark, lake.files, table, lake.entry.name, shared[id(lake)])
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tables") as pool:
+        return list(pool.map(read, found))
 
 
 def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:

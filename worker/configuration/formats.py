@@ -25,4 +25,10 @@ def formats_of(
         from worker.formats.schema_registry.format import schemas_of  # noqa: PLC0415
 
         schemas = schemas_of(settings, configuration.folder, patience=patience, rebuilt=rebuilt)
-    return FormatChoice(configuration.format, configuration.json_layout, configuration.debezium, schemas)
+    return FormatChoice(
+        configuration.format,
+        configuration.json_layout,
+        configuration.debezium,
+        schemas,
+        configuration.databases,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -29,6 +29,7 @@ from worker.configuration.sections import (
 from worker.configuration.table_rules import BatchRule, OnFailure, TableRule
 from worker.configuration.values import FormatChoice
 from worker.formats.debezium.settings import DebeziumSettings
+from worker.formats.gathered import DatabasesRule
 from worker.formats.own_json.layout import JsonLayout
 from worker.formats.schema_registry.settings import SchemaRegistrySettings
 
@@ -55,6 +56,8 @@ class Configuration(Section):
     schema_registry: SchemaRegistrySettings | None = None
     """The schema registry for Debezium records that refer to their schema by an id; null: records contain
     their schema, or have none."""
+    databases: dict[Annotated[str, Field(min_length=1)], DatabasesRule] = Field(default={})
+    """Name of a database -> the tables that are handled as its tables. The first match counts."""
     lanes: LanesRule = Field(default_factory=LanesRule)
     """Settings of the lanes, which handle batches in parallel."""
     batch: BatchRule = Field(default_factory=BatchRule)

@@ -33,6 +33,12 @@ def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str)
         log.warning("ddl_columns_not_dropped", table=str(ref), columns=own, because="it has no others")
         return
     target.map_names(ref)
+    clustered = target.detail(ref).clusteringColumns or ()
+    gone = {*own, *map(quoted, own)}  # Delta quotes some
+    if gone.intersection(clustered):  # Delta drops no such column
+        kept = ", ".join(name if "`" in name else quoted(name) for name in clustered if name not in gone)
+        clause = f"({kept})" if kept else "NONE"
+        target.run(ref, f"{step}.cluster", f"ALTER TABLE {ref.sql} CLUSTER BY {clause}")
     target.run(ref, step, f"ALTER TABLE {ref.sql} DROP COLUMNS ({', '.join(map(quoted, own))})")
 
 

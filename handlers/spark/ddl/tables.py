@@ -58,7 +58,9 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
         make_schema(target, ref)
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
     properties = of_new_table(columns, around.properties) | MADE
-    target.make(ref, step, f"CREATE {new_table(ref, columns, listed, around.partition_by, properties)}")
+    layout = around.partition_by, properties
+    table = new_table(ref, columns, listed, *layout, cluster_by=around.cluster_by)
+    target.make(ref, step, f"CREATE {table}")
 
 
 def make_room(files: Files, path: str) -> None:

@@ -61,6 +61,8 @@ class Surroundings:
     """Whether the handler receives the records of a source table ("database.table")."""
     partition_by: Sequence[str] = ()
     """Partition columns of a new table."""
+    cluster_by: Sequence[str] = ()
+    """Clustering columns of a new table."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """Table properties of a new table."""
     overrides: Mapping[str, pa.DataType] = field(default_factory=dict)

@@ -58,7 +58,8 @@ def _make(frame: DataFrame, ref: TableRef, options: SparkOptions) -> None:
     made = MADE if options.mode == "replica" else {}
     properties = of_new_table(frame.columns, options.properties) | made
     frame.createOrReplaceTempView(_FIRST)
-    table = new_table(ref, frame.columns, "", options.partition_by, properties)
+    layout = options.partition_by, properties
+    table = new_table(ref, frame.columns, "", *layout, cluster_by=options.cluster_by)
     sql = f"{table} AS SELECT * FROM {_FIRST}"
     try:
         session.sql(f"CREATE {sql}")

@@ -30,14 +30,16 @@ def new_table(
     columns: str,
     partition_by: Iterable[str],
     properties: Mapping[str, str],
+    *,
+    cluster_by: Iterable[str] = (),
 ) -> str:
     """Return the part after CREATE. `names`: of the columns. `columns`: with their types, empty if a query
-    defines them. `partition_by`: columns that the table does not have are left out."""
+    defines them. `partition_by`, `cluster_by`: columns that the table does not have are left out."""
     there = {name.casefold(): name for name in names}
-    partitions = [there[name.casefold()] for name in partition_by if name.casefold() in there]
     parts = [f"TABLE {ref.sql} ({columns})" if columns else f"TABLE {ref.sql}", "USING delta"]
-    if partitions:
-        parts.append(f"PARTITIONED BY ({listed(partitions)})")
+    for kind, wanted in (("PARTITIONED", partition_by), ("CLUSTER", cluster_by)):
+        if own := [there[name.casefold()] for name in wanted if name.casefold() in there]:
+            parts.append(f"{kind} BY ({listed(own)})")
     if properties:
         each = (f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(each)})")

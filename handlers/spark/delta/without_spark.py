@@ -76,7 +76,7 @@ class WithoutSpark:
             and isinstance(files, LocalFiles)
         )
         """Whether it makes any commits. If not, all tables need Spark."""
-        self._makes = makes_tables and not options.properties and not options.partition_by
+        self._makes = makes_tables and not (options.properties or options.partition_by or options.cluster_by)
 
     @declining(None)
     def apply(self, what: Bringing) -> Rewrite | None:

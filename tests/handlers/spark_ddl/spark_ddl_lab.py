@@ -115,6 +115,7 @@ class DDLLake:
     overrides: dict[str, pa.DataType] = field(default_factory=dict)
     properties: dict[str, Any] = field(default_factory=dict)
     partition_by: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
     handles: Callable[[str], bool] = lambda _: True
     settled: list[str] = field(default_factory=list)
     offset: int = 0
@@ -186,6 +187,7 @@ class DDLLake:
             overrides=self.overrides,
             properties=self.properties,
             partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
         )
         session: Any = MortalSession(self.session, life)
         return follow(

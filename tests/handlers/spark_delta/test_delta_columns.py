@@ -11,6 +11,7 @@ import pytest
 from delta_lab import MakeTable, Table, shape
 
 from handlers.spark.delta.evolving import IncompatibleColumn, evolve, schema
+from handlers.spark.options import MergeOptions
 
 NARROW = shape(
     id=pa.int32(), n=pa.int16(), u=pa.int64(), price=pa.decimal128(6, 1), ratio=pa.float32(), day=pa.date32()
@@ -118,6 +119,19 @@ def test_a_new_table_has_the_properties_that_were_asked_for(make_table: MakeTabl
     assert detail.properties["binlane.made"] == "true"
     assert "delta.columnMapping.mode" not in detail.properties
     assert table.commits == 0  # a worker that died before a second one would leave them out for good
+
+
+def test_a_new_table_is_clustered_as_asked_for(make_table: MakeTable) -> None:
+    orders = shape(id=pa.int64(), Name=pa.string(), price=pa.int32())
+    auto = MergeOptions(engine="auto")
+    table = make_table(cluster_by=["NAME", "not_there"], merge=auto)
+    for price in (1, 2):
+        table.put(orders, {"id": 1, "Name": "a", "price": price}, {"id": price + 1, "Name": "b"})
+        table.merge()
+    assert table.makers == "ss"
+    assert table.sql("DESCRIBE DETAIL {t}").collect()[0].clusteringColumns == ["Name"]
+    rows = sorted(map(tuple, table.sql("SELECT * FROM {t}").collect()))
+    assert rows == [(1, "a", 2), (2, "b", None), (3, "b", None)]
 
 
 def test_what_an_attempt_left_that_did_not_commit_is_no_table(make_table: MakeTable) -> None:

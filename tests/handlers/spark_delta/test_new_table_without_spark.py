@@ -127,6 +127,7 @@ def test_what_spark_makes_otherwise_is_for_spark(make_table: MakeTable) -> None:
     for options in (
         {"properties": {"delta.logRetentionDuration": "interval 7 days"}},
         {"partition_by": ["name"]},
+        {"cluster_by": ["name"]},
     ):
         table = make_table(merge=BY_RS, **options)
         table.put(ORDERS, {"id": 1, "name": "a"})

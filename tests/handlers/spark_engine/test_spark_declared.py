@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from spark_lake import Lake, MakeLake, change
 
-from handlers import Rejected, TargetUnavailable
+from handlers import Change, Rejected, TargetUnavailable
 
 REGIONS = {"id": "int", "region": "varchar(40)", "n": "int"}
 BY_REGION = ("region", "id")
@@ -365,3 +365,26 @@ def test_a_table_that_finds_columns_by_ids_is_changed_as_any(make_lake: MakeLake
     lake.take(change(3, None, None, op="ddl", sql="ALTER TABLE orders RENAME COLUMN name TO title"))
     lake.sink().merge()
     assert lake.rows("id, title, `a b`") == [(1, "a", 2)]
+
+
+@pytest.mark.usefixtures("told_to_merge")
+def test_a_row_moves_to_the_partition_that_the_table_computes(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    make(
+        lake,
+        "id BIGINT, created_at TIMESTAMP, day DATE GENERATED ALWAYS AS (CAST(created_at AS DATE))",
+        "PARTITIONED BY (day)",
+    )
+    types = {"id": "bigint", "created_at": "timestamp"}
+
+    def row(offset: int, id: int, day: int, op: str = "insert") -> Change:
+        return change(offset, {"id": id, "created_at": datetime(2026, 11, day, 9, tzinfo=UTC)}, types, op=op)
+
+    lake.take(row(1, 1, 1), row(2, 2, 1), row(3, 3, 1))
+    lake.sink().merge()
+    lake.take(
+        row(4, 1, 2, "update"), change(5, None, types, op="delete", before={"id": 2, "created_at": None})
+    )
+    lake.sink().merge()
+    assert lake.rows("id, day") == [(1, date(2026, 11, 2)), (3, date(2026, 11, 1))]
+    assert lake.sql("DESCRIBE DETAIL {t}").collect()[0].partitionColumns == ["day"]

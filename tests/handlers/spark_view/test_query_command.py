@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import deltalake
@@ -18,7 +19,9 @@ from verify_lab import Stage
 from view_lab import HandMade, row
 
 import binlane
+from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.locations import path_safe
+from handlers.spark.log.marks import Marks
 
 HANDLERS = [
     {"type": "spark", "mode": "replica"},
@@ -65,6 +68,40 @@ def test_a_query_sees_waiting_rows_in_each_format(folder: Path) -> None:
     shown = run(folder, QUERY)
     assert "\x1b" not in shown
     assert [line.split()[0] for line in shown.splitlines()] == ["id", "1", "3", "4"]
+
+
+def test_a_query_reads_how_fresh_each_table_is(folder: Path) -> None:
+    merged, now = datetime(2026, 11, 21, 8, 0, 1, 500_000, tzinfo=UTC), datetime.now(UTC)
+    note = CommitNote("w", "spark", 1, 1, int(merged.timestamp() * 1000), {})
+    orders = HandMade(None, folder / "lake")
+    orders.log.load()
+    orders.marks = Marks({("cdc", 0): {-1: (8, 0)}})
+    orders.put(row(5, source_time=merged + timedelta(seconds=3)), row(6))
+    deltalake.write_deltalake(
+        orders.path,
+        pa.table({"id": [4], "name": ["n"], "price": pa.array([4], pa.int32())}),
+        mode="append",
+        commit_properties=deltalake.CommitProperties(
+            custom_metadata={"userMetadata": note.to_json(orders.ref.app_id)},
+            app_transactions=[deltalake.Transaction(orders.ref.app_id, 1)],
+        ),
+    )
+    sql = "SELECT * FROM binlane.freshness ORDER BY mode"
+    changes, told = (json.loads(line) for line in run(folder, sql, "--format", "json").splitlines())
+    assert (changes["table"], changes["handler"], changes["mode"]) == ("shop.orders", "changes", "changelog")
+    assert [changes[each] for each in ("rows", "behind_seconds", "waiting_rows")] == [None, None, 1]
+    counted = {"rows": 3, "version": 1, "waiting_rows": 2, "waiting_segments": 1, "waiting_statements": 0}
+    assert told.items() >= {"mode": "replica", "behind_seconds": 3.0, "problems": [], **counted}.items()
+    assert told["merged_source_time"] == "2026-11-21T08:00:01.500000+00:00"
+    assert told["offsets"] == [{"topic": "cdc", "partition": 0, "offset": 8}]
+    assert datetime.fromisoformat(told["read_at"]) >= now - timedelta(milliseconds=1)
+
+
+def test_a_table_of_the_source_keeps_its_name(tmp_path: Path) -> None:
+    HandMade(None, tmp_path / "lake", table="binlane/freshness").put(row(7))
+    stage = Stage(tmp_path, None)
+    stage.configure([{"match": "*", "handlers": HANDLERS}])
+    assert stage.run("query", "SELECT id FROM binlane.freshness", "--format", "csv")[1] == "id\n7\n"
 
 
 def test_other_databases_are_duckdbs(folder: Path) -> None:
@@ -206,6 +243,17 @@ def test_no_pyspark_is_needed(folder: Path) -> None:
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.stderr) == ("3 3\n", "")
+
+
+def test_the_table_of_freshness_says_that_it_needs_pyspark(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; import binlane; from worker.cli import main;"
+        "sys.argv = ['binlane', 'query', 'binlane.yaml', 'FROM binlane.freshness']; main()"
+    )
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "pip install '.[spark]'" in ended.stderr
 
 
 def test_a_table_that_no_handler_fills_any_more_is_not_taken_for_another(tmp_path: Path) -> None:

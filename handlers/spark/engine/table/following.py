@@ -130,6 +130,7 @@ class Following:
             databases_of=world.databases_of,
             handles=world.context.handles or (lambda _: True),
             partition_by=world.options.partition_by,
+            cluster_by=world.options.cluster_by,
             properties=world.options.properties,
             overrides=world.overrides,
         )

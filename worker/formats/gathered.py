@@ -1,0 +1,148 @@
+"""Reads tables of several databases as tables of one, with a column that contains the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from pydantic import Field
+
+from handlers import Change
+from handlers.logs import get_logger
+from handlers.options.matching import table_matcher
+from handlers.options.section import Section
+from handlers.options.values import TablePattern
+from handlers.values.native_types import NativeTypes, in_full
+from worker.formats.decoding import many_of
+from worker.formats.interface import Apart, Format, PlainRoute, Record, Route, Skip, UndecodableRecord
+
+log = get_logger("formats")
+
+_OPTIONAL = ("ready", "log_position", "learn", "transactions")
+_MOST_KNOWN = 10_000
+_MOST_TYPES = 256
+
+
+class DatabasesRule(Section):
+    """Tables of several databases that are handled as tables of one database."""
+
+    match: TablePattern
+    """Their names in the source: a glob on database.table, or /regular expression/."""
+    column: str = Field(default="source_database", min_length=1)
+    """A new first column with the row's own database. It is also the first column of the primary key."""
+
+
+class _Place(NamedTuple):
+    database: str
+    column: str
+
+
+class Gathered:
+    """A format whose records may be of such databases. All threads share one object."""
+
+    def __init__(self, format_: Format, rules: Mapping[str, DatabasesRule]) -> None:
+        self.name = format_.name
+        self.route: Callable[[bytes], Route] = self._route
+        self._format = format_
+        self._rules = [(into, rule.column, table_matcher(rule.match)) for into, rule in rules.items()]
+        self._decode_many = many_of(format_)
+        self._known: dict[tuple[str, str], _Place | None] = {}
+        # By identity, as the source's changes share their types.
+        self._types: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        for method in _OPTIONAL:
+            if hasattr(format_, method):
+                setattr(self, method, getattr(format_, method))
+
+    def explain(self, record: Record) -> Route | Skip | Apart:
+        found = self._format.explain(record)
+        if isinstance(found, Apart):
+            return Apart([(self._placed(route), value) for route, value in found.parts])
+        return found if isinstance(found, Skip) else self._placed(found)
+
+    def decode(self, record: Record, into: list[Change]) -> None:
+        """A statement changes no gathered table: the others of its name may be unchanged. A truncate is an
+        error, because it does not name the rows."""
+        first = len(into)
+        self._format.decode(record, into)
+        try:
+            if len(into) > first and (place := self._place_of(own := self._own(record))) is not None:
+                rows = _rows(into[first:], own)
+                into[first:] = [self._formed(each, place.column, own.database) for each in rows]
+        except Exception:
+            del into[first:]
+            raise
+
+    def decode_many(
+        self, table: str, records: Iterator[Record], into: list[Change], ends: list[int]
+    ) -> Record | None:
+        if any(table.startswith(f"{into}.") for into, _, _ in self._rules):
+            return next(records, None)  # one by one: each has its own database
+        return self._decode_many(table, records, into, ends)
+
+    def source_time_ms(self, record: Record) -> int | None:
+        return self._format.source_time_ms(record)
+
+    def _route(self, value: bytes) -> Route:
+        return self._placed(self._format.route(value))
+
+    def _placed(self, route: Route) -> Route:
+        place = self._place_of(route)
+        return route if place is None else PlainRoute(place.database, route.table)
+
+    def _own(self, record: Record) -> Route:
+        found = self._format.explain(record)
+        return PlainRoute("", "") if isinstance(found, Skip | Apart) else found
+
+    def _place_of(self, route: Route) -> _Place | None:
+        key = database, table = route.database, route.table
+        try:
+            return self._known[key]
+        except KeyError:  # another thread may also have cleared it just now
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = (
+                _Place(into, column)
+                for into, column, matches in self._rules
+                if database and (database == into or matches(f"{database}.{table}"))
+            )
+            return self._known.setdefault(key, next(found, None))
+
+    def _formed(self, change: Change, column: str, database: str) -> Change:
+        low, key = column.casefold(), change.key_columns
+        for row in (change.before, change.after, change.types):
+            if row is not None and any(name.casefold() == low for name in row):
+                raise UndecodableRecord(f"the table already has a column {column}: set databases.column")
+        before, after = (
+            None if row is None else {column: database, **row} for row in (change.before, change.after)
+        )
+        types = None if change.types is None else self._with_column(change.types, column)
+        own_key = (column, *key) if key else key
+        return replace(change, before=before, after=after, types=types, key_columns=own_key)
+
+    def _with_column(self, types: Mapping[str, str], column: str) -> Mapping[str, str]:
+        known = self._types.get(id(types))
+        if known is not None and known[0] is types:
+            return known[1]
+        made: Mapping[str, str] = {column: "varchar(255)", **in_full(types)}
+        if isinstance(types, NativeTypes):
+            # Not a table's whole schema: a column that one database lacks is not dropped in the others.
+            made = NativeTypes(made)
+        if len(self._types) >= _MOST_TYPES:
+            self._types.clear()
+        return self._types.setdefault(id(types), (types, made))[1]
+
+
+def _rows(changes: Sequence[Change], own: Route) -> Iterator[Change]:
+    for each in changes:
+        if each.op == "truncate":
+            raise UndecodableRecord(
+                f"TRUNCATE of {own.database}.{own.table}, whose table contains rows of other databases: "
+                "delete its rows in the target, and set this record aside"
+            )
+        if each.op == "ddl":
+            # Not its text: it may contain what column rules hide.
+            place = f"{each.topic}[{each.partition}] offset {each.offset}"
+            log.warning("gathered_statement_skipped", table=f"{own.database}.{own.table}", position=place)
+        else:
+            yield each
