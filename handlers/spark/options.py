@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
@@ -12,6 +13,7 @@ from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.section import Options
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.spark.rows.spark_types import read_spark_type
+from handlers.spark.rows.transforms import read_transform
 
 _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
@@ -62,12 +64,14 @@ class SparkOptions(Options):
     """`replica`: the source's rows. `history`: every version of each row, with its period of validity.
     `changelog`: every change as a row. `function`: your own function gets each batch as a DataFrame."""
     format: Literal["delta", "parquet", "iceberg"] = "delta"
-    """parquet: plain files, for mode changelog."""
+    """delta. parquet: plain files, for mode changelog. iceberg: tables of the catalog in `spark.iceberg`,
+    written without Spark. Needs the package pyiceberg."""
     path: str | None = Field(default=None, min_length=1)
     """The table's location; {database} and {table} are replaced. Default: {database}/{table} in the
     warehouse."""
     table: str | None = Field(default=None, min_length=1)
-    """Instead of a path: a table in a catalog, such as lake.{database}.{table}."""
+    """Instead of a path: a table in a catalog, such as lake.{database}.{table}. Default for Iceberg:
+    {database}.{table}."""
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = "_"
@@ -87,7 +91,7 @@ class SparkOptions(Options):
     """How often small batches of all tables are written as one shared file. For thousands of tables, or if
     requests cost money. 0s: each batch at once, in its own file."""
     partition_by: list[str] = Field(default=[])
-    """Partition columns of a new table."""
+    """Partition columns of a new table. For Iceberg also transforms: days(created_at), bucket(16, id)."""
     properties: dict[str, str | int | float | bool] = Field(default={})
     """Table properties of a new table, such as delta.enableDeletionVectors."""
     topic_again: dict[str, list[str]] = Field(default={})
@@ -141,24 +145,48 @@ class SparkOptions(Options):
             raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
         return table
 
+    @field_validator("format")
+    @classmethod
+    def _pyiceberg_is_there(cls, wanted: str) -> str:
+        if wanted == "iceberg" and find_spec("pyiceberg") is None:
+            raise ValueError(
+                "the package pyiceberg is not installed: pip install '.[iceberg]' in binlane's folder"
+            )
+        return wanted
+
+    @property
+    def catalog_table(self) -> str | None:
+        """The template of the table's name in a catalog. None for a table at a path."""
+        return self.table or ("{database}.{table}" if self.format == "iceberg" else None)
+
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.format == "iceberg":
-            raise ValueError(
-                "format iceberg is not available: Iceberg publishes no runtime for Spark 4.2 yet; "
-                "allowed: delta, parquet"
-            )
+            self._check_iceberg()
         if self.format == "parquet" and self.mode != "changelog":
             raise ValueError(f"format parquet is for mode changelog: a {self.mode} needs format delta")
         if self.format == "parquet" and self.table is not None:
             raise ValueError("format parquet has a path, not a table")
         if self.path is not None and self.table is not None:
             raise ValueError("give path or table, not both")
-        if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
+        is_merged = self.format != "iceberg" and self.mode != "changelog"
+        if is_merged and any({".", "`"} & set(column) for column in self.partition_by):
             raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
         if (self.mode == "function") != (self.function is not None):
             raise ValueError("mode function and the key function need each other")
         return self
+
+    def _check_iceberg(self) -> None:
+        if self.mode == "function":
+            raise ValueError("mode function writes no table, so it has no format")
+        if self.path is not None:
+            raise ValueError("format iceberg has a table in a catalog, not a path")
+        if "." not in (self.catalog_table or ""):
+            raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
+        if str(self.properties.get("format-version", 2)) not in ("1", "2"):
+            raise ValueError("properties: PyIceberg writes format-version 1 and 2")
+        for text in self.partition_by:
+            read_transform(text)
 
 
 def _template(text: str, kind: str) -> str:

@@ -155,6 +155,8 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
         for entry in rule.handlers:
             if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
                 continue
+            if entry.options.get("format") == "iceberg":
+                continue
             template = _target(configuration, entry.options)
             before = template.partition("{")[0].rpartition("/")[0]
             folder = template.removeprefix(f"{before}/").partition("/")[0]
@@ -183,6 +185,8 @@ def doubtful_locations(configuration: Configuration) -> Iterator[str]:
 
 def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
     """Return the template of the location of a handler's tables."""
+    if options.get("format") == "iceberg":
+        return f"iceberg:{options.get('table') or '{database}.{table}'}"
     if options.get("table"):
         return str(options["table"])
     warehouse = str(configuration.spark.get("warehouse", "lake")).rstrip("/")

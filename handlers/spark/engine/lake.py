@@ -23,6 +23,7 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
+from handlers.spark.runtime.no_spark import NoSpark
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
@@ -37,8 +38,17 @@ class Lake:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
-        self._spark = acquire(
-            section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
+        self._uses_spark = options.format != "iceberg"
+        self._spark = (
+            acquire(
+                section,
+                context.folder,
+                context.worker,
+                within=context.start_timeout,
+                stopping=context.stopping,
+            )
+            if self._uses_spark
+            else NoSpark(section)
         )
         self._assumed = self._spark.assumes_local_files
         self._merger = Merger(options.merge, threads=section.concurrency)
@@ -53,7 +63,7 @@ class Lake:
                 look_after=self._look_after,
             )
         except BaseException:
-            release()
+            self._release()
             raise
         self._world = self._tables.world
         needs_spark = section.views or not self._world.without_spark.is_on
@@ -76,7 +86,10 @@ class Lake:
     def start(self) -> None:
         """Start merging: if all tables need Spark, as soon as it has started. It is watched from then on.
 
-        Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
+        Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store
+        that overwrites files, or in which several workers are not safe."""
+        if self._world.iceberg is not None:
+            self._world.iceberg.open()
         try:
             self._check_writers()
             self._world.files.prove(self._world.locations.logs)
@@ -173,6 +186,10 @@ class Lake:
         finally:
             if done:
                 self._tables.close()
+            self._release()
+
+    def _release(self) -> None:
+        if self._uses_spark:
             release()
 
     def _await_spark(self) -> float:
@@ -183,8 +200,12 @@ class Lake:
         return time.monotonic() - began
 
     def check(self) -> None:
-        """Query Spark and the tables' store. The store must not let one worker overwrite another's file."""
-        self._spark.session.sql("SELECT 1").collect()
+        """Query Spark (or the catalog) and the tables' store. The store must not let one worker overwrite
+        another's file."""
+        if self._world.iceberg is not None:
+            self._world.iceberg.check()
+        else:
+            self._spark.session.sql("SELECT 1").collect()
         self._world.files.list(self._world.locations.logs)
         self._world.files.prove(self._world.locations.logs)
         self._check_writers()
@@ -215,8 +236,8 @@ class Lake:
 
     def _check_writers(self) -> None:
         """Check whether several workers are safe here. Repeated until Spark has answered."""
-        if self._is_safe or self._world.applier is None:  # plain files have no commits
-            return
+        if self._is_safe or self._world.applier is None or self._world.iceberg is not None:
+            return  # plain files have no commits, and Iceberg's catalog compares before it sets
         assumed = self._spark.assumes_local_files
         try:
             check_several_writers(self._world.locations.root, self._spark, assume_local=assumed)

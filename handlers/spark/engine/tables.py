@@ -19,6 +19,7 @@ from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
+from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
@@ -94,6 +95,7 @@ class Tables:
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
+            iceberg=None if options.format != "iceberg" else IcebergCatalog(spark.section, context.folder),
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,
@@ -139,7 +141,7 @@ class Tables:
                 self._in_use[sink] -= 1
 
     def _made(self, database: str, table: str) -> TableSink:
-        work = TableWork(database, table, self.world)
+        work = self._work(database, table)
         log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
         sink = TableSink(
             database,
@@ -154,6 +156,13 @@ class Tables:
         self._logs[sink] = log
         _whose[sink] = self.owner_of(database, table)
         return sink
+
+    def _work(self, database: str, table: str) -> TableWork:
+        if self.world.iceberg is None:
+            return TableWork(database, table, self.world)
+        from handlers.spark.engine.table.iceberg_work import IcebergWork  # noqa: PLC0415 (PyIceberg, an extra)
+
+        return IcebergWork(database, table, self.world)
 
     # ---- who serves a log
 
@@ -182,7 +191,7 @@ class Tables:
     def owner_of(self, database: str, table: str) -> Owner:
         """This handler's owner entry for the table's log."""
         options = self.world.options
-        return Owner(database, table, options.mode, options.prefix, options.table or "")
+        return Owner(database, table, options.mode, options.prefix, options.catalog_table or "")
 
     def check_prefix(self, folder: str) -> None:
         """Raise Rejected for a log whose columns have another prefix."""

@@ -38,7 +38,7 @@ class Judging:
         """Check a piece. Calls `catch_up`, which merges everything before it, if the table decides: by its
         own columns, or by its values for rows that lack some. Raises Rejected, and what `catch_up` and Spark
         raise."""
-        self._check_keyless(piece)
+        self.check_keyless(piece)
         conditions, prefix, shape = dict(declared.conditions), self.world.options.prefix, piece.shape
         is_replica, keeps_all = (self.world.options.mode == each for each in ("replica", "changelog"))
         is_there = is_replica and (piece.partial or declared.has_checks_beyond(shape))
@@ -70,7 +70,8 @@ class Judging:
                 f"{where}: the row violates what the table declares: {what}", at=piece.start + place
             )
 
-    def _check_keyless(self, piece: RowPiece) -> None:
+    def check_keyless(self, piece: RowPiece) -> None:
+        """Raise Rejected for rows without a primary key, if the mode needs one."""
         mode, allowed = self.world.options.mode, self.world.options.without_key
         if not piece.shape.key and (mode == "history" or (mode == "replica" and allowed == "refuse")):
             advice = (

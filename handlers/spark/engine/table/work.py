@@ -114,10 +114,13 @@ class TableWork:
             declared=declared,
         ):
             if isinstance(piece, RowPiece):
-                self._judging.check(piece, declared, catch_up)
+                self._check(piece, declared, catch_up)
                 if self.declared() != declared:
                     raise SegmentTaken(self.ref.log_folder)
             yield piece
+
+    def _check(self, piece: RowPiece, declared: Declared, catch_up: Callable[[], None]) -> None:
+        self._judging.check(piece, declared, catch_up)
 
     def foreseen(self, fixed: Collection[str] | None = ()) -> Foreseen:
         """Return the prediction of statements' results. `fixed`: see Foreseen."""

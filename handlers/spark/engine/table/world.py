@@ -17,6 +17,7 @@ from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.packs import Packs
+from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
@@ -37,6 +38,8 @@ class World:
     """None if segments are the table itself."""
     without_spark: WithoutSpark
     """Makes commits without Spark."""
+    iceberg: IcebergCatalog | None
+    """The catalog of Iceberg tables. None for Spark's tables."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle. For tables other than the statement's own."""
