@@ -13,11 +13,15 @@ from handlers.mysql.ddl.rules import DDLRules
 from handlers.options.section import Options
 from handlers.options.values import Duration, PositiveDuration, PositiveSize, Shaped, duration, size
 from handlers.spark.rows.spark_types import read_spark_type
-from handlers.spark.rows.transforms import read_transform
 
 _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
+TRANSFORM = (
+    r"(?i)(?:(?P<time>year|month|day|hour)s?\s*\(|(?P<sized>bucket|truncate)\s*\(\s*(?P<size>[1-9]\d*)\s*,)"
+    r"\s*(?P<column>[^()]+?)\s*\)"
+)
+"""Iceberg's partition transforms: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
@@ -186,7 +190,11 @@ class SparkOptions(Options):
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
         for text in self.partition_by:
-            read_transform(text)
+            if set("()") & set(text) and re.fullmatch(TRANSFORM, text.strip()) is None:
+                raise ValueError(
+                    f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
+                    "bucket(N, c), truncate(N, c)"
+                )
 
 
 def _template(text: str, kind: str) -> str:

@@ -21,8 +21,13 @@ import pyarrow.compute as pc
 from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
-from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import (
+    MergeConflict,
+    check_before,
+    known_segment,
+    remember_segment,
+)
 from handlers.spark.delta.few_files import FewFiles, Rewrite, files_of, put_file
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.plain_table import (
@@ -155,10 +160,7 @@ class WithoutSpark:
         held = held_in_files(self._files, ref.path, ref.app_id)
         if held is None:
             return False
-        if held.last < known:
-            raise LostCommit(lost(ref, known, held.last))
-        if held.last >= note.first:
-            raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
+        check_before(ref, held, known, note.first)
         return True
 
     def _suit(self, what: Bringing) -> bool:

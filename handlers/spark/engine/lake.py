@@ -23,7 +23,6 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_several_writers, default_scheme
 from handlers.spark.log.stores.interface import FilesError, scheme_of
 from handlers.spark.options import SparkOptions
-from handlers.spark.runtime.no_spark import NoSpark
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.section import SparkSection
 
@@ -38,17 +37,13 @@ class Lake:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
-        self._uses_spark = options.format != "iceberg"
-        self._spark = (
-            acquire(
-                section,
-                context.folder,
-                context.worker,
-                within=context.start_timeout,
-                stopping=context.stopping,
-            )
-            if self._uses_spark
-            else NoSpark(section)
+        never = None if options.format != "iceberg" else lambda: False  # it starts no Spark
+        self._spark = acquire(
+            section,
+            context.folder,
+            context.worker,
+            within=context.start_timeout,
+            stopping=context.stopping or never,
         )
         self._assumed = self._spark.assumes_local_files
         self._merger = Merger(options.merge, threads=section.concurrency)
@@ -63,14 +58,15 @@ class Lake:
                 look_after=self._look_after,
             )
         except BaseException:
-            self._release()
+            release()
             raise
         self._world = self._tables.world
         needs_spark = section.views or not self._world.without_spark.is_on
-        self._needs_spark = self._world.applier is not None and needs_spark
+        self._is_iceberg = self._world.iceberg is not None
+        self._needs_spark = self._world.applier is not None and needs_spark and not self._is_iceberg
         if self._needs_spark:
             self._spark.begin()
-        views = (Views(self._world).keep,) if section.views else ()
+        views = (Views(self._world).keep,) if section.views and not self._is_iceberg else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
@@ -133,7 +129,12 @@ class Lake:
     def _check_default_files(self) -> None:
         """Check that paths taken as local are local for Spark, too. Raises RuntimeError."""
         root = self._world.locations.root
-        if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
+        if (
+            self._is_iceberg
+            or not self._assumed
+            or scheme_of(root)
+            or (found := default_scheme(self._spark)) == "file"
+        ):
             return
         raise RuntimeError(
             f"{root} was read as a folder of this machine, but Spark's fs.defaultFS is {found}: the segments "
@@ -186,10 +187,6 @@ class Lake:
         finally:
             if done:
                 self._tables.close()
-            self._release()
-
-    def _release(self) -> None:
-        if self._uses_spark:
             release()
 
     def _await_spark(self) -> float:
@@ -203,7 +200,7 @@ class Lake:
         """Query Spark (or the catalog) and the tables' store. The store must not let one worker overwrite
         another's file."""
         if self._world.iceberg is not None:
-            self._world.iceberg.check()
+            self._world.iceberg.connected().list_namespaces()
         else:
             self._spark.session.sql("SELECT 1").collect()
         self._world.files.list(self._world.locations.logs)
@@ -236,7 +233,7 @@ class Lake:
 
     def _check_writers(self) -> None:
         """Check whether several workers are safe here. Repeated until Spark has answered."""
-        if self._is_safe or self._world.applier is None or self._world.iceberg is not None:
+        if self._is_safe or self._world.applier is None or self._is_iceberg:
             return  # plain files have no commits, and Iceberg's catalog compares before it sets
         assumed = self._spark.assumes_local_files
         try:

@@ -23,7 +23,7 @@ from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.store_choice import files_for, files_without_java
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
@@ -85,7 +85,12 @@ class Tables:
         """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
         on: this handler serves it, or nobody does any more. `look_after` gets a table that was loaded, or
         into which something was merged."""
-        files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
+        is_iceberg, root = options.format == "iceberg", locations.root
+        files = (
+            files_without_java(root)
+            if is_iceberg
+            else files_for(root, spark, assume_local=spark.assumes_local_files)
+        )
         self.world = World(
             options=options,
             context=context,
@@ -95,7 +100,7 @@ class Tables:
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
-            iceberg=None if options.format != "iceberg" else IcebergCatalog(spark.section, context.folder),
+            iceberg=IcebergCatalog(spark.section, context.folder) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,

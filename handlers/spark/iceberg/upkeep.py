@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from pyiceberg.expressions import AlwaysTrue
-
 from handlers.logs import get_logger
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.iceberg.columns import arrow_schema
+from handlers.spark.delta.upkeep import LARGE
 from handlers.spark.iceberg.commits import TableCommit
 
 _log = get_logger("spark")
-_SMALL = 32 * 2**20
-"""Bytes of a file from which a rewrite has nothing to gain."""
 _MOST_SNAPSHOTS = 1_000
 """Each commit writes a list of all snapshots."""
 
@@ -25,12 +21,10 @@ _MOST_SNAPSHOTS = 1_000
 def optimize(commit: TableCommit, note: CommitNote, min_files: int) -> None:
     """Rewrite small files as larger ones, if there are at least `min_files`. Does nothing if another writer
     commits meanwhile: the next run tries again."""
-    small = [each for each in commit.files(AlwaysTrue()) if each.file.file_size_in_bytes < _SMALL]
+    small = [each for each in commit.files() if each.file.file_size_in_bytes < LARGE // 4]
     if len(small) < max(2, min_files):
         return
-    schema = arrow_schema(commit.schema)
-    rows = (commit.rows(each, commit.schema).cast(schema) for each in small)
-    commit.replace(small, rows, note)
+    commit.replace(small, map(commit.rows, small), note)
     try:
         commit.commit()
         _log.info("iceberg_optimized", table=str(commit.ref), files=len(small))
@@ -55,7 +49,7 @@ def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
     table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
     table = load()
     gone = before - _files(table, table.snapshots())
-    for path in sorted(gone):
+    for path in gone:
         with suppress(OSError):
             table.io.delete(path)
     _log.info("iceberg_snapshots_expired", table=".".join(table.name()), snapshots=len(old), files=len(gone))
@@ -63,10 +57,11 @@ def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
 
 def _files(table: Any, snapshots: Iterable[Any]) -> set[str]:
     """Return the files that snapshots need."""
-    manifests = {each.manifest_path: each for one in snapshots for each in one.manifests(table.io)}
-    files = {
-        entry.data_file.file_path
-        for each in manifests.values()
-        for entry in each.fetch_manifest_entry(table.io)
-    }
-    return files | set(manifests) | {one.manifest_list for one in snapshots}
+    lists = list(snapshots)
+    manifests = {each.manifest_path: each for one in lists for each in one.manifests(table.io)}
+    entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io))
+    return (
+        {entry.data_file.file_path for entry in entries}
+        | set(manifests)
+        | {one.manifest_list for one in lists}
+    )

@@ -8,43 +8,38 @@ from typing import Any
 
 import pyarrow as pa
 
-from handlers.api import Change, Rejected
-from handlers.spark.ddl.follow import DDLResult
+from handlers.api import Rejected
 from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import batches_of
-from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
-from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
-from handlers.spark.delta.evolving import IncompatibleColumn
-from handlers.spark.engine.table.following import Following
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import check_before, known_segment, remember_segment
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.statements import MADE, of_new_table
 from handlers.spark.engine.table.foreseen import SeenTable
+from handlers.spark.engine.table.iceberg_following import IcebergFollowing
 from handlers.spark.engine.table.merge_limits import MergeSize
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
 from handlers.spark.iceberg.catalog import IcebergCatalog, Name
-from handlers.spark.iceberg.columns import (
-    arrow_schema,
-    arrow_type,
-    in_table,
-    partition_columns,
-)
-from handlers.spark.iceberg.commits import TableCommit, creating, held_in
-from handlers.spark.iceberg.filling import Filling
-from handlers.spark.iceberg.modes import bring
-from handlers.spark.iceberg.statements import Statements
+from handlers.spark.iceberg.columns import arrow_schema, new_partitions, new_schema
+from handlers.spark.iceberg.commits import TableCommit, held_in
+from handlers.spark.iceberg.merging import bring
 from handlers.spark.iceberg.upkeep import expire, optimize
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import Segment
-from handlers.spark.log.statement import Statement
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import RowPiece
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema
-from handlers.spark.rows.transforms import read_transform
 
 _MOST_BYTES = 16 * 2**20
 """The most bytes of segments in one commit: their rows are in the worker's memory."""
 _NEWEST_WRITTEN = 2
 """The newest version of Iceberg's format that PyIceberg writes."""
+_NEW_TABLE = MADE | {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
 
 
 class IcebergWork(TableWork):
@@ -64,21 +59,8 @@ class IcebergWork(TableWork):
         most, name = min(self.options.merge.max_bytes, _MOST_BYTES), f"{self.database}.{self.table}"
         return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
 
-    # ---- what the table declares
-
     def _look_for_declared(self) -> Declared:
-        return self._declared_of(self._load())
-
-    def _declared_of(self, table: Any) -> Declared:
-        if table is None:
-            return Declared()
-        fields = table.schema().fields
-        types = {each.name.lower(): arrow_type(each.field_type) for each in fields}
-        return Declared(
-            kinds={name: str(kind) for name, kind in types.items()},
-            not_null=frozenset(each.name.lower() for each in fields if each.required),
-            integers={name: kind for name, kind in types.items() if pa.types.is_integer(kind)},
-        )
+        return Declared()
 
     def _check(self, piece: RowPiece, declared: Declared, catch_up: Callable[[], None]) -> None:
         self._judging.check_keyless(piece)
@@ -89,35 +71,36 @@ class IcebergWork(TableWork):
         return held_in(self.ref, self._load())
 
     def apply(self, segments: Sequence[Segment], shape: Shape, *, after: int) -> None:
-        note = self._note(segments)
+        what = Bringing(self.ref, segments, shape, self._note(segments), after)
         with self._world.spark.slots.merging(segments[0].written_ms / 1000):
-            self._counted(lambda: self._bring(segments, shape, note, after))
+            self._counted(lambda: self._bring(what))
 
-    def _bring(self, segments: Sequence[Segment], shape: Shape, note: CommitNote, after: int) -> None:
+    def _bring(self, what: Bringing) -> None:
         """Merge the segments in one commit, if the table has everything before them and none of them."""
-        table = self._load()
+        table, options, files = self._load(), self.options, self._world.files
         whose = ("" if table is None else str(table.metadata.table_uuid), self.ref.app_id)
-        known = max(after, known_segment(whose))
-        held = held_in(self.ref, table)
-        if held.last < known:
-            raise LostCommit(lost(self.ref, known, held.last))
-        if held.last >= note.first:
-            raise MergeConflict(f"{self.ref} already has segment {held.last}: another worker merged it")
-        options = self.options
-        schema = log_schema(shape, mode=options.mode, prefix=options.prefix)
-        changes = pa.Table.from_batches(
-            [batch for each in segments for batch in batches_of(self._world.files, each, schema)], schema
-        )
-        commit = self._commit(self._transaction(table, shape))
-        bring(commit, changes, shape, note, mode=options.mode, prefix=options.prefix)
+        known = max(what.after, known_segment(whose))
+        check_before(self.ref, held_in(self.ref, table), known, what.note.first)
+        schema = log_schema(what.shape, mode=options.mode, prefix=options.prefix)
+        batches = [batch for each in what.segments for batch in batches_of(files, each, schema)]
+        commit = self._commit(self._creating(what.shape) if table is None else table.transaction())
+        bring(commit, pa.Table.from_batches(batches, schema), what, options)
         commit.commit()
-        remember_segment((commit.table_id, self.ref.app_id), note.segment)
+        remember_segment(
+            (str(commit.transaction.table_metadata.table_uuid), self.ref.app_id), what.note.segment
+        )
+        self.replaced = commit.replaced
 
-    def _transaction(self, table: Any, shape: Shape) -> Any:
-        if table is not None:
-            return table.transaction()
-        of = self.options
-        return creating(self._catalog, self._name, self._columns(shape), of.partition_by, of.properties)
+    def _creating(self, shape: Shape) -> Any:
+        """Begin the table's creation. Returns a transaction, which fails if the table exists by then."""
+        schema = new_schema(self._columns(shape))
+        self._catalog.make_namespace(self._name)
+        return self._catalog.connected().create_table_transaction(
+            self._name,
+            schema,
+            partition_spec=new_partitions(self.options.partition_by, schema),
+            properties=_NEW_TABLE | of_new_table((), self.options.properties),
+        )
 
     def _columns(self, shape: Shape) -> pa.Schema:
         """Return the columns of a table with rows of this shape."""
@@ -134,66 +117,44 @@ class IcebergWork(TableWork):
         if floats and self.options.mode != "changelog":
             raise Rejected(f"{floats[0]} of the key is a float: Iceberg's readers disagree which are equal")
         with self._world.spark.slots:
-            table = self._widened(self._load(), shape)
-        self._declared = self._declared_of(table)
-        if table is None:
-            fixed = frozenset(read_transform(each).column.casefold() for each in self.options.partition_by)
-            return SeenTable(shape, fixed)
-        if self.options.mode == "changelog" or self._declared.not_null:
-            return None
-        there = {each.name.casefold(): each.type for each in arrow_schema(table.schema())}
-        if self.options.mode == "history":
-            is_it = all(there.get(each.name.casefold()) == in_table(each.type) for each in shape.schema)
-        else:
-            is_it = there == {each.name.casefold(): in_table(each.type) for each in shape.schema}
-        return SeenTable(shape, frozenset(map(str.casefold, partition_columns(table)))) if is_it else None
+            if (table := self._load()) is None:
+                return None
+            if (why := self._unfit(table, shape)) is not None:
+                raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
+            commit = self._commit(table.transaction())
+            Altering(commit, {}, self._plain_note(), self.options.prefix, is_history=False).apply(
+                self._columns(shape)
+            )
+            if commit.is_change:
+                commit.commit()
+        return None  # statements look at the table
 
-    def _widened(self, table: Any, shape: Shape) -> Any:
-        """Make the table's columns hold rows of this shape. Raises Rejected."""
-        if table is None:
-            return None
-        columns, there = self._columns(shape), arrow_schema(table.schema())
-        names = [each.name.casefold() for each in columns]
-        lacking = [
-            each.name for each in table.schema().fields if each.required and each.name.casefold() not in names
-        ]
-        unlike = [
-            each.name for each in columns if each not in shape.schema and find(there.names, each.name) is None
-        ]
-        why = None
-        if lacking:
-            why = (
-                f"column {lacking[0]!r} must not be null, but the source has no such column: make it optional"
+    def _unfit(self, table: Any, shape: Shape) -> str | None:
+        """Return why the table cannot have rows of this shape. None if it can."""
+        fields, columns = table.schema().fields, self._columns(shape)
+        names = [each.name for each in fields]
+        must = [each.name for each in fields if each.required and find(columns.names, each.name) is None]
+        added = [each.name for each in columns if each not in shape.schema and find(names, each.name) is None]
+        if must:
+            return f"column {must[0]!r} must not be null, but the source has no such column: make it optional"
+        if self.options.mode == "history" and added:
+            return (
+                f"it has no column {added[0]}, so binlane did not create it: give the handler another table"
             )
-        elif self.options.mode == "history" and unlike:
-            why = (
-                f"it has no column {unlike[0]}, so binlane did not create it: give the handler another table"
-            )
-        elif table.format_version > _NEWEST_WRITTEN:
-            why = f"PyIceberg writes versions up to {_NEWEST_WRITTEN}, and this is {table.format_version}"
-        elif len({name.casefold() for name in there.names}) < len(there):
-            why = "it has columns whose names differ in case only"
-        if why is not None:
-            raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
-        commit = self._commit(table.transaction())
-        filling = Filling(commit, self.options.prefix, is_history=self.options.mode == "history", time_ms=0)
-        try:
-            if not Altering(commit, {}, self._plain_note(), filling, ()).widen(columns):
-                return table
-        except (IncompatibleColumn, ValueError) as error:
-            raise Rejected(str(error)) from error
-        commit.commit()
-        return self._load()
+        if table.format_version > _NEWEST_WRITTEN:
+            return f"PyIceberg writes versions up to {_NEWEST_WRITTEN}, and this is {table.format_version}"
+        if len({name.casefold() for name in names}) < len(names):
+            return "it has columns whose names differ in case only"
+        return None
 
     def own_columns(self, shape: Shape | None) -> frozenset[str]:
         table = self._load()
-        told = () if shape is None else shape.schema.names
         names = () if table is None else [each.name for each in table.schema().fields]
+        told = () if shape is None else shape.schema.names
         return frozenset(map(str.lower, names)).difference(map(str.lower, told))
 
     def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
-        table = self._load()
-        if table is None:
+        if (table := self._load()) is None:
             return Shape(pa.schema([]), ())
         kept = [each for each in arrow_schema(table.schema()) if each.name.lower() not in own]
         whole = self.shape_of_log(pa.schema(kept), key)
@@ -205,7 +166,7 @@ class IcebergWork(TableWork):
         with self._world.spark.slots:
             if (table := self._load()) is not None:
                 optimize(self._commit(table.transaction()), self._plain_note(), min_files)
-                self.vacuum(math.inf)
+                self.vacuum(math.inf)  # so that snapshots stay few
 
     def vacuum(self, retention: float) -> None:
         if (table := self._load()) is not None:
@@ -217,33 +178,3 @@ class IcebergWork(TableWork):
     def _plain_note(self) -> CommitNote:
         """The note of a commit that merges no segment."""
         return CommitNote(self._world.context.worker, self._world.context.handler, 0, 0, 0, {})
-
-
-class IcebergFollowing(Following):
-    """Applies log entries that are not rows to their Iceberg table."""
-
-    def follow(
-        self,
-        change: Change,
-        key: tuple[str, ...] | None,
-        topics: Sequence[str],
-        *,
-        fence: str = "",
-        look_again: Callable[[], None] = lambda: None,
-    ) -> DDLResult:
-        world = self._world
-        assert world.iceberg is not None
-        statements = Statements(
-            world.iceberg,
-            self._around(),
-            lambda name: tuple(world.locations.in_catalog(*name)),
-            world.options.ddl,
-            world.options.mode,
-            world.options.prefix,
-            self._note(change.source_time_ms),
-            look_again,
-        )
-        return statements.follow(change, self._own, key, topics)
-
-    def _replace(self, statement: Statement, fence: str, look_again: Callable[[], None]) -> None:
-        raise Rejected(f"{self._own} is an Iceberg table: it cannot be loaded again this way")

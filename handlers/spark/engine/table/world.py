@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ class World:
     without_spark: WithoutSpark
     """Makes commits without Spark."""
     iceberg: IcebergCatalog | None
-    """The catalog of Iceberg tables. None for Spark's tables."""
+    """None for Spark's tables."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle. For tables other than the statement's own."""
@@ -53,7 +54,10 @@ class World:
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """This thread's session. Raises SparkStarts within `in_background`."""
+        """This thread's session, none for Iceberg. Raises SparkStarts within `in_background`."""
+        if self.iceberg is not None:
+            yield cast(SparkSession, None)
+            return
         if getattr(self.own, "is_background", False):
             self.spark.check_started()
         session = getattr(self.own, "session", None)
