@@ -17,11 +17,10 @@ from handlers.spark.rows.spark_types import read_spark_type
 _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
-TRANSFORM = (
-    r"(?i)(?:(?P<time>year|month|day|hour)s?\s*\(|(?P<sized>bucket|truncate)\s*\(\s*(?P<size>[1-9]\d*)\s*,)"
-    r"\s*(?P<column>[^()]+?)\s*\)"
+PARTITION = re.compile(
+    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*(\d+)\s*,)\s*([^()]+?)\s*\)|([^()]+)"
 )
-"""Iceberg's partition transforms: days(created_at), bucket(16, id)."""
+"""A column, or Iceberg's transform of one: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
@@ -149,15 +148,6 @@ class SparkOptions(Options):
             raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
         return table
 
-    @field_validator("format")
-    @classmethod
-    def _pyiceberg_is_there(cls, wanted: str) -> str:
-        if wanted == "iceberg" and find_spec("pyiceberg") is None:
-            raise ValueError(
-                "the package pyiceberg is not installed: pip install '.[iceberg]' in binlane's folder"
-            )
-        return wanted
-
     @property
     def catalog_table(self) -> str | None:
         """The template of the table's name in a catalog. None for a table at a path."""
@@ -181,6 +171,8 @@ class SparkOptions(Options):
         return self
 
     def _check_iceberg(self) -> None:
+        if find_spec("pyiceberg") is None:
+            raise ValueError("pyiceberg is not installed: pip install '.[iceberg]' in binlane's folder")
         if self.mode == "function":
             raise ValueError("mode function writes no table, so it has no format")
         if self.path is not None:
@@ -190,7 +182,7 @@ class SparkOptions(Options):
         if str(self.properties.get("format-version", 2)) not in ("1", "2"):
             raise ValueError("properties: PyIceberg writes format-version 1 and 2")
         for text in self.partition_by:
-            if set("()") & set(text) and re.fullmatch(TRANSFORM, text.strip()) is None:
+            if PARTITION.fullmatch(text) is None:
                 raise ValueError(
                     f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
                     "bucket(N, c), truncate(N, c)"

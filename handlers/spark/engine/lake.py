@@ -37,15 +37,12 @@ class Lake:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
-        never = None if options.format != "iceberg" else lambda: False  # it starts no Spark
+        self._is_iceberg = options.format == "iceberg"
+        stopping = context.stopping or (bool if self._is_iceberg else None)  # then nothing waits for Spark
         self._spark = acquire(
-            section,
-            context.folder,
-            context.worker,
-            within=context.start_timeout,
-            stopping=context.stopping or never,
+            section, context.folder, context.worker, within=context.start_timeout, stopping=stopping
         )
-        self._assumed = self._spark.assumes_local_files
+        self._assumed = self._spark.assumes_local_files and not self._is_iceberg
         self._merger = Merger(options.merge, threads=section.concurrency)
         try:
             self._tables = Tables(
@@ -62,7 +59,6 @@ class Lake:
             raise
         self._world = self._tables.world
         needs_spark = section.views or not self._world.without_spark.is_on
-        self._is_iceberg = self._world.iceberg is not None
         self._needs_spark = self._world.applier is not None and needs_spark and not self._is_iceberg
         if self._needs_spark:
             self._spark.begin()
@@ -84,13 +80,13 @@ class Lake:
 
         Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store
         that overwrites files, or in which several workers are not safe."""
-        if self._world.iceberg is not None:
-            self._world.iceberg.open()
         try:
+            if self._world.iceberg is not None:
+                self._world.iceberg.connected()
             self._check_writers()
             self._world.files.prove(self._world.locations.logs)
         except TargetUnavailable:
-            pass  # the Connect server is away: it is asked again before the first batch
+            pass  # the Connect server, or the catalog, is away: it is asked again before the first batch
         except FilesError as error:
             if not error.is_outage:
                 raise
@@ -129,12 +125,7 @@ class Lake:
     def _check_default_files(self) -> None:
         """Check that paths taken as local are local for Spark, too. Raises RuntimeError."""
         root = self._world.locations.root
-        if (
-            self._is_iceberg
-            or not self._assumed
-            or scheme_of(root)
-            or (found := default_scheme(self._spark)) == "file"
-        ):
+        if not self._assumed or scheme_of(root) or (found := default_scheme(self._spark)) == "file":
             return
         raise RuntimeError(
             f"{root} was read as a folder of this machine, but Spark's fs.defaultFS is {found}: the segments "

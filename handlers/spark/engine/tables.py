@@ -85,12 +85,8 @@ class Tables:
         """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
         on: this handler serves it, or nobody does any more. `look_after` gets a table that was loaded, or
         into which something was merged."""
-        is_iceberg, root = options.format == "iceberg", locations.root
-        files = (
-            files_without_java(root)
-            if is_iceberg
-            else files_for(root, spark, assume_local=spark.assumes_local_files)
-        )
+        is_iceberg, root, local = options.format == "iceberg", locations.root, spark.assumes_local_files
+        files = files_without_java(root) if is_iceberg else files_for(root, spark, assume_local=local)
         self.world = World(
             options=options,
             context=context,

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
 from handlers.api import TargetUnavailable
+from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
 from handlers.spark.section import SparkSection
 
 Name = tuple[str, ...]
 """A table's namespace and its own name."""
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
-_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-_AWAY = frozenset(
-    (
-        *("ServiceUnavailableError", "ServerError", "CommitStateUnknownException", "TooManyRequestsError"),
-        *("AuthorizationExpiredError", "WaitingForLockException", "TTransportException"),
-        # requests, SQLAlchemy, botocore
-        *("ConnectionError", "Timeout", "OperationalError", "InterfaceError", "TimeoutError"),
-        *("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"),
-    )
+_AWAY = re.compile(
+    "(Server|ServiceUnavailable|TooManyRequests|AuthorizationExpired|Connection|Timeout|Interface|Operational"
+    "|EndpointConnection|ConnectTimeout|ReadTimeout)Error|CommitStateUnknownException|WaitingForLockException"
+    "|TTransportException|Timeout"
 )
-_PACKAGES = ("pyiceberg", "requests", "urllib3", "sqlalchemy", "botocore", "thrift", "hive_metastore")
+"""Errors of PyIceberg, requests, SQLAlchemy, botocore and Thrift."""
 
 
 class IcebergCatalog:
@@ -39,10 +32,7 @@ class IcebergCatalog:
 
     def __init__(self, section: SparkSection, folder: Path) -> None:
         """`folder`: where relative paths begin (the configuration file's folder)."""
-        given = {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in section.iceberg.items()
-        }
+        given = of_new_table((), section.iceberg)
         self._name = given.pop("name", "default")
         kind = given.get("type", "")
         if kind == "sql" and "uri" in given:
@@ -53,11 +43,6 @@ class IcebergCatalog:
         self._given = given
         self._lock = threading.Lock()  # guards the next
         self._loaded: Any = None
-
-    def open(self) -> None:
-        """Connect, unless the catalog is away: batches wait for it. Raises RuntimeError."""
-        with suppress(TargetUnavailable):
-            self.connected()
 
     def load(self, name: Name) -> Any:
         """Return the table, None if it does not exist."""
@@ -96,25 +81,18 @@ class IcebergCatalog:
 
 
 def _database(uri: str, folder: Path) -> str:
-    """Return the address of an SQL catalog with the drivers that binlane has. A relative SQLite file belongs
+    """Return the address of an SQL catalog with the driver that binlane has. A relative SQLite file belongs
     into the configuration's folder, which is created."""
-    with suppress(ArgumentError):  # PyIceberg reports it
-        url = make_url(uri)
-        url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
-        if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-            file = Path(folder.absolute(), str(url.database))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            url = url.set(database=str(file))
-        uri = url.render_as_string(hide_password=False)
-    return uri
+    if (path := uri.removeprefix("sqlite:///")) != uri:
+        file = Path(folder.absolute(), path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return f"sqlite:///{file}"
+    return re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
 
 
 def is_outage(error: BaseException | None) -> bool:
     """Whether it is worth trying again, because a catalog or a store did not answer."""
     if error is None:
         return False
-    names = {each.__name__ for each in type(error).__mro__}
-    is_theirs = type(error).__module__.partition(".")[0] in _PACKAGES
-    if isinstance(error, ConnectionError | TimeoutError) or (is_theirs and names & _AWAY):
-        return True
-    return is_outage(error.__cause__)
+    names = (each.__name__ for each in type(error).__mro__)
+    return any(map(_AWAY.fullmatch, names)) or is_outage(error.__cause__)

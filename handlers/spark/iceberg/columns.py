@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.transforms import parse_transform
 
-from handlers.spark.options import TRANSFORM
+from handlers.spark.options import PARTITION
 
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
@@ -45,15 +44,12 @@ def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
     names = {each.name.casefold(): each for each in schema.fields}
     fields: list[PartitionField] = []
     for text in texts:
-        found = re.fullmatch(TRANSFORM, text.strip())
-        own = names.get((text.strip() if found is None else found["column"]).casefold())
-        if own is None:
-            continue
-        kind, name = "identity", own.name
-        if found is not None:
-            kind = (found["time"] or found["sized"]).lower()
-            name, kind = f"{own.name}_{kind}", kind if found["size"] is None else f"{kind}[{found['size']}]"
-        fields.append(PartitionField(own.field_id, 1000 + len(fields), parse_transform(kind), name))
+        found = PARTITION.fullmatch(text)
+        time, sized, size, column, plain = ("", "", "", "", text) if found is None else found.groups()
+        if (own := names.get((column or plain).casefold())) is not None:
+            kind = parse_transform((time or (f"{sized}[{size}]" if sized else "identity")).lower())
+            name = own.name if plain else f"{own.name}_{(time or sized).lower()}"
+            fields.append(PartitionField(own.field_id, 1000 + len(fields), kind, name))
     return PartitionSpec(*fields)
 
 

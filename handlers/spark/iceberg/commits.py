@@ -7,7 +7,6 @@ it if the table's newest snapshot is not the one that it was made from."""
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,30 +16,21 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import ancestors_of
 
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.iceberg.catalog import IcebergCatalog, Name
 from handlers.spark.iceberg.columns import arrow_schema
 from handlers.spark.log.last_seen_table import Held
 from handlers.spark.table_ref import TableRef
 
 _EVERY = AlwaysTrue()
 _SUMMARY = "binlane"
-"""The key of a note in a snapshot's summary."""
+"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
+first and last segment, the snapshot, and the table's sequence number with it."""
 _FILE_BYTES = 128 * 2**20
 """The bytes of rows in memory that become one file."""
-
-
-class _Noted(msgspec.Struct, frozen=True):
-    """The newest merge, in the property with the log's name (`TableRef.app_id`)."""
-
-    first: int
-    segment: int
-    snapshot: int
-    sequence: int
-    """The table's sequence number with this snapshot."""
 
 
 def held_in(ref: TableRef, table: Any) -> Held:
@@ -50,15 +40,15 @@ def held_in(ref: TableRef, table: Any) -> Held:
     text = None if table is None else table.properties.get(ref.app_id)
     if text is None:
         return Held()
-    noted = msgspec.json.decode(text, type=_Noted)
+    first, last, snapshot, sequence = msgspec.json.decode(text)
     head = table.current_snapshot()
-    is_there = any(each.snapshot_id == noted.snapshot for each in ancestors_of(head, table.metadata))
-    has_expired = table.snapshot_by_id(noted.snapshot) is None
-    if is_there or (has_expired and head is not None and (head.sequence_number or 0) >= noted.sequence):
-        return Held(noted.first, noted.segment)
+    is_there = any(each.snapshot_id == snapshot for each in ancestors_of(head, table.metadata))
+    has_expired = table.snapshot_by_id(snapshot) is None
+    if is_there or (has_expired and head is not None and (head.sequence_number or 0) >= sequence):
+        return Held(first, last)
     raise LostCommit(
-        f"{ref} was set back to a snapshot before {noted.snapshot}, which had segment {noted.segment} of its "
-        "log: the rows between them would be lost. Make that snapshot current again (in Spark: CALL "
+        f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
+        "between them would be lost. Make that snapshot current again (in Spark: CALL "
         "system.set_current_snapshot); or remove the table with its log, and read the source again"
     )
 
@@ -66,17 +56,19 @@ def held_in(ref: TableRef, table: Any) -> Held:
 class TableCommit:
     """One commit, prepared from what the table is now: columns, files and properties change together."""
 
-    def __init__(self, catalog: IcebergCatalog, name: Name, ref: TableRef, transaction: Any) -> None:
-        self.transaction = transaction
+    def __init__(self, ref: TableRef, table: Any) -> None:
+        """`table`: or a transaction that creates it."""
+        self.transaction = table if isinstance(table, Transaction) else table.transaction()
         self.ref = ref
         self.replaced = 0
         """Bytes of the files that it replaces."""
-        self._catalog = catalog
-        self._name = name
-        self._io = transaction._table.io
-        self._id = uuid.uuid4().hex
-        self._own = {f"{ref.app_id}.commit": self._id}
+        self._io = self.transaction._table.io
+        self._noted: dict[str, str] = {}
         self._written: list[str] = []
+
+    @property
+    def table_id(self) -> str:
+        return str(self.transaction.table_metadata.table_uuid)
 
     @property
     def schema(self) -> Any:
@@ -102,7 +94,7 @@ class TableCommit:
 
     def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
         """Put rows in place of files, in one snapshot with the note."""
-        summary = {_SUMMARY: note.to_json(self.ref.app_id, self._id)}
+        summary = {_SUMMARY: note.to_json(self.ref.app_id)}
         update = self.transaction.update_snapshot(snapshot_properties=summary)
         producer = update.overwrite() if removed else update.fast_append()
         metadata, counter = self.transaction.table_metadata, itertools.count()
@@ -115,14 +107,16 @@ class TableCommit:
                     self._written.append(file.file_path)
                     producer.append_data_file(file)
         if note.segment:
-            sequence = self.transaction.table_metadata.last_sequence_number
-            noted = _Noted(note.first, note.segment, producer.snapshot_id, sequence)
-            self._own[self.ref.app_id] = msgspec.json.encode(noted).decode()
+            sequence = getattr(
+                self.transaction.table_metadata, "last_sequence_number", 0
+            )  # none in version 1
+            noted = note.first, note.segment, producer.snapshot_id, sequence
+            self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
 
     def commit(self, properties: Mapping[str, str] = {}) -> None:
         """Make the commit, with these table properties. Raises MergeConflict if another writer was first, and
-        what the catalog raises. Then the commit may still have been made."""
-        self.transaction.set_properties({**self._own, **properties})
+        what the catalog raises. Then the commit may still have been made: look again."""
+        self.transaction.set_properties({**self._noted, **properties})
         try:
             self.transaction.commit_transaction()
         except (CommitFailedException, TableAlreadyExistsError) as error:
@@ -130,16 +124,6 @@ class TableCommit:
                 with suppress(Exception):  # files that no snapshot has do no harm
                     self._io.delete(path)
             raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
-        except Exception:
-            if not self._is_made():
-                raise
-
-    def _is_made(self) -> bool:
-        """Whether the catalog has made the commit, although its answer was an error."""
-        with suppress(Exception):
-            table = self._catalog.load(self._name)
-            return table is not None and self._own.items() <= table.properties.items()
-        return False
 
 
 def _packed(added: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 import sqlglot
 from pyiceberg import expressions
 
-from handlers.logs import get_logger
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.modes.bringing import NUMBER, Bringing
 from handlers.spark.delta.modes.history import CHANGES, UNTIL, History
-from handlers.spark.delta.modes.keyless import KIND, MISSING, KeylessReplica
 from handlers.spark.delta.statements import equal, listed, literal
 from handlers.spark.iceberg.columns import arrow_schema, fitted_to
 from handlers.spark.iceberg.commits import TableCommit
@@ -30,8 +28,6 @@ _KNOWN, _THERE, _WANTED, _MADE = "binlane_known", "binlane_there", "binlane_want
 _PLACE = "_binlane_place"
 _FEW = 200
 """Number of values up to which PyIceberg compares each of them with a file's bounds."""
-
-_log = get_logger("spark")
 
 
 def bring(commit: TableCommit, changes: pa.Table, what: Bringing, options: SparkOptions) -> None:
@@ -54,13 +50,12 @@ class _Merging:
 
     def bring(self, changes: pa.Table) -> None:
         is_history, key = self.options.mode == "history", self.what.shape.key
-        if key and not is_history:
+        if not is_history:
             newest = newest_of(changes, key)
             if newest is None:
                 raise ValueError(f"a column of the key ({', '.join(key)}) is null")
             changes = newest
-        removed = pc.equal(changes.column(self._added("op")), "delete")
-        wanted = changes.select(key) if key else changes.filter(removed).select(self.what.shape.schema.names)
+        wanted = changes.select(key)
         numbers = pa.array(range(1, len(changes) + 1), pa.int64())
         self.engine.register(CHANGES, changes.append_column(NUMBER, numbers))
         self.engine.register(_WANTED, wanted)
@@ -75,7 +70,7 @@ class _Merging:
             if len(places):
                 touched.append((file, places))
         self.engine.register(_KNOWN, pa.concat_tables(known))
-        query = self._versions if is_history else self._replica if key else self._keyless
+        query = self._versions if is_history else self._replica
         made = fitted_to(self._run(query(schema.names)), schema)
 
         def written() -> Iterator[pa.Table]:
@@ -88,9 +83,9 @@ class _Merging:
         self.commit.replace([file for file, _ in touched], written(), self.what.note)
 
     def _places(self, rows: pa.Table, names: Sequence[str]) -> pa.Array:
-        """Return the places of those rows that are wanted. Without a key, null equals null."""
+        """Return the places of those rows that are wanted."""
         self.engine.register(_THERE, rows.append_column(_PLACE, pa.array(range(len(rows)), pa.int64())))
-        same = equal(names, "t", "w", null_safe=not self.what.shape.key)
+        same = equal(names, "t", "w")
         found = self._run(
             f"SELECT t.{_PLACE} FROM {_THERE} AS t LEFT SEMI JOIN {_WANTED} AS w ON {same} ORDER BY 1"
         )
@@ -116,19 +111,6 @@ class _Merging:
         return (
             f"SELECT {columns} FROM {CHANGES} AS s LEFT JOIN (SELECT * FROM {_KNOWN} {one}) AS t "
             f"ON {equal(key, 's', 't')} WHERE s.{quoted(self._added('op'))} <> 'delete'"
-        )
-
-    def _keyless(self, names: Sequence[str]) -> str:
-        own, ref = self.what.shape.schema.names, replace(self.what.ref, sql=_KNOWN)
-        made = self._run(KeylessReplica(self.options).staged(ref, own, names))
-        self.engine.register(_MADE, made)
-        if missing := pc.sum(made.column(MISSING)).as_py():
-            segment = self.what.note.segment
-            _log.warning("iceberg_rows_not_there", table=str(self.what.ref), rows=missing, segment=segment)
-        same, taken = equal(own, "t", "s", null_safe=True), f"SELECT * FROM {_MADE} WHERE {KIND} = 'take'"
-        return (
-            f"SELECT {listed(names, 't')} FROM {_KNOWN} AS t LEFT ANTI JOIN ({taken}) AS s ON {same} "
-            f"UNION ALL SELECT {listed(names)} FROM {_MADE} WHERE {KIND} IN ('add', 'back')"
         )
 
     def _versions(self, names: Sequence[str]) -> str:

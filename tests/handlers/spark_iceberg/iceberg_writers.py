@@ -18,7 +18,7 @@ def write(folder: Path, mode: str) -> None:
     for number in range(RECORDS):
         while True:
             try:
-                lake.take(change(number, {"id": number, "name": "a"}, key=()))
+                lake.take(change(number, {"id": number, "name": "a"}))
                 break
             except TargetUnavailable:
                 time.sleep(0.05)

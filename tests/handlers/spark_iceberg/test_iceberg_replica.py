@@ -135,23 +135,18 @@ def test_names_with_dots_and_capitals(lake: IcebergLake) -> None:
     ]
 
 
-def test_equal_rows_without_a_key_are_counted(lake: IcebergLake) -> None:
-    row = {"id": 1, "name": None}
-    lake.take(*(change(n, row, key=()) for n in range(3)))
-    lake.merge()
-    lake.take(change(5, None, op="delete", before=row, key=()), change(6, {"id": 2, "name": "b"}, key=()))
-    lake.merge()
-    assert lake.rows() == [{"id": 1, "name": None}, {"id": 1, "name": None}, {"id": 2, "name": "b"}]
+def test_rows_without_a_key_are_refused(lake: IcebergLake) -> None:
+    with pytest.raises(Rejected, match="which mode replica needs: give it one, or keep its changelog"):
+        lake.take(change(1, {"id": 1, "name": None}, key=()))
 
 
-def test_a_file_whose_bounds_have_the_row_may_not_have_it(lake: IcebergLake) -> None:
-    lake.take(*(change(n, {"id": n, "name": "a"}, key=()) for n in range(4)))
+def test_a_negative_zero_stays_when_an_update_does_not_tell_it(lake: IcebergLake) -> None:
+    types = {"id": "int", "name": "varchar(20)", "f": "double"}
+    lake.take(change(1, {"id": 1, "name": "a", "f": -0.0}, types))
     lake.merge()
-    lake.take(change(200, {"id": 0, "name": "a"}, key=()), change(201, {"id": 9, "name": "z"}, key=()))
+    lake.take(replace(change(2, {"id": 1, "name": "b"}, types, op="update"), lacks=None))
     lake.merge()
-    lake.take(change(300, None, op="delete", before={"id": 3, "name": "a"}, key=()))
-    lake.merge()
-    assert [row["id"] for row in lake.rows()] == [0, 0, 1, 2, 9]
+    assert repr(lake.rows()) == "[{'id': 1, 'name': 'b', 'f': -0.0}]"
 
 
 def test_a_float_in_the_key_is_refused(lake: IcebergLake) -> None:

@@ -15,10 +15,10 @@ from handlers.spark.delta.statements import equal, listed
 from handlers.spark.options import SparkOptions
 from handlers.spark.table_ref import TableRef, quoted
 
-CHANGES = "binlane_changes"
+_CHANGES = "binlane_changes"
 _STAGED = "binlane_staged"
-KIND = "_binlane_kind"
-MISSING = "_binlane_missing"
+_KIND = "_binlane_kind"
+_MISSING = "_binlane_missing"
 
 _log = get_logger("spark")
 
@@ -36,17 +36,17 @@ class KeylessReplica:
     def bring(self, session: SparkSession, what: Bringing) -> None:
         """Merge the segments. Creates the table if it does not exist. Raises what Spark raises."""
         ref, shape = what.ref, what.shape
-        what.rows(session, "replica", self.options.prefix).createOrReplaceTempView(CHANGES)
+        what.rows(session, "replica", self.options.prefix).createOrReplaceTempView(_CHANGES)
         table = schema(session, ref)
         own = shape.schema.names
         columns = own if table is None else table.names
-        staged = session.sql(self.staged(None if table is None else ref, own, columns)).persist()
+        staged = session.sql(self._staged(None if table is None else ref, own, columns)).persist()
         try:
-            missing = staged.agg({MISSING: "sum"}).collect()[0][0]
+            missing = staged.agg({_MISSING: "sum"}).collect()[0][0]
             if missing:
                 _log.warning("delta_rows_not_there", table=str(ref), rows=missing, segment=what.note.segment)
             if table is None:
-                added = staged.where(f"{KIND} = 'add'").select(*map(quoted, own))
+                added = staged.where(f"{_KIND} = 'add'").select(*map(quoted, own))
                 save(added, ref, self.options)
             else:
                 staged.createOrReplaceTempView(_STAGED)
@@ -54,7 +54,7 @@ class KeylessReplica:
         finally:
             staged.unpersist()
 
-    def staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
+    def _staged(self, ref: TableRef | None, own: Sequence[str], columns: Sequence[str]) -> str:
         """Return SQL with the rows to `add`. If rows become fewer, one row says to `take` all equal ones
         away. Those that stay are put `back`, because MERGE cannot distinguish equal rows.
 
@@ -65,14 +65,14 @@ class KeylessReplica:
         )
         first = "n._binlane_step < 0 AND n._binlane_nth = 1"
         chosen = [
-            f"SELECT {row_of}, 'add' AS {KIND}, 0 AS {MISSING} FROM net AS n "
+            f"SELECT {row_of}, 'add' AS {_KIND}, 0 AS {_MISSING} FROM net AS n "
             f"WHERE n._binlane_step > 0 AND n._binlane_nth <= n._binlane_more",
-            f"SELECT {row_of}, IF(n._binlane_more < 0, 'take', 'none') AS {KIND}, n.{MISSING} "
-            f"FROM net AS n WHERE {first} AND (n._binlane_more < 0 OR n.{MISSING} > 0)",
+            f"SELECT {row_of}, IF(n._binlane_more < 0, 'take', 'none') AS {_KIND}, n.{_MISSING} "
+            f"FROM net AS n WHERE {first} AND (n._binlane_more < 0 OR n.{_MISSING} > 0)",
         ]
         if ref is not None:
             chosen.append(
-                f"SELECT {listed(columns, 'h')}, 'back' AS {KIND}, 0 AS {MISSING} FROM held AS h "
+                f"SELECT {listed(columns, 'h')}, 'back' AS {_KIND}, 0 AS {_MISSING} FROM held AS h "
                 f"JOIN net AS n ON {equal(own, 'h', 'n', null_safe=True)} AND {first} "
                 f"WHERE h._binlane_nth <= h._binlane_held + n._binlane_more AND n._binlane_more < 0"
             )
@@ -88,7 +88,7 @@ class KeylessReplica:
         order = f"ORDER BY {NUMBER}, {row}"
         parts = [
             f"steps AS (SELECT {listed(own)}, {NUMBER}, {row}, IF({op} = 'delete', -1, 1) AS _binlane_step "
-            f"FROM {CHANGES})",
+            f"FROM {_CHANGES})",
             f"walked AS (SELECT *, sum(_binlane_step) OVER ({group} {order}) AS _binlane_sum FROM steps)",
             f"summed AS (SELECT {listed(own)}, _binlane_step, "
             f"sum(_binlane_step) OVER ({group}) AS _binlane_total, "
@@ -109,8 +109,8 @@ class KeylessReplica:
             ]
         return [
             *parts,
-            f"missed AS (SELECT *, -least(0, _binlane_held + _binlane_lowest) AS {MISSING} FROM joined)",
-            f"net AS (SELECT *, _binlane_total + {MISSING} AS _binlane_more FROM missed)",
+            f"missed AS (SELECT *, -least(0, _binlane_held + _binlane_lowest) AS {_MISSING} FROM joined)",
+            f"net AS (SELECT *, _binlane_total + {_MISSING} AS _binlane_more FROM missed)",
         ]
 
 
@@ -118,8 +118,8 @@ def _merge(ref: TableRef, own: Sequence[str], columns: Sequence[str]) -> str:
     """Columns that only the table has get their default or generated value in new rows."""
     return (
         f"MERGE INTO {ref.sql} AS t USING {_STAGED} AS s "
-        f"ON s.{KIND} = 'take' AND {equal(own, 't', 's', null_safe=True)} "
-        f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{KIND} = 'add' "
-        f"THEN INSERT ({listed(own)}) VALUES ({listed(own, 's')}) WHEN NOT MATCHED AND s.{KIND} = 'back' "
+        f"ON s.{_KIND} = 'take' AND {equal(own, 't', 's', null_safe=True)} "
+        f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{_KIND} = 'add' "
+        f"THEN INSERT ({listed(own)}) VALUES ({listed(own, 's')}) WHEN NOT MATCHED AND s.{_KIND} = 'back' "
         f"THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 's')})"
     )
