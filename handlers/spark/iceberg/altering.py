@@ -64,7 +64,11 @@ class Altering:
                             update.delete_column((own,))
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
-            self._write(before)
+            files = self.commit.files() if self._is_emptied or self._values else []
+            is_kept = self.history is not None or not self._is_emptied
+            rows = (self._changed(self.commit.rows(file, before), before) for file in files if is_kept)
+            if files:
+                self.commit.replace(files, rows, self.note)
         except (ValueError, ValidationError) as error:
             raise Rejected(f"{self.commit.ref} cannot be changed like its source: {error}") from error
 
@@ -76,29 +80,29 @@ class Altering:
         """Add a column, or give it a wider type."""
         own = self._own(name)
         old = None if own is None else arrow_schema(self.commit.schema).field(own).type
-        if old is not None and not (holds_all(old, wanted) or _can_promote(old, wanted)):
+        if old is not None and holds_all(old, wanted):
+            return
+        if old is not None and not _can_promote(old, wanted):
             raise ValueError(
                 f"column {own!r} is {old}, which cannot hold values that are kept as {wanted}, and Iceberg "
                 "cannot widen it to that: name the type to keep in `columns`, change the column by hand, or "
                 "give the handler another table"
             )
-        if old is None or not holds_all(old, wanted):
-            with self.commit.transaction.update_schema(case_sensitive=False) as update:
-                update.union_by_name(pa.schema([(name, wanted)]))
+        with self.commit.transaction.update_schema(case_sensitive=False) as update:
+            update.union_by_name(pa.schema([(name, wanted)]))
 
     def _type_of(self, column: ddl.Column) -> pa.DataType:
         return in_table(self.overrides.get(column.name.lower(), column_type(column.type).arrow))
 
     def _add(self, column: ddl.Column) -> None:
-        is_computed = (
-            column.numbered or column.generated or getattr(column.default, "kind", "") == "expression"
-        )
         self._hold(column.name, self._type_of(column))
         if (value := default_value(column, self.time_ms)) is not None:
             override = self.overrides.get(column.name.lower())
             kind = column_type(column.type) if override is None else fitting(override)
             [self._values[column.name]] = array_of([value], kind).cast(self._type_of(column))
-        elif is_computed and self.commit.files():
+        elif (
+            column.numbered or column.generated or getattr(column.default, "kind", "") == "expression"
+        ) and self.commit.files():
             raise ValueError(f"only the source knows the values of {column.name} in rows that exist")
 
     def _modify(self, own: str, column: ddl.Column) -> None:
@@ -108,14 +112,6 @@ class Altering:
         if is_narrower or (old == new and not is_told and read_type(column.type).name in _SPELLED):
             raise ValueError(f"the values of {own} may change with its type {column.type}")
         self._hold(own, new)
-
-    def _write(self, before: Any) -> None:
-        """Write the rows that change: all of them."""
-        files = self.commit.files() if self._is_emptied or self._values else []
-        is_kept = self.history is not None or not self._is_emptied
-        if files:
-            rows = (self._changed(self.commit.rows(file, before), before) for file in files if is_kept)
-            self.commit.replace(files, rows, self.note)
 
     def _changed(self, there: pa.Table, before: Any) -> pa.Table:
         """Return a file's rows with their new values."""

@@ -13,15 +13,12 @@ from handlers.spark.delta.statements import of_new_table
 from handlers.spark.locations import location
 from handlers.spark.section import SparkSection
 
-Name = tuple[str, ...]
-"""A table's namespace and its own name."""
 logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
 _AWAY = re.compile(
     "(Server|ServiceUnavailable|TooManyRequests|AuthorizationExpired|Connection|Timeout|Interface|Operational"
     "|EndpointConnection|ConnectTimeout|ReadTimeout)Error|CommitStateUnknownException|WaitingForLockException"
     "|TTransportException|Timeout"
 )
-"""Errors of PyIceberg, requests, SQLAlchemy, botocore and Thrift."""
 
 
 class IcebergCatalog:
@@ -44,7 +41,7 @@ class IcebergCatalog:
         self._lock = threading.Lock()  # guards the next
         self._loaded: Any = None
 
-    def load(self, name: Name) -> Any:
+    def load(self, name: tuple[str, ...]) -> Any:
         """Return the table, None if it does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError  # noqa: PLC0415 (an extra)
 
@@ -55,11 +52,6 @@ class IcebergCatalog:
         # PyIceberg would repeat a refused commit on top of the other writer's, which may have the same rows.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         return table
-
-    def make_namespace(self, name: Name) -> None:
-        """Create the namespace of a table, unless it exists."""
-        for length in range(1, len(name)):
-            self.connected().create_namespace_if_not_exists(name[:length])
 
     def connected(self) -> Any:
         """Return PyIceberg's catalog."""

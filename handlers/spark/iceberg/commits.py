@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -60,15 +59,8 @@ class TableCommit:
         """`table`: or a transaction that creates it."""
         self.transaction = table if isinstance(table, Transaction) else table.transaction()
         self.ref = ref
-        self.replaced = 0
-        """Bytes of the files that it replaces."""
         self._io = self.transaction._table.io
         self._noted: dict[str, str] = {}
-        self._written: list[str] = []
-
-    @property
-    def table_id(self) -> str:
-        return str(self.transaction.table_metadata.table_uuid)
 
     @property
     def schema(self) -> Any:
@@ -88,9 +80,8 @@ class TableCommit:
 
     def rows(self, file: Any, schema: Any = None) -> pa.Table:
         """Return a file's rows, without deleted ones. `schema`: None for the table's."""
-        schema = schema or self.schema
-        scan = ArrowScan(self.transaction.table_metadata, self._io, schema, _EVERY)
-        return scan.to_table([file]).cast(arrow_schema(schema))
+        scan = ArrowScan(self.transaction.table_metadata, self._io, schema or self.schema, _EVERY)
+        return scan.to_table([file]).cast(arrow_schema(schema or self.schema))
 
     def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
         """Put rows in place of files, in one snapshot with the note."""
@@ -101,15 +92,11 @@ class TableCommit:
         with producer:
             for each in removed:
                 producer.delete_data_file(each.file)
-                self.replaced += each.file.file_size_in_bytes
             for rows in _packed(added):
                 for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
-                    self._written.append(file.file_path)
                     producer.append_data_file(file)
         if note.segment:
-            sequence = getattr(
-                self.transaction.table_metadata, "last_sequence_number", 0
-            )  # none in version 1
+            sequence = getattr(self.transaction.table_metadata, "last_sequence_number", 0)  # of version 2
             noted = note.first, note.segment, producer.snapshot_id, sequence
             self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
 
@@ -120,9 +107,7 @@ class TableCommit:
         try:
             self.transaction.commit_transaction()
         except (CommitFailedException, TableAlreadyExistsError) as error:
-            for path in self._written:
-                with suppress(Exception):  # files that no snapshot has do no harm
-                    self._io.delete(path)
+            # Its files stay: who knows whether an answer was lost before.
             raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
 
 

@@ -140,10 +140,8 @@ def _among(keys: pa.Table) -> Any:
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if column.null_count or not any(each(column.type) for each in ordered):
             continue
-        distinct = pc.unique(column)
-        if len(distinct) <= _FEW:
-            conditions.append(_is.In(name, tuple(distinct.to_pylist())))
-        else:
-            least, most = pc.min_max(column).as_py().values()
-            conditions += [_is.GreaterThanOrEqual(name, least), _is.LessThanOrEqual(name, most)]
+        least, most = pc.min_max(column).as_py().values()
+        conditions += [_is.GreaterThanOrEqual(name, least), _is.LessThanOrEqual(name, most)]
+        if len(distinct := pc.unique(column)) <= _FEW:
+            conditions = [*conditions[:-2], _is.In(name, tuple(distinct.to_pylist()))]
     return reduce(_is.And, conditions) if conditions else _is.AlwaysTrue()

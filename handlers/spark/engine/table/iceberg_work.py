@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -19,12 +19,7 @@ from handlers.mysql.statement_of_change import operations_of, shown
 from handlers.spark.ddl.follow import DDLResult, Key
 from handlers.spark.ddl.target import find
 from handlers.spark.delta.arrow_rows import batches_of
-from handlers.spark.delta.commits.exactly_once import (
-    MergeConflict,
-    check_before,
-    known_segment,
-    remember_segment,
-)
+from handlers.spark.delta.commits.exactly_once import MergeConflict, check_before
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.statements import of_new_table
 from handlers.spark.delta.upkeep import LARGE
@@ -33,7 +28,7 @@ from handlers.spark.engine.table.foreseen import SeenTable
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
 from handlers.spark.iceberg.altering import Altering
-from handlers.spark.iceberg.catalog import IcebergCatalog, Name
+from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.iceberg.columns import arrow_schema, new_partitions, new_schema
 from handlers.spark.iceberg.commits import TableCommit, held_in
 from handlers.spark.iceberg.merging import bring
@@ -42,14 +37,9 @@ from handlers.spark.log.last_seen_table import Held
 from handlers.spark.log.segment_file import Segment
 from handlers.spark.rows.shape import HISTORY, Shape
 
-_NEWEST_WRITTEN = 2
-"""The newest version of Iceberg's format that PyIceberg writes."""
 _FOLLOWED = "binlane.statement"
 """The table property with the place of the last statement that changed the table."""
-_NEW_TABLE = {
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-}
+_METADATA = "write.metadata.delete-after-commit.enabled"
 _log = get_logger("handlers.spark")
 
 
@@ -58,9 +48,8 @@ class IcebergWork(TableWork):
 
     def __init__(self, database: str, table: str, world: World) -> None:
         super().__init__(database, table, world)
-        assert world.iceberg is not None
-        self._catalog: IcebergCatalog = world.iceberg
-        self._name: Name = tuple(world.locations.in_catalog(database, table))
+        self._catalog = cast(IcebergCatalog, world.iceberg)
+        self._name = tuple(world.locations.in_catalog(database, table))
         self.following = IcebergFollowing(database, table, self.ref, world)
 
     def _load(self) -> Any:
@@ -79,27 +68,24 @@ class IcebergWork(TableWork):
     def _bring(self, what: Bringing) -> None:
         """Merge the segments in one commit, if the table has everything before them and none of them."""
         table, files = self._load(), self._world.files
-        whose = None if table is None else (str(table.metadata.table_uuid), self.ref.app_id)
-        known = max(what.after, known_segment(whose))
-        check_before(self.ref, held_in(self.ref, table), known, what.note.first)
+        check_before(self.ref, held_in(self.ref, table), what.after, what.note.first)
         schema = self.no_rows(what.shape).schema
         batches = [batch for each in what.segments for batch in batches_of(files, each, schema)]
         commit = self._commit(table, what.shape)
         bring(commit, pa.Table.from_batches(batches, schema), what, self.options)
         commit.commit()
-        remember_segment((commit.table_id, self.ref.app_id), what.note.segment)
-        self.replaced = commit.replaced
 
     def _commit(self, table: Any, shape: Shape | None = None) -> TableCommit:
         """Begin a commit. If `table` is None, it creates the table, and fails if the table exists by then."""
         if table is None and shape is not None:
             schema = new_schema(self._columns(shape))
-            self._catalog.make_namespace(self._name)
+            for length in range(1, len(self._name)):
+                self._catalog.connected().create_namespace_if_not_exists(self._name[:length])
             table = self._catalog.connected().create_table_transaction(
                 self._name,
                 schema,
                 partition_spec=new_partitions(self.options.partition_by, schema),
-                properties=_NEW_TABLE | of_new_table((), self.options.properties),
+                properties={_METADATA: "true"} | of_new_table((), self.options.properties),
             )
         return TableCommit(self.ref, table)
 
@@ -139,8 +125,8 @@ class IcebergWork(TableWork):
             return f"column {must[0]!r} must not be null, but the source has no such column: make it optional"
         if self.options.mode == "history" and fields and added:
             return f"it has no column {added[0]}, so binlane did not create it: give it another table"
-        if table is not None and table.format_version > _NEWEST_WRITTEN:
-            return f"PyIceberg writes versions up to {_NEWEST_WRITTEN}, and this is {table.format_version}"
+        if table is not None and table.format_version > 2:
+            return f"PyIceberg writes versions 1 and 2 of the format, and this is {table.format_version}"
         return ""
 
     def _there(self) -> pa.Schema:
@@ -193,8 +179,7 @@ class IcebergFollowing(Following):
         steps, done = self._steps(operations_of(change, own), sql), tuple[str, ...]()
         places = [[each, change.partition, change.offset, change.index] for each in topics or (change.topic,)]
         name = tuple(world.locations.in_catalog(*own))
-        assert world.iceberg is not None
-        table = world.iceberg.load(name)
+        table = cast(IcebergCatalog, world.iceberg).load(name)
         if table is not None and msgspec.json.decode(table.properties.get(_FOLLOWED, "0")) not in places:
             commit = TableCommit(self._ref, table)
             history = world.options.prefix if world.options.mode == "history" else None

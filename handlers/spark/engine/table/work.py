@@ -39,8 +39,7 @@ from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef, quoted
 
 _T = TypeVar("_T")
-_MOST_BYTES = 16 * 2**20
-"""The most bytes that are merged at once into an Iceberg table: their rows are in the worker's memory."""
+_MOST_BYTES = 16 * 2**20  # of segments in a commit of Iceberg: their rows are in the worker's memory
 
 
 class TableWork:
