@@ -102,7 +102,10 @@ def iceberg_target(folder: Path, mode: Mode, uri: str = "sqlite:///catalog.db") 
         shutil.rmtree(place / "lake/_binlane/!iceberg" / names.database, ignore_errors=True)
 
     try:
-        yield Target("spark", handler, rows, forget, _limits(mode), settle=handler.settle, at_once=4)
+        limits = Limits(
+            shows_gaps=mode != "changelog", without_key="untried" if mode == "changelog" else "refuse"
+        )
+        yield Target("spark", handler, rows, forget, limits, settle=handler.settle, at_once=4)
     finally:
         handler.close()
 
