@@ -38,12 +38,11 @@ class Locations:
         self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
         self._is_log = options.format == "parquet"
         self._is_iceberg = options.format == "iceberg"
-        self._catalog_logs = f"{self.logs}/{ICEBERG}" if self._is_iceberg else self.logs
 
     @property
     def logs(self) -> str:
         """The folder of the logs of all tables."""
-        return f"{self._root}/{LOGS}"
+        return f"{self._root}/{LOGS}/{ICEBERG}" if self._is_iceberg else f"{self._root}/{LOGS}"
 
     @property
     def root(self) -> str:
@@ -56,7 +55,7 @@ class Locations:
         if self._catalog is not None:
             parts = self.in_catalog(database, table)
             place = parts if self._is_iceberg else (database, table)
-            log = "/".join([self._catalog_logs, *map(path_safe, place), PENDING])
+            log = "/".join([self.logs, *map(path_safe, place), PENDING])
             return TableRef(".".join(map(quoted, parts)), None, log, app)
         path = self._path.format(database=path_safe(database), table=path_safe(table))
         if self._is_log:
@@ -87,9 +86,7 @@ class Locations:
         ref = self.ref(database, table)
         if self._catalog is not None:
             own = [path_safe(part.lower()) for part in self.in_catalog(database, table)]
-            return ref.log_folder, "/".join(
-                [self._catalog_logs, CATALOG, *own[own[0] == "spark_catalog" :], PENDING]
-            )
+            return ref.log_folder, "/".join([self.logs, CATALOG, *own[own[0] == "spark_catalog" :], PENDING])
         if self._is_log and ref.path is not None:
             return (f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}",)
         return (ref.log_folder,)

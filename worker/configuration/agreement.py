@@ -153,9 +153,9 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
     for number, rule in enumerate(configuration.tables):
         names = _plain_names(rule.match)
         for entry in rule.handlers:
-            if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
-                continue
-            if entry.options.get("format") == "iceberg":
+            of = entry.options
+            in_catalog = of.get("table") or of.get("format") == "iceberg"
+            if entry.type != "spark" or of.get("mode") == "function" or in_catalog:
                 continue
             template = _target(configuration, entry.options)
             before = template.partition("{")[0].rpartition("/")[0]

@@ -188,8 +188,7 @@ class Lake:
         return time.monotonic() - began
 
     def check(self) -> None:
-        """Query Spark (or the catalog) and the tables' store. The store must not let one worker overwrite
-        another's file."""
+        """Query Spark or the catalog, and the store, in which no worker must overwrite another's file."""
         if self._world.iceberg is not None:
             self._world.iceberg.connected().list_namespaces()
         else:

@@ -142,7 +142,12 @@ class Tables:
                 self._in_use[sink] -= 1
 
     def _made(self, database: str, table: str) -> TableSink:
-        work = self._work(database, table)
+        kind = TableWork
+        if self.world.iceberg is not None:
+            from handlers.spark.engine.table import iceberg_work  # noqa: PLC0415 (PyIceberg is an extra)
+
+            kind = iceberg_work.IcebergWork
+        work = kind(database, table, self.world)
         log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
         sink = TableSink(
             database,
@@ -157,13 +162,6 @@ class Tables:
         self._logs[sink] = log
         _whose[sink] = self.owner_of(database, table)
         return sink
-
-    def _work(self, database: str, table: str) -> TableWork:
-        if self.world.iceberg is None:
-            return TableWork(database, table, self.world)
-        from handlers.spark.engine.table.iceberg_work import IcebergWork  # noqa: PLC0415 (PyIceberg, an extra)
-
-        return IcebergWork(database, table, self.world)
 
     # ---- who serves a log
 

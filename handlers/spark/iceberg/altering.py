@@ -23,8 +23,7 @@ from handlers.spark.rows.column_types import column_type
 from handlers.spark.rows.conversions import array_of, fitting
 from handlers.spark.rows.shape import TIME
 
-_SPELLED = ("time", "set", "binary")
-"""Types whose values may change although Iceberg's type does not. How they change is not known here."""
+_SPELLED = ("time", "set", "binary")  # their values may change although Iceberg's type does not
 
 
 @dataclass(slots=True)
@@ -65,8 +64,8 @@ class Altering:
                     case ddl.TruncateTable() | ddl.DropTable():
                         self._is_emptied = True
             files = self.commit.files() if self._is_emptied or self._values else []
-            is_kept = self.history is not None or not self._is_emptied
-            rows = (self._changed(self.commit.rows(file, before), before) for file in files if is_kept)
+            kept = files if self.history is not None or not self._is_emptied else []
+            rows = (self._changed(self.commit.rows(file, before), before) for file in kept)
             if files:
                 self.commit.replace(files, rows, self.note)
         except (ValueError, ValidationError) as error:

@@ -55,8 +55,7 @@ class IcebergCatalog:
 
     def connected(self) -> Any:
         """Return PyIceberg's catalog."""
-        # Its import takes more than a second, so only users of this format pay for it.
-        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 (see above)
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 (it takes a second, and is an extra)
 
         with self._lock:
             try:
@@ -66,15 +65,13 @@ class IcebergCatalog:
                     raise TargetUnavailable(f"the Iceberg catalog cannot be reached: {error}") from error
                 raise RuntimeError(
                     f"the Iceberg catalog {self._name!r} cannot be used ({type(error).__name__}: {error}): "
-                    "set spark.iceberg to PyIceberg's properties, such as "
-                    "{type: sql, uri: sqlite:///catalog.db}"
+                    "set spark.iceberg to PyIceberg's properties, as {type: sql, uri: sqlite:///catalog.db}"
                 ) from error
             return self._loaded
 
 
 def _database(uri: str, folder: Path) -> str:
-    """Return the address of an SQL catalog with the driver that binlane has. A relative SQLite file belongs
-    into the configuration's folder, which is created."""
+    """Return an SQL catalog's address with binlane's driver. A relative SQLite file begins at `folder`."""
     if (path := uri.removeprefix("sqlite:///")) != uri:
         file = Path(folder.absolute(), path)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +81,5 @@ def _database(uri: str, folder: Path) -> str:
 
 def is_outage(error: BaseException | None) -> bool:
     """Whether it is worth trying again, because a catalog or a store did not answer."""
-    if error is None:
-        return False
-    names = (each.__name__ for each in type(error).__mro__)
-    return any(map(_AWAY.fullmatch, names)) or is_outage(error.__cause__)
+    names = () if error is None else (each.__name__ for each in type(error).__mro__)
+    return any(map(_AWAY.fullmatch, names)) or (error is not None and is_outage(error.__cause__))

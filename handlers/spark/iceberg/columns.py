@@ -54,8 +54,7 @@ def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
 
 
 def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the table's columns and types. Columns that they do not have are null. Raises
-    ArrowInvalid if a value would lose something."""
+    """Return the rows with the table's columns (null if lacking) and types. Raises ArrowInvalid."""
     names = {name.casefold(): name for name in rows.column_names}
     columns = []
     for field in schema:

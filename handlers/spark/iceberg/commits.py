@@ -67,11 +67,6 @@ class TableCommit:
         """The table's columns, with the changes of this commit."""
         return self.transaction.table_metadata.schema()
 
-    @property
-    def is_change(self) -> bool:
-        """Whether anything is prepared."""
-        return bool(self.transaction._updates)
-
     def files(self, matching: Any = _EVERY) -> list[Any]:
         """Return the data files that may have rows which match the expression, each with its deletes."""
         if self.transaction.table_metadata.current_snapshot() is None:

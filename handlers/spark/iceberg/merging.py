@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
@@ -26,13 +26,12 @@ from handlers.spark.table_ref import quoted
 _is: Any = expressions  # its classes have other signatures than their types say
 _KNOWN, _THERE, _WANTED, _MADE = "binlane_known", "binlane_there", "binlane_wanted", "binlane_made"
 _PLACE = "_binlane_place"
-_FEW = 200
-"""Number of values up to which PyIceberg compares each of them with a file's bounds."""
+_FEW = 200  # values up to which PyIceberg compares each of them with a file's bounds
 
 
 def bring(commit: TableCommit, changes: pa.Table, what: Bringing, options: SparkOptions) -> None:
     """Write the segments' rows (`changes`, in order) into the commit. Columns that only the table has keep
-    their values. Raises ValueError for a null in a key, and what Arrow, DuckDB and PyIceberg raise."""
+    their values. Raises what Arrow, DuckDB and PyIceberg raise."""
     if options.mode == "changelog":
         commit.replace([], [fitted_to(changes, arrow_schema(commit.schema))], what.note)
         return
@@ -51,10 +50,7 @@ class _Merging:
     def bring(self, changes: pa.Table) -> None:
         is_history, key = self.options.mode == "history", self.what.shape.key
         if not is_history:
-            newest = newest_of(changes, key)
-            if newest is None:
-                raise ValueError(f"a column of the key ({', '.join(key)}) is null")
-            changes = newest
+            changes = cast(pa.Table, newest_of(changes, key))  # segments have no null in a key
         wanted = changes.select(key)
         numbers = pa.array(range(1, len(changes) + 1), pa.int64())
         self.engine.register(CHANGES, changes.append_column(NUMBER, numbers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -108,7 +108,7 @@ class IcebergWork(TableWork):
             if table is not None:
                 commit = self._commit(table)
                 Altering(commit, self.following.note(0), {}).apply(self._columns(shape))
-                if commit.is_change:
+                if commit.transaction._updates:
                     commit.commit()
         return None
 
@@ -173,7 +173,7 @@ class IcebergFollowing(Following):
         topics: Sequence[str],
         *,
         fence: str = "",
-        look_again: Callable[[], None] = lambda: None,
+        look_again: Any = bool,
     ) -> DDLResult:
         own, world, sql, time_ms = self._own, self._world, shown(change.sql), change.source_time_ms
         steps, done = self._steps(operations_of(change, own), sql), tuple[str, ...]()
@@ -184,7 +184,7 @@ class IcebergFollowing(Following):
             commit = TableCommit(self._ref, table)
             history = world.options.prefix if world.options.mode == "history" else None
             Altering(commit, self.note(time_ms), world.overrides, history, time_ms).apply(steps)
-            if commit.is_change:
+            if commit.transaction._updates:
                 look_again()
                 commit.commit({_FOLLOWED: msgspec.json.encode(places[0]).decode()})
                 done = tuple(type(one).__name__ for one in steps)

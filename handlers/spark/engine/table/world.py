@@ -40,7 +40,6 @@ class World:
     without_spark: WithoutSpark
     """Makes commits without Spark."""
     iceberg: IcebergCatalog | None
-    """None for Spark's tables."""
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle. For tables other than the statement's own."""
