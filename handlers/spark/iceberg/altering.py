@@ -28,8 +28,6 @@ _SPELLED = ("time", "set", "binary")  # their values may change although Iceberg
 
 @dataclass(slots=True)
 class Altering:
-    """For one commit."""
-
     commit: TableCommit
     note: CommitNote
     overrides: Mapping[str, pa.DataType]
