@@ -32,10 +32,7 @@ class Found:
 def found_tables(files: Files, locations: Locations, options: SparkOptions) -> Iterator[Found]:
     """Yield the handler's tables: those with a log, and those in folders that match its `path`.
 
-    A table of a catalog is only found by its log, and one of Iceberg's is not. Raises BrokenLog, and what
-    the store raises."""
-    if options.format == "iceberg":
-        return  # its catalog lists them
+    A table of a catalog is only found by its log. Raises BrokenLog, and what the store raises."""
     seen: set[tuple[str, str]] = set()
     for folder, owner in logs_below(files, locations.logs):
         ref = locations.ref(owner.database, owner.table)
