@@ -122,8 +122,8 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         (
             "spark: {mastr: local}",
             "spark.mastr: unknown key; "
-            "allowed: concurrency, conf, driver_memory, master, packages, remote, single_writer, start, ui, "
-            "views, warehouse; "
+            "allowed: concurrency, conf, driver_memory, iceberg, master, packages, remote, single_writer, "
+            "start, ui, views, warehouse; "
             "nearest: master",
         ),
         ("tables: {}", "tables: found a mapping; allowed: a list, each entry after a dash"),

@@ -25,18 +25,23 @@ from worker.local.broker import Broker
 
 pytestmark = pytest.mark.long
 
+# One column, renamed, and from decimal to varchar in the middle of each stream: Iceberg cannot.
+_TYPES = {"columns": {"score": "string", "rating": "string"}}
 _HANDLERS: dict[str, dict[str, Any]] = {
-    "replica": {"mode": "replica"},
-    "history": {"mode": "history"},
-    # From decimal to varchar, in the middle of each stream: no type but string holds both.
-    "changelog": {"mode": "changelog", "columns": {"rating": "string"}},
+    "replica": {"mode": "replica", **_TYPES},
+    "history": {"mode": "history", **_TYPES},
+    "changelog": {"mode": "changelog", **_TYPES},
 }
+# Not those that are renamed, dropped, or changed in other ways that are refused; nor those without a key.
 _RULES: Rules = {
-    "crm.event_log": ["replica", "changelog"],
-    "crm.c*": ["replica", "changelog"],
-    "shop.o*": ["replica", "history"],
-    "crm.*": ["replica"],
-    "shop.*": ["replica"],
+    "crm.event_log": ["changelog"],
+    "crm.contacts": ["replica", "history", "changelog"],
+    "crm.uuids": ["replica", "changelog"],
+    "crm.dec_key": ["replica", "history"],
+    "crm.tags": ["replica"],
+    "crm.child": ["replica"],
+    "crm.legacy": ["replica"],
+    "shop.customers": ["replica", "history"],
 }
 _PATIENCE = 240.0
 _SEED = int(os.environ.get("BINLANE_SEED") or time.time_ns())
@@ -114,18 +119,12 @@ def test_a_stream_leaves_the_rows_of_its_source_though_the_worker_is_killed_and_
     replay.to_the_end(within=_PATIENCE)
 
     replicas, histories = replay.tables("replica"), replay.tables("history")
-    # Of a row without a key nobody can tell whether it came before.
-    repeated = {
-        "crm.event_log": 0 if stream == "debezium-strings" else 31,
-        "crm.only_unique": int(stream in ("canal", "maxwell", "dts")),  # to others its unique key is one
-    }
-    wanted = expected(stream, "delta") | {
-        (table, "row too many"): rows for table, rows in repeated.items() if rows
-    }
-    found = replicas.differences(CAPTURED.get(stream, tuple(truth())))
+    captured = [each for each in CAPTURED.get(stream, tuple(truth())) if "replica" in _RULES.get(each, ())]
+    wanted = {each: rows for each, rows in expected(stream, "delta").items() if each[0] in captured}
+    found = replicas.differences(captured)
     for difference in _BY_CHANCE.get(stream, ()):
         if difference not in found:
-            wanted.pop(difference)
+            wanted.pop(difference, None)
     assert found == wanted
     for table in replicas.names & histories.names:
         rows = replicas.rows(table)
