@@ -46,14 +46,13 @@ def seqs_in_iceberg(folder: Path, table: str) -> Counter[int]:
     return Counter(rows["seq"].to_pylist())
 
 
-_ICEBERG = {"type": "spark", "format": "iceberg", "merge": {"max_age": "200ms"}}
+_ICEBERG = {"type": "spark", "format": "iceberg", "mode": "changelog", "merge": {"max_age": "200ms"}}
 
 
 @pytest.mark.parametrize(
     ("entry", "seqs"),
     [
-        pytest.param({**_ICEBERG, "mode": "replica"}, seqs_in_iceberg, id="iceberg"),
-        pytest.param({**_ICEBERG, "mode": "changelog"}, seqs_in_iceberg, id="iceberg-changelog"),
+        pytest.param(_ICEBERG, seqs_in_iceberg, id="iceberg"),
         pytest.param(
             *({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb), id="duckdb"
         ),
