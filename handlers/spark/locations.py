@@ -21,6 +21,8 @@ LOGS = "_binlane"
 PENDING = "pending"
 CATALOG = "!catalog"
 """A folder among the logs: the owners of a catalog's tables. No database has this name (see `path_safe`)."""
+ICEBERG = "!iceberg"
+"""The same: the logs of Iceberg tables, so that a table can be kept in Delta as well."""
 
 
 class Locations:
@@ -29,17 +31,18 @@ class Locations:
     def __init__(self, options: SparkOptions, section: SparkSection, folder: Path) -> None:
         """`folder`: where relative paths begin (the configuration file's folder)."""
         warehouse = location(section.warehouse.rstrip("/"), folder)
-        self._catalog = options.table
+        self._catalog = options.catalog_table
         template = options.path or f"{literal(section.warehouse.rstrip('/'))}/{{database}}/{{table}}"
         self._path = _location_template(template, folder)
         # The folder above the first one whose name contains a field.
         self._root = warehouse if self._catalog else _before_fields(self._path).rpartition("/")[0]
         self._is_log = options.format == "parquet"
+        self._is_iceberg = options.format == "iceberg"
 
     @property
     def logs(self) -> str:
         """The folder of the logs of all tables."""
-        return f"{self._root}/{LOGS}"
+        return f"{self._root}/{LOGS}/{ICEBERG}" if self._is_iceberg else f"{self._root}/{LOGS}"
 
     @property
     def root(self) -> str:
@@ -50,8 +53,9 @@ class Locations:
         """The Spark table of a source table."""
         app = app_id(database, table)
         if self._catalog is not None:
-            parts = self._in_catalog(database, table)
-            log = f"{self.logs}/{path_safe(database)}/{path_safe(table)}/{PENDING}"
+            parts = self.in_catalog(database, table)
+            place = parts if self._is_iceberg else (database, table)
+            log = "/".join([self.logs, *map(path_safe, place), PENDING])
             return TableRef(".".join(map(quoted, parts)), None, log, app)
         path = self._path.format(database=path_safe(database), table=path_safe(table))
         if self._is_log:
@@ -59,7 +63,7 @@ class Locations:
         log = f"{self.logs}{path.removeprefix(self._root)}/{PENDING}"
         return TableRef(f"delta.{quoted(path)}", path, log, app)
 
-    def _in_catalog(self, database: str, table: str) -> Sequence[str]:
+    def in_catalog(self, database: str, table: str) -> Sequence[str]:
         """The parts of a table's name in the catalog. Empty with a path."""
         parts = (self._catalog or "").split(".")
         return [part.format(database=database, table=table) for part in parts]
@@ -81,7 +85,7 @@ class Locations:
         database."""
         ref = self.ref(database, table)
         if self._catalog is not None:
-            own = [path_safe(part.lower()) for part in self._in_catalog(database, table)]
+            own = [path_safe(part.lower()) for part in self.in_catalog(database, table)]
             return ref.log_folder, "/".join([self.logs, CATALOG, *own[own[0] == "spark_catalog" :], PENDING])
         if self._is_log and ref.path is not None:
             return (f"{self.logs}{ref.path.removeprefix(self._root)}/{PENDING}",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from string import Formatter
 from typing import Annotated, Literal, Self
 
@@ -16,6 +17,10 @@ from handlers.spark.rows.spark_types import read_spark_type
 _LONGEST_CYCLE = 5.0
 """Seconds: half of the time that a rebalance waits for running batches by default."""
 _FIELDS = ("database", "table")
+PARTITION = re.compile(
+    r"(?i)(?:(year|month|day|hour)s?\(|(bucket|truncate)\(\s*(\d+)\s*,)\s*([^()]+?)\s*\)|([^()]+)"
+)
+"""A column, or Iceberg's transform of one: days(created_at), bucket(16, id)."""
 _NAME_PART = re.compile(r"^[^.`]+(\.[^.`]+){0,2}$")
 
 
@@ -62,12 +67,14 @@ class SparkOptions(Options):
     """`replica`: the source's rows. `history`: every version of each row, with its period of validity.
     `changelog`: every change as a row. `function`: your own function gets each batch as a DataFrame."""
     format: Literal["delta", "parquet", "iceberg"] = "delta"
-    """parquet: plain files, for mode changelog."""
+    """delta. parquet: plain files, for mode changelog. iceberg: tables of the catalog in `spark.iceberg`,
+    written without Spark. Needs the package pyiceberg."""
     path: str | None = Field(default=None, min_length=1)
     """The table's location; {database} and {table} are replaced. Default: {database}/{table} in the
     warehouse."""
     table: str | None = Field(default=None, min_length=1)
-    """Instead of a path: a table in a catalog, such as lake.{database}.{table}."""
+    """Instead of a path: a table in a catalog, such as lake.{database}.{table}. Default for Iceberg:
+    {database}.{table}."""
     prefix: Annotated[
         str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$", "the beginning of a name, such as _ or cdc_")
     ] = "_"
@@ -87,7 +94,7 @@ class SparkOptions(Options):
     """How often small batches of all tables are written as one shared file. For thousands of tables, or if
     requests cost money. 0s: each batch at once, in its own file."""
     partition_by: list[str] = Field(default=[])
-    """Partition columns of a new table."""
+    """Partition columns of a new table. For Iceberg also transforms: days(created_at), bucket(16, id)."""
     cluster_by: list[str] = Field(default=[], max_length=4)
     """Clustering columns of a new table, instead of partition columns."""
     properties: dict[str, str | int | float | bool] = Field(default={})
@@ -143,26 +150,47 @@ class SparkOptions(Options):
             raise ValueError(f"{table!r} is not a catalog table: write [catalog.][schema.]table")
         return table
 
+    @property
+    def catalog_table(self) -> str | None:
+        """The template of the table's name in a catalog. None for a table at a path."""
+        return self.table or ("{database}.{table}" if self.format == "iceberg" else None)
+
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.format == "iceberg":
-            raise ValueError(
-                "format iceberg is not available: Iceberg publishes no runtime for Spark 4.2 yet; "
-                "allowed: delta, parquet"
-            )
+            self._check_iceberg()
         if self.format == "parquet" and self.mode != "changelog":
             raise ValueError(f"format parquet is for mode changelog: a {self.mode} needs format delta")
         if self.format == "parquet" and self.table is not None:
             raise ValueError("format parquet has a path, not a table")
         if self.path is not None and self.table is not None:
             raise ValueError("give path or table, not both")
-        if self.mode != "changelog" and any({".", "`"} & set(column) for column in self.partition_by):
+        is_merged = self.format != "iceberg" and self.mode != "changelog"
+        if is_merged and any({".", "`"} & set(column) for column in self.partition_by):
             raise ValueError("partition_by: Delta cannot merge by a column with . or ` in its name")
         if self.cluster_by and (self.partition_by or self.format != "delta"):
             raise ValueError("cluster_by is for tables of format delta without partition_by")
         if (self.mode == "function") != (self.function is not None):
             raise ValueError("mode function and the key function need each other")
         return self
+
+    def _check_iceberg(self) -> None:
+        if find_spec("pyiceberg") is None:
+            raise ValueError("pyiceberg is not installed: pip install '.[iceberg]' in binlane's folder")
+        if self.mode == "function":
+            raise ValueError("mode function writes no table, so it has no format")
+        if self.path is not None:
+            raise ValueError("format iceberg has a table in a catalog, not a path")
+        if "." not in (self.catalog_table or ""):
+            raise ValueError("format iceberg: write namespace.table, such as {database}.{table}")
+        if str(self.properties.get("format-version", 2)) not in ("1", "2"):
+            raise ValueError("properties: PyIceberg writes format-version 1 and 2")
+        for text in self.partition_by:
+            if PARTITION.fullmatch(text) is None:
+                raise ValueError(
+                    f"{text!r} is no partition; allowed: a column, years(c), months(c), days(c), hours(c), "
+                    "bucket(N, c), truncate(N, c)"
+                )
 
 
 def _template(text: str, kind: str) -> str:

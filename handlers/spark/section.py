@@ -59,6 +59,10 @@ class SparkSection(Options):
     conf: dict[str, str | int | float | bool] = Field(default={})
     """Any other Spark property. Overrides binlane's defaults."""
 
+    iceberg: dict[str, str | int | float | bool] = Field(default={})
+    """The catalog of `format: iceberg`: PyIceberg's properties (type, uri, warehouse, credential, s3.endpoint
+    ...), and the catalog's name (`name`). Without a type, PyIceberg's own configuration applies."""
+
     @field_validator("conf")
     @classmethod
     def _only_spark_properties(cls, conf: dict[str, object]) -> dict[str, object]:

@@ -122,8 +122,8 @@ NO_TOPIC = "this value needs dead_letter.topic, which is not set"
         (
             "spark: {mastr: local}",
             "spark.mastr: unknown key; "
-            "allowed: concurrency, conf, driver_memory, master, packages, remote, single_writer, start, ui, "
-            "views, warehouse; "
+            "allowed: concurrency, conf, driver_memory, iceberg, master, packages, remote, single_writer, "
+            "start, ui, views, warehouse; "
             "nearest: master",
         ),
         ("tables: {}", "tables: found a mapping; allowed: a list, each entry after a dash"),
@@ -308,11 +308,12 @@ def test_a_fault_of_the_kafka_section_is_told(faults: Faults, kafka: str, lines:
     assert faults(kafka=kafka) == lines
 
 
-def test_a_table_format_that_spark_has_no_runtime_for_is_refused(faults: Faults) -> None:
-    [told] = faults("tables: [{match: '*', handlers: [{type: spark, mode: replica, format: iceberg}]}]")
+def test_what_an_iceberg_table_cannot_have_is_refused(faults: Faults) -> None:
+    handler = "{type: spark, mode: replica, format: iceberg, partition_by: [weeks(a)]}"
+    [told] = faults(f"tables: [{{match: '*', handlers: [{handler}]}}]")
     assert told == (
-        "shop.yaml:5: tables[0].handlers[0]: format iceberg is not available: Iceberg "
-        "publishes no runtime for Spark 4.2 yet; allowed: delta, parquet"
+        "shop.yaml:5: tables[0].handlers[0]: 'weeks(a)' is no partition; allowed: a column, years(c), "
+        "months(c), days(c), hours(c), bucket(N, c), truncate(N, c)"
     )
 
 

@@ -213,6 +213,14 @@ def test_the_password_of_a_connection_string_is_secret(read: Load, value: str) -
     assert configuration.secrets.redact("shop db lake hunter-2") == "shop db lake ***"
 
 
+def test_what_an_iceberg_catalog_is_reached_with_is_secret(read: Load) -> None:
+    given = "{credential: 'id:s3cret-1', s3.secret-access-key: s3cret-2, uri: 'postgresql://u:s3cret-3@h/c'}"
+    read_one = read(f"tables: [{{match: '*', handlers: [{{type: log}}]}}]\nspark: {{iceberg: {given}}}")
+    told = read_one.secrets.redact("id:s3cret-1 s3cret-2 postgresql://u:s3cret-3@h/c")
+    assert "s3cret" not in told
+    assert "s3cret" not in json.dumps(shown_settings(read_one), default=str)
+
+
 @pytest.mark.parametrize("start", ["http://", "rediss//", "redis:///"])
 def test_a_fault_hides_the_password_of_a_url(faults: Faults, start: str) -> None:
     (told,) = faults(f"tables: [{{match: '*', handlers: [{{type: redis, url: '{start}a:hunter2@h/0'}}]}}]")

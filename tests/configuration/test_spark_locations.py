@@ -28,6 +28,7 @@ def rule(*handlers: str, match: str = "shop.*") -> str:
         ("", ", path: 'lake/{database}/{table}'"),
         ("", ", format: parquet, path: './lake/{database}//{table}/'"),
         (", table: 'main.{database}.{table}'", ", table: 'main.{database}.{table}'"),
+        (", format: iceberg", ", format: iceberg, table: '{database}.{table}'"),
     ],
 )
 def test_two_handlers_of_one_rule_in_one_place_are_refused(faults: Faults, first: str, second: str) -> None:
@@ -36,6 +37,10 @@ def test_two_handlers_of_one_rule_in_one_place_are_refused(faults: Faults, first
         "shop.yaml:5: tables[0].handlers[1]: tables[0].handlers[0] keeps its tables in the same place, "
     )
     assert told.endswith("give one of them its own path, such as lake/changes/{database}/{table}")
+
+
+def test_a_table_may_be_kept_in_delta_and_in_iceberg(read: Load) -> None:
+    read(rule(REPLICA % "", CHANGES % ", format: iceberg"))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import redis
 import sqlalchemy as sa
 from delta_reading import read_delta
 from examples.example_runs import EXAMPLES, RunExample, changes_of
+from pyiceberg.catalog import load_catalog
 from servers.mariadb_server import MariaDBServer
 from servers.postgres_server import PostgresServer
 from servers.redis_node import RedisNode
@@ -210,6 +211,17 @@ def test_spark(run_example: RunExample) -> None:
     assert len(rows) == counted()["shop.orders"]
     [last] = [row for row in rows if row["_offset"] == max(row["_offset"] for row in rows)]
     assert (last["_op"], last["id"], last["total"]) == ("insert", 5004, Decimal("1900.40"))
+
+
+def test_iceberg(run_example: RunExample) -> None:
+    run = run_example("targets/iceberg")
+    run.stop()
+
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{run.folder}/lake/catalog.db")
+    rows = {table: catalog.load_table(table).scan().to_arrow().to_pylist() for table in ROWS}
+    assert {table: len(found) for table, found in rows.items()} == ROWS
+    [order] = [row for row in rows["shop.orders"] if row["id"] == 5004]
+    assert order["total"] == Decimal("1900.40")
 
 
 def test_own_handler(run_example: RunExample) -> None:

@@ -14,7 +14,7 @@ from handlers.spark import SparkHandler, SparkSection
     ("options", "message"),
     [
         ({"mode": "replicas"}, "Input should be 'replica', 'history', 'changelog' or 'function'"),
-        ({"mode": "replica", "format": "iceberg"}, "Iceberg publishes no runtime for Spark 4.2 yet"),
+        ({"mode": "replica", "format": "iceberg", "path": "{table}"}, "has a table in a catalog, not a path"),
         ({"mode": "replica", "format": "parquet"}, "format parquet is for mode changelog"),
         ({"mode": "changelog", "format": "parquet", "table": "{table}"}, "has a path, not a table"),
         ({"mode": "changelog", "path": "{table}", "table": "{table}"}, "give path or table, not both"),

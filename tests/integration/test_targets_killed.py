@@ -1,7 +1,7 @@
 """A worker is killed in mid-run, again and again, then a second one takes over: every change is there once.
 
-Of tables without a primary key, where a second time would show; of DuckDB and Parquet, whose marks are their
-own. The handlers alone: `handlers/targets/test_targets.py`.
+Of tables without a primary key, where a second time would show; of DuckDB, Parquet and Iceberg, whose marks
+are their own. The handlers alone: `handlers/targets/test_targets.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from integration.process import WorkerProcess, eventually
 from integration.source import canal_insert
 from integration.stage import Stage
+from pyiceberg.catalog import load_catalog
 
 TABLES = ("t0", "t1")
 
@@ -39,9 +40,19 @@ def seqs_in_parquet(folder: Path, table: str) -> Counter[int]:
     return Counter(seq for file in files for seq in pq.ParquetFile(file).read(["seq"])["seq"].to_pylist())
 
 
+def seqs_in_iceberg(folder: Path, table: str) -> Counter[int]:
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/catalog.db")
+    rows = catalog.load_table(f"shop.{table}").scan(selected_fields=("seq",)).to_arrow()
+    return Counter(rows["seq"].to_pylist())
+
+
+_ICEBERG = {"type": "spark", "format": "iceberg", "mode": "changelog", "merge": {"max_age": "200ms"}}
+
+
 @pytest.mark.parametrize(
     ("entry", "seqs"),
     [
+        pytest.param(_ICEBERG, seqs_in_iceberg, id="iceberg"),
         pytest.param(
             *({"type": "sql", "url": "duckdb:///{folder}/replica.duckdb"}, seqs_in_duckdb), id="duckdb"
         ),
@@ -53,9 +64,13 @@ def seqs_in_parquet(folder: Path, table: str) -> Counter[int]:
     ],
 )
 def test_each_change_is_there_once(
-    stage: Stage, tmp_path: Path, entry: dict[str, str], seqs: Callable[[Path, str], Counter[int]]
+    stage: Stage, tmp_path: Path, entry: dict[str, Any], seqs: Callable[[Path, str], Counter[int]]
 ) -> None:
-    handler = {key: value.format(folder=tmp_path) for key, value in entry.items()}
+    handler = {
+        key: value.format(folder=tmp_path) if isinstance(value, str) else value
+        for key, value in entry.items()
+    }
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
     source, sent = stage.source(), count()
 
     def send() -> None:
@@ -66,7 +81,11 @@ def test_each_change_is_there_once(
     def worker(name: str) -> WorkerProcess:
         # Commits are rare, so that much comes again.
         return stage.worker(
-            name, handlers=[handler], batch={"max_records": 20}, checkpoint={"interval": "1m"}
+            name,
+            handlers=[handler],
+            batch={"max_records": 20},
+            checkpoint={"interval": "1m"},
+            spark={"iceberg": catalog, "warehouse": str(tmp_path / "lake")},
         )
 
     def finished(one: WorkerProcess) -> int:

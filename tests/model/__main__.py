@@ -37,8 +37,10 @@ _SERVERS = {
 }
 _EXAMPLES = 300
 """With each seed."""
-_SLOW = {"clickhouse": 30, "elasticsearch": 30, "duckdb": 60} | dict.fromkeys(
-    ("spark", "spark-small", "spark-history", "spark-changelog"), 2
+_SLOW = (
+    {"clickhouse": 30, "elasticsearch": 30, "duckdb": 60}
+    | dict.fromkeys(("iceberg", "iceberg-history", "iceberg-changelog"), 20)
+    | dict.fromkeys(("spark", "spark-small", "spark-history", "spark-changelog"), 2)
 )
 """Target -> examples with each seed. Those of Spark are many histories each."""
 

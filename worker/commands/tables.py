@@ -95,7 +95,7 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
 def _print(facts: Sequence[Facts], output: Output) -> None:
     console = wide_console(_WIDTH_WITHOUT_TERMINAL)
     if not facts:
-        console.print(Text("No tables yet."))
+        console.print(Text("No tables yet. Those of Iceberg are listed by their catalog."))
         return
     table = Table(
         box=HEAVY_HEAD if console.is_terminal else None,

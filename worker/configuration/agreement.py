@@ -168,7 +168,9 @@ def reserved_locations(configuration: Configuration) -> Iterator[tuple[KeyPath, 
     for number, rule in enumerate(configuration.tables):
         names = _plain_names(rule.match)
         for entry in rule.handlers:
-            if entry.type != "spark" or entry.options.get("mode") == "function" or entry.options.get("table"):
+            of = entry.options
+            in_catalog = of.get("table") or of.get("format") == "iceberg"
+            if entry.type != "spark" or of.get("mode") == "function" or in_catalog:
                 continue
             template = _target(configuration, entry.options)
             before = template.partition("{")[0].rpartition("/")[0]
@@ -198,6 +200,8 @@ def doubtful_locations(configuration: Configuration) -> Iterator[str]:
 
 def _target(configuration: Configuration, options: Mapping[str, Any]) -> str:
     """Return the template of the location of a handler's tables."""
+    if options.get("format") == "iceberg":
+        return f"iceberg:{options.get('table') or '{database}.{table}'}"
     if options.get("table"):
         return str(options["table"])
     warehouse = str(configuration.spark.get("warehouse", "lake")).rstrip("/")

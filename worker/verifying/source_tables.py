@@ -45,7 +45,7 @@ class SourceTables:
         found = [each for each in found if each.is_filled] or found
         found = [each for each in found if each.mode == "replica"] or found
         if not found:
-            raise LookupError(f"there is no Spark table {name} yet: `binlane tables` lists those that exist")
+            raise LookupError(f"there is no Spark table {name} yet: `binlane tables` lists all but Iceberg's")
         if len({each.mode for each in found}) > 1:
             names = ", ".join(f"{name}_{each.mode}" for each in found)
             raise LookupError(f"several handlers keep {name}: write one of {names}")

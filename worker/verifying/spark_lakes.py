@@ -131,6 +131,10 @@ def opened_lakes(
     try:
         lakes = []
         for entry in spark_entries(configuration):
+            if entry.options.format == "iceberg":
+                if say is not None:
+                    say("Iceberg tables are left out: ask their catalog")
+                continue
             locations = Locations(entry.options, section, configuration.folder)
             lakes.append(Lake(entry, locations, spark.files_of(locations.root), spark))
         yield lakes

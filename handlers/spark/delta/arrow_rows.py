@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
+from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.rows.shape import Shape
 
 _ORDER = "_binlane_order"
+_ROWS_AT_ONCE = 4096
 _TEXTS = frozenset((pa.string(), pa.large_string(), pa.string_view()))
 _BYTES = frozenset((pa.binary(), pa.large_binary(), pa.binary_view()))
 
@@ -18,6 +22,21 @@ def are_plain(shape: Shape) -> bool:
     """Whether Arrow and Spark agree which keys are equal. They differ in -0.0 and NaN."""
     types = [shape.schema.field(column).type for column in shape.key]
     return bool(types) and not any(pa.types.is_floating(each) or pa.types.is_nested(each) for each in types)
+
+
+def batches_of(files: Files, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the segment's rows with these columns. Raises BrokenLog, and what the store raises."""
+    try:
+        with files.open(segment.path) as file:
+            for batch in pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
+                yield batch.select(schema.names).cast(schema)
+    except FileNotFoundError:
+        raise BrokenLog(missing(segment.path)) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or isinstance(error, FilesError)):
+            raise
+        told = str(error).strip()
+        raise BrokenLog(f"the rows of {segment.path} cannot be read ({told}): {RESTORE}") from None
 
 
 def within(most: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
@@ -70,14 +89,14 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             raise ValueError(f"{field.name} must not be null")
         if pa.types.is_nested(field.type) and "not null" in str(field.type):
             raise ValueError(f"{field.name} has parts that must not be null")
-        if not _holds(field.type, picked.schema.field(field.name).type):
+        if not holds_all(field.type, picked.schema.field(field.name).type):
             raise ValueError(
                 f"{field.name} is {field.type}, but {picked.schema.field(field.name).type} was received"
             )
     return picked.cast(schema)
 
 
-def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+def holds_all(wide: pa.DataType, narrow: pa.DataType) -> bool:
     """Whether each value means the same in the wider type, whatever a session's time zone is."""
     types = pa.types
     if types.is_integer(narrow):

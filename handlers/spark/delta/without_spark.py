@@ -10,20 +10,24 @@ import importlib
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from handlers.logs import get_logger
-from handlers.spark.delta.arrow_rows import are_plain, fitted, newest_of, within
+from handlers.spark.delta.arrow_rows import are_plain, batches_of, fitted, newest_of, within
 from handlers.spark.delta.commits.commit_files import held_in_files, note_of_version
-from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
-from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
+from handlers.spark.delta.commits.commit_notes import CommitNote
+from handlers.spark.delta.commits.exactly_once import (
+    MergeConflict,
+    check_before,
+    known_segment,
+    remember_segment,
+)
 from handlers.spark.delta.few_files import FewFiles, Rewrite, files_of, put_file
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.plain_table import (
@@ -35,8 +39,8 @@ from handlers.spark.delta.plain_table import (
     plain_table,
 )
 from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
-from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
-from handlers.spark.log.stores.interface import Files, FilesError
+from handlers.spark.log.segment_file import Segment
+from handlers.spark.log.stores.interface import Files
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape, log_schema
@@ -51,7 +55,6 @@ _MOST_BYTES = 32 * 2**20
 """The most bytes of segments."""
 _MOST_MEMORY = 256 * 2**20
 """The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
-_ROWS_AT_ONCE = 4096
 _MISREAD = frozenset("%\\[]^|")
 """In a folder's name, delta-rs takes % for an escape and \\ for /, and panics at the others."""
 _CHECKPOINT_EVERY = 10
@@ -157,10 +160,7 @@ class WithoutSpark:
         held = held_in_files(self._files, ref.path, ref.app_id)
         if held is None:
             return False
-        if held.last < known:
-            raise LostCommit(lost(ref, known, held.last))
-        if held.last >= note.first:
-            raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
+        check_before(ref, held, known, note.first)
         return True
 
     def _suit(self, what: Bringing) -> bool:
@@ -221,22 +221,8 @@ class WithoutSpark:
     def _changes(self, segments: Sequence[Segment], shape: Shape) -> pa.Table | None:
         """Return the segments' rows, in order. None if they take too much memory."""
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
-        batches = (batch for segment in segments for batch in self._batches_of(segment, schema))
+        batches = (batch for segment in segments for batch in batches_of(self._files, segment, schema))
         return within(_MOST_MEMORY, batches, schema)
-
-    def _batches_of(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the segment's rows. Raises BrokenLog, and what the store raises."""
-        try:
-            with self._files.open(segment.path) as file:
-                for batch in pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
-                    yield batch.select(schema.names).cast(schema)
-        except FileNotFoundError:
-            raise BrokenLog(missing(segment.path)) from None
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and (error.errno is not None or isinstance(error, FilesError)):
-                raise
-            told = str(error).strip()
-            raise BrokenLog(f"the rows of {segment.path} cannot be read ({told}): {RESTORE}") from None
 
     # ---- commits
 

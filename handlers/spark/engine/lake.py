@@ -37,10 +37,12 @@ class Lake:
     def __init__(self, options: SparkOptions, context: HandlerContext) -> None:
         """Start Spark if all tables need it. Raises like SparkHandler.open."""
         section = SparkSection.model_validate(dict(context.spark))
+        self._is_iceberg = options.format == "iceberg"
+        stopping = context.stopping or (bool if self._is_iceberg else None)  # then nothing waits for Spark
         self._spark = acquire(
-            section, context.folder, context.worker, within=context.start_timeout, stopping=context.stopping
+            section, context.folder, context.worker, within=context.start_timeout, stopping=stopping
         )
-        self._assumed = self._spark.assumes_local_files
+        self._assumed = self._spark.assumes_local_files and not self._is_iceberg
         self._merger = Merger(options.merge, threads=section.concurrency)
         try:
             self._tables = Tables(
@@ -57,10 +59,10 @@ class Lake:
             raise
         self._world = self._tables.world
         needs_spark = section.views or not self._world.without_spark.is_on
-        self._needs_spark = self._world.applier is not None and needs_spark
+        self._needs_spark = self._world.applier is not None and needs_spark and not self._is_iceberg
         if self._needs_spark:
             self._spark.begin()
-        views = (Views(self._world).keep,) if section.views else ()
+        views = (Views(self._world).keep,) if section.views and not self._is_iceberg else ()
         self._keeper = Keeper(options.upkeep, self._tables.serves, *views)
         found = FoundLogs(self._tables)
         files, logs, partitions = self._world.files, self._world.locations.logs, self._tables.partitions
@@ -76,12 +78,15 @@ class Lake:
     def start(self) -> None:
         """Start merging: if all tables need Spark, as soon as it has started. It is watched from then on.
 
-        Raises FilesError for a store that overwrites files, or in which several workers are not safe."""
+        Raises RuntimeError for an Iceberg catalog that is not well configured. Raises FilesError for a store
+        that overwrites files, or in which several workers are not safe."""
         try:
+            if self._world.iceberg is not None:
+                self._world.iceberg.connected()
             self._check_writers()
             self._world.files.prove(self._world.locations.logs)
         except TargetUnavailable:
-            pass  # the Connect server is away: it is asked again before the first batch
+            pass  # the Connect server, or the catalog, is away: it is asked again before the first batch
         except FilesError as error:
             if not error.is_outage:
                 raise
@@ -183,8 +188,11 @@ class Lake:
         return time.monotonic() - began
 
     def check(self) -> None:
-        """Query Spark and the tables' store. The store must not let one worker overwrite another's file."""
-        self._spark.session.sql("SELECT 1").collect()
+        """Query Spark or the catalog, and the store, in which no worker must overwrite another's file."""
+        if self._world.iceberg is not None:
+            self._world.iceberg.connected().list_namespaces()
+        else:
+            self._spark.session.sql("SELECT 1").collect()
         self._world.files.list(self._world.locations.logs)
         self._world.files.prove(self._world.locations.logs)
         self._check_writers()
@@ -215,8 +223,8 @@ class Lake:
 
     def _check_writers(self) -> None:
         """Check whether several workers are safe here. Repeated until Spark has answered."""
-        if self._is_safe or self._world.applier is None:  # plain files have no commits
-            return
+        if self._is_safe or self._world.applier is None or self._is_iceberg:
+            return  # plain files have no commits, and Iceberg's catalog compares before it sets
         assumed = self._spark.assumes_local_files
         try:
             check_several_writers(self._world.locations.root, self._spark, assume_local=assumed)

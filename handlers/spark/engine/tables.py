@@ -19,10 +19,11 @@ from handlers.spark.engine.packs import Packs
 from handlers.spark.engine.table.sink import TableSink
 from handlers.spark.engine.table.work import TableWork
 from handlers.spark.engine.table.world import World
+from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.store_choice import files_for, files_without_java
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
@@ -84,7 +85,8 @@ class Tables:
         """`offer` gets a table in which something waits. `look_at` gets the folder of a log to check from now
         on: this handler serves it, or nobody does any more. `look_after` gets a table that was loaded, or
         into which something was merged."""
-        files = files_for(locations.root, spark, assume_local=spark.assumes_local_files)
+        is_iceberg, root, local = options.format == "iceberg", locations.root, spark.assumes_local_files
+        files = files_without_java(root) if is_iceberg else files_for(root, spark, assume_local=local)
         self.world = World(
             options=options,
             context=context,
@@ -94,6 +96,7 @@ class Tables:
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
             without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
+            iceberg=IcebergCatalog(spark.section, context.folder) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,
@@ -139,7 +142,12 @@ class Tables:
                 self._in_use[sink] -= 1
 
     def _made(self, database: str, table: str) -> TableSink:
-        work = TableWork(database, table, self.world)
+        kind = TableWork
+        if self.world.iceberg is not None:
+            from handlers.spark.engine.table import iceberg_work  # noqa: PLC0415 (PyIceberg is an extra)
+
+            kind = iceberg_work.IcebergWork
+        work = kind(database, table, self.world)
         log = SegmentLog(self.world.files, work.ref.log_folder, is_table=self.world.applier is None)
         sink = TableSink(
             database,
@@ -182,7 +190,7 @@ class Tables:
     def owner_of(self, database: str, table: str) -> Owner:
         """This handler's owner entry for the table's log."""
         options = self.world.options
-        return Owner(database, table, options.mode, options.prefix, options.table or "")
+        return Owner(database, table, options.mode, options.prefix, options.catalog_table or "")
 
     def check_prefix(self, folder: str) -> None:
         """Raise Rejected for a log whose columns have another prefix."""

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from handlers.spark.delta.arrow_rows import newest_of
 from handlers.spark.delta.evolving import spark_schema
-from handlers.spark.locations import LOGS, PENDING
+from handlers.spark.locations import ICEBERG, LOGS, PENDING
 from handlers.spark.log.owner import logs_below
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
@@ -75,6 +75,8 @@ def create_views(
     made: dict[str, str] = {}
     places: dict[str, str] = {}
     for folder, owner in logs_below(files, f"{root}/{LOGS}"):
+        if folder.startswith(f"{root}/{LOGS}/{ICEBERG}/"):
+            continue
         path = root + folder.removeprefix(f"{root}/{LOGS}").removesuffix(f"/{PENDING}")
         ref = TableRef(f"delta.{quoted(path)}", path, folder)
         head = head_of(files, folder)

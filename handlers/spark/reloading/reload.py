@@ -87,6 +87,8 @@ class SparkReload:
             raise Refused("your own function maintains it, and would be called again for all its changes")
         if self._options.format == "parquet":
             raise Refused("it consists of plain Parquet files, which are never rewritten")
+        if self._options.format == "iceberg":
+            raise Refused("it is an Iceberg table: remove it with its log, and read the source again")
         self._say("starting Spark")
         with self._told():
             self._lake = self._opened(self._options, self._context)

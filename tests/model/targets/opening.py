@@ -11,7 +11,7 @@ from .appended import files_target, kafka_target, parquet_target
 from .databases import sql_target
 from .interface import Target
 from .keyed import redis_target
-from .lake import lake_target
+from .lake import iceberg_target, lake_target
 from .versioned import clickhouse_target, elasticsearch_target
 
 Servers = Callable[[str], Any]
@@ -52,6 +52,11 @@ TARGETS: dict[str, Callable[[Servers, Path], AbstractContextManager[Target]]] = 
     "spark-changelog": lambda servers, folder: lake_target(
         servers("spark_keeper"), folder, "changelog", without_spark=True
     ),
+    "iceberg": lambda _, folder: iceberg_target(folder, "replica"),
+    "iceberg-history": lambda servers, folder: iceberg_target(
+        folder, "history", servers("postgres").new_database("iceberg")
+    ),
+    "iceberg-changelog": lambda _, folder: iceberg_target(folder, "changelog"),
 }
 
 

@@ -66,11 +66,8 @@ def fenced(session: SparkSession, ref: TableRef, note: CommitNote, *, after: int
     earlier = _committed.copy()  # before the look: other threads of this process may commit after it
     held, version, whose = _look(session, ref)
     known = max(after, 0 if whose is None else earlier.get(whose, 0))
-    if held.last < known:
-        raise LostCommit(lost(ref, known, held.last))
     remember_segment(whose, held.last)
-    if held.last >= note.first:
-        raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
+    check_before(ref, held, known, note.first)
     commit = uuid.uuid4().hex
     confs = {
         _APP_ID: ref.app_id,
@@ -116,6 +113,15 @@ def check_goes_on(ref: TableRef, held: Held, told: Held, log: SegmentLog) -> Non
         )
     if held.last < told.last and held.last < log.removed():
         raise LostCommit(lost(ref, told.last, held.last))
+
+
+def check_before(ref: TableRef, held: Held, known: int, first: int) -> None:
+    """Check that the table contains what it is `known` to contain, and not yet the `first` segment of a
+    commit. Raises LostCommit, MergeConflict."""
+    if held.last < known:
+        raise LostCommit(lost(ref, known, held.last))
+    if held.last >= first:
+        raise MergeConflict(f"{ref} already has segment {held.last}: another worker merged it")
 
 
 def known_segment(whose: Whose | None) -> int:

@@ -8,6 +8,7 @@ from handlers.api import Rejected, StopWorker, TargetUnavailable
 from handlers.progress.topic_ids import FormerTopic
 from handlers.spark.delta.commits.commit_notes import LostCommit
 from handlers.spark.delta.commits.held_segments import UnknownSegments
+from handlers.spark.iceberg.catalog import is_outage
 from handlers.spark.log.segment_file import RESTORE, BrokenLog
 from handlers.spark.log.statement import REPLACE, Statement
 from handlers.spark.log.stores.interface import FilesError
@@ -62,7 +63,7 @@ def explained(error: Exception, where: str, spark: SharedSpark) -> Exception:
     except (StopWorker, TargetUnavailable) as gone:
         return gone
     told = f"{where}: {errors.told(error)}"
-    return _of_spark(told)
+    return TargetUnavailable(told) if is_outage(error) else _of_spark(told)
 
 
 def _of_spark(told: str) -> Exception:

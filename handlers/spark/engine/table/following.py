@@ -90,7 +90,7 @@ class Following:
                 database=self._own.database,
                 table=self._own.table,
                 rules=world.options.ddl,
-                note=self._note(change.source_time_ms),
+                note=self.note(change.source_time_ms),
                 mode=world.options.mode,
                 prefix=world.options.prefix,
                 key=key,
@@ -109,13 +109,14 @@ class Following:
                 prefix=world.options.prefix,
                 at=(statement.topics[0], statement.partition, statement.offset, statement.index),
                 time_ms=statement.source_time_ms,
-                note=self._note(statement.source_time_ms).to_json(),
+                note=self.note(statement.source_time_ms).to_json(),
                 fence=fence,
                 look_again=look_again,
             )
             replace_rows(target, self._ref, f"{world.locations.root}/{statement.sql}", "rows")
 
-    def _note(self, source_time_ms: int) -> CommitNote:
+    def note(self, source_time_ms: int) -> CommitNote:
+        """Return the note of a commit that merges no segment."""
         context = self._world.context
         return CommitNote(context.worker, context.handler, 0, 0, source_time_ms, {})
 

@@ -39,6 +39,8 @@ class Judging:
         own columns, or by its values for rows that lack some. Raises Rejected, and what `catch_up` and Spark
         raise."""
         self._check_keyless(piece)
+        if self.world.iceberg is not None:
+            return
         conditions, prefix, shape = dict(declared.conditions), self.world.options.prefix, piece.shape
         is_replica, keeps_all = (self.world.options.mode == each for each in ("replica", "changelog"))
         is_there = is_replica and (piece.partial or declared.has_checks_beyond(shape))
@@ -72,10 +74,9 @@ class Judging:
 
     def _check_keyless(self, piece: RowPiece) -> None:
         mode, allowed = self.world.options.mode, self.world.options.without_key
-        if not piece.shape.key and (mode == "history" or (mode == "replica" and allowed == "refuse")):
-            advice = (
-                "keep its changelog" if mode == "history" else "set without_key: match, or keep its changelog"
-            )
+        must = mode == "history" or self.world.iceberg is not None
+        if not piece.shape.key and mode != "changelog" and (must or allowed == "refuse"):
+            advice = "keep its changelog" if must else "set without_key: match, or keep its changelog"
             raise Rejected(
                 f"{place_of(piece.changes[0], self.name)}: the table has no primary key, which mode {mode} "
                 f"needs: give it one, or {advice}",

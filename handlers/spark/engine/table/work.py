@@ -39,6 +39,7 @@ from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
 from handlers.spark.table_ref import TableRef, quoted
 
 _T = TypeVar("_T")
+_MOST_BYTES = 16 * 2**20  # of segments in a commit of Iceberg: their rows are in the worker's memory
 
 
 class TableWork:
@@ -74,7 +75,7 @@ class TableWork:
         return self._declared
 
     def _look_for_declared(self) -> Declared:
-        if not self.merges:
+        if not self.merges or self._world.iceberg is not None:
             return Declared()
         if self.ref.path is not None:
             if not self._world.files.exists(f"{self.ref.path}/_delta_log"):
@@ -146,6 +147,7 @@ class TableWork:
     def merge_size(self) -> MergeSize:
         """Return the limit on the bytes of the log that are merged at once."""
         most, name = self.options.merge.max_bytes, f"{self.database}.{self.table}"
+        most = most if self._world.iceberg is None else min(most, _MOST_BYTES)
         return MergeSize(self._world.files, self.ref.log_folder, most, table=name)
 
     # ---- Spark

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from handlers.progress.topic_ids import KnownIds
 from handlers.spark.delta.modes.choice import Applier
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.engine.packs import Packs
+from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.options import SparkOptions
@@ -37,6 +39,7 @@ class World:
     """None if segments are the table itself."""
     without_spark: WithoutSpark
     """Makes commits without Spark."""
+    iceberg: IcebergCatalog | None
     overrides: Mapping[str, pa.DataType]
     settle: Callable[[TableName], None]
     """See Surroundings.settle. For tables other than the statement's own."""
@@ -50,7 +53,10 @@ class World:
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """This thread's session. Raises SparkStarts within `in_background`."""
+        """This thread's session, none for Iceberg. Raises SparkStarts within `in_background`."""
+        if self.iceberg is not None:
+            yield cast(SparkSession, None)
+            return
         if getattr(self.own, "is_background", False):
             self.spark.check_started()
         session = getattr(self.own, "session", None)

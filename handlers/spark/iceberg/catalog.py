@@ -1,0 +1,85 @@
+"""The Iceberg catalog of a worker, by PyIceberg's configuration."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+from handlers.api import TargetUnavailable
+from handlers.spark.delta.statements import of_new_table
+from handlers.spark.locations import location
+from handlers.spark.section import SparkSection
+
+logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it reports each table that it reads with PyArrow
+_AWAY = re.compile(
+    "(Server|ServiceUnavailable|TooManyRequests|AuthorizationExpired|Connection|Timeout|Interface|Operational"
+    "|EndpointConnection|ConnectTimeout|ReadTimeout)Error|CommitStateUnknownException|WaitingForLockException"
+    "|TTransportException|Timeout"
+)
+
+
+class IcebergCatalog:
+    """Loads and creates tables. Connects at the first use. Any thread may call any method.
+
+    Methods raise TargetUnavailable while the catalog cannot be reached, RuntimeError if it is not well
+    configured, and what PyIceberg raises."""
+
+    def __init__(self, section: SparkSection, folder: Path) -> None:
+        """`folder`: where relative paths begin (the configuration file's folder)."""
+        given = of_new_table((), section.iceberg)
+        self._name = given.pop("name", "default")
+        kind = given.get("type", "")
+        if kind == "sql" and "uri" in given:
+            given = {"pool_pre_ping": "true", **given, "uri": _database(given["uri"], folder)}
+        if kind in ("sql", "hive", "glue", "dynamodb"):  # a REST catalog has its own warehouse
+            own = f"{section.warehouse.rstrip('/')}/iceberg"
+            given["warehouse"] = location(given.get("warehouse", own).rstrip("/"), folder)
+        self._given = given
+        self._lock = threading.Lock()  # guards the next
+        self._loaded: Any = None
+
+    def load(self, name: tuple[str, ...]) -> Any:
+        """Return the table, None if it does not exist."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError  # noqa: PLC0415 (an extra)
+
+        try:
+            table = self.connected().load_table(name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        # PyIceberg would repeat a refused commit on top of the other writer's, which may have the same rows.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table
+
+    def connected(self) -> Any:
+        """Return PyIceberg's catalog."""
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 (it takes a second, and is an extra)
+
+        with self._lock:
+            try:
+                self._loaded = self._loaded or load_catalog(self._name, **self._given)
+            except Exception as error:
+                if is_outage(error):
+                    raise TargetUnavailable(f"the Iceberg catalog cannot be reached: {error}") from error
+                raise RuntimeError(
+                    f"the Iceberg catalog {self._name!r} cannot be used ({type(error).__name__}: {error}): "
+                    "set spark.iceberg to PyIceberg's properties, as {type: sql, uri: sqlite:///catalog.db}"
+                ) from error
+            return self._loaded
+
+
+def _database(uri: str, folder: Path) -> str:
+    """Return an SQL catalog's address with binlane's driver. A relative SQLite file begins at `folder`."""
+    if (path := uri.removeprefix("sqlite:///")) != uri:
+        file = Path(folder.absolute(), path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return f"sqlite:///{file}"
+    return re.sub("^postgres(ql)?:", "postgresql+psycopg:", uri)
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Whether it is worth trying again, because a catalog or a store did not answer."""
+    names = () if error is None else (each.__name__ for each in type(error).__mro__)
+    return any(map(_AWAY.fullmatch, names)) or (error is not None and is_outage(error.__cause__))

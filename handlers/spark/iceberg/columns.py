@@ -1,0 +1,66 @@
+"""Columns of Iceberg tables: their types in Arrow, new tables, and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, schema_to_pyarrow, visit_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.transforms import parse_transform
+
+from handlers.spark.options import PARTITION
+
+_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the columns of a table as rows have them."""
+    found = schema_to_pyarrow(schema, include_field_ids=False)
+    return pa.schema([pa.field(each.name, _small(each.type)) for each in found])
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _small(each.type)) for each in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_small(kind.value_type))
+    return _SMALL.get(kind, kind)
+
+
+def in_table(arrow: pa.DataType) -> pa.DataType:
+    """Return the type in which a table keeps a segment's column."""
+    return arrow_schema(new_schema(pa.schema([("c", arrow)]))).field(0).type
+
+
+def new_schema(arrow: pa.Schema) -> Schema:
+    """Return the columns of a new table."""
+    return assign_fresh_schema_ids(visit_pyarrow(arrow, _ConvertToIcebergWithoutIDs()))
+
+
+def new_partitions(texts: Sequence[str], schema: Schema) -> PartitionSpec:
+    """Return the partitions of a new table. Columns that it does not have are left out."""
+    names = {each.name.casefold(): each for each in schema.fields}
+    fields: list[PartitionField] = []
+    for text in texts:
+        found = PARTITION.fullmatch(text)
+        time, sized, size, column, plain = ("", "", "", "", text) if found is None else found.groups()
+        if (own := names.get((column or plain).casefold())) is not None:
+            kind = parse_transform((time or (f"{sized}[{size}]" if sized else "identity")).lower())
+            name = own.name if plain else f"{own.name}_{(time or sized).lower()}"
+            fields.append(PartitionField(own.field_id, 1000 + len(fields), kind, name))
+    return PartitionSpec(*fields)
+
+
+def fitted_to(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the table's columns (null if lacking) and types. Raises ArrowInvalid."""
+    names = {name.casefold(): name for name in rows.column_names}
+    columns = []
+    for field in schema:
+        name = names.get(field.name.casefold())
+        if name is None or rows.column(name).null_count == len(rows):
+            columns.append(pa.nulls(len(rows), field.type))
+        else:
+            columns.append(rows.column(name).cast(field.type))
+    return pa.table(columns, schema=schema)

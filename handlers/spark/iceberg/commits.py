@@ -1,0 +1,118 @@
+"""Commits of Iceberg tables that merge each segment once, whoever else writes the table.
+
+Each snapshot's summary has the commit's note: its worker, and the segments that it merges. The same commit
+records them in a table property, because snapshots expire. A commit is a compare-and-set: the catalog refuses
+it if the table's newest snapshot is not the one that it was made from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import ancestors_of
+
+from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.iceberg.columns import arrow_schema
+from handlers.spark.log.last_seen_table import Held
+from handlers.spark.table_ref import TableRef
+
+_EVERY = AlwaysTrue()
+_SUMMARY = "binlane"
+"""The key of a note in a snapshot's summary. The property with the log's name (`TableRef.app_id`) has the
+first and last segment, the snapshot, and the table's sequence number with it."""
+_FILE_BYTES = 128 * 2**20
+"""The bytes of rows in memory that become one file."""
+
+
+def held_in(ref: TableRef, table: Any) -> Held:
+    """Return which segments of its log the table contains. `table`: None if it does not exist.
+
+    Raises LostCommit if somebody has set the table back to a snapshot before the newest of them."""
+    text = None if table is None else table.properties.get(ref.app_id)
+    if text is None:
+        return Held()
+    first, last, snapshot, sequence = msgspec.json.decode(text)
+    head = table.current_snapshot()
+    is_there = any(each.snapshot_id == snapshot for each in ancestors_of(head, table.metadata))
+    has_expired = table.snapshot_by_id(snapshot) is None
+    if is_there or (has_expired and head is not None and (head.sequence_number or 0) >= sequence):
+        return Held(first, last)
+    raise LostCommit(
+        f"{ref} was set back to a snapshot before {snapshot}, which had segment {last} of its log: the rows "
+        "between them would be lost. Make that snapshot current again (in Spark: CALL "
+        "system.set_current_snapshot); or remove the table with its log, and read the source again"
+    )
+
+
+class TableCommit:
+    """One commit, prepared from what the table is now: columns, files and properties change together."""
+
+    def __init__(self, ref: TableRef, table: Any) -> None:
+        """`table`: or a transaction that creates it."""
+        self.transaction = table if isinstance(table, Transaction) else table.transaction()
+        self.ref = ref
+        self._io = self.transaction._table.io
+        self._noted: dict[str, str] = {}
+
+    @property
+    def schema(self) -> Any:
+        """The table's columns, with the changes of this commit."""
+        return self.transaction.table_metadata.schema()
+
+    def files(self, matching: Any = _EVERY) -> list[Any]:
+        """Return the data files that may have rows which match the expression, each with its deletes."""
+        if self.transaction.table_metadata.current_snapshot() is None:
+            return []
+        return list(self.transaction._scan(matching, case_sensitive=False).plan_files())
+
+    def rows(self, file: Any, schema: Any = None) -> pa.Table:
+        """Return a file's rows, without deleted ones. `schema`: None for the table's."""
+        scan = ArrowScan(self.transaction.table_metadata, self._io, schema or self.schema, _EVERY)
+        return scan.to_table([file]).cast(arrow_schema(schema or self.schema))
+
+    def replace(self, removed: Sequence[Any], added: Iterable[pa.Table], note: CommitNote) -> None:
+        """Put rows in place of files, in one snapshot with the note."""
+        summary = {_SUMMARY: note.to_json(self.ref.app_id)}
+        update = self.transaction.update_snapshot(snapshot_properties=summary)
+        producer = update.overwrite() if removed else update.fast_append()
+        metadata, counter = self.transaction.table_metadata, itertools.count()
+        with producer:
+            for each in removed:
+                producer.delete_data_file(each.file)
+            for rows in _packed(added):
+                for file in _dataframe_to_data_files(metadata, rows, self._io, producer.commit_uuid, counter):
+                    producer.append_data_file(file)
+        if note.segment:
+            sequence = getattr(self.transaction.table_metadata, "last_sequence_number", 0)  # of version 2
+            noted = note.first, note.segment, producer.snapshot_id, sequence
+            self._noted = {self.ref.app_id: msgspec.json.encode(noted).decode()}
+
+    def commit(self, properties: Mapping[str, str] = {}) -> None:
+        """Make the commit, with these table properties. Raises MergeConflict if another writer was first, and
+        what the catalog raises. Then the commit may still have been made: look again."""
+        self.transaction.set_properties({**self._noted, **properties})
+        try:
+            self.transaction.commit_transaction()
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            # Its files stay: who knows whether an answer was lost before.
+            raise MergeConflict(f"{self.ref}: {str(error).splitlines()[0]}") from error
+
+
+def _packed(added: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Combine small tables, so that few files are written."""
+    waiting: list[pa.Table] = []
+    for rows in added:
+        waiting += [rows] if rows.num_rows else []
+        if sum(each.nbytes for each in waiting) >= _FILE_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)

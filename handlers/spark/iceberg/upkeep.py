@@ -1,0 +1,39 @@
+"""Keeps an Iceberg table's snapshots few, and removes files that none needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from handlers.logs import get_logger
+
+_log = get_logger("spark")
+_MOST_SNAPSHOTS = 1_000  # each commit writes a list of all
+
+
+def expire(table: Any, retention: float, load: Callable[[], Any]) -> None:
+    """Remove snapshots older than `retention` seconds, and all but the newest 1,000, with files that no other
+    snapshot needs. Branches and tags keep theirs."""
+    heads = {each.snapshot_id for each in table.refs().values()}
+    times = sorted(one.timestamp_ms for one in table.snapshots() if one.snapshot_id not in heads)[::-1]
+    oldest = max((time.time() - retention) * 1000, *times[_MOST_SNAPSHOTS : _MOST_SNAPSHOTS + 1], 0)
+    if not times or times[-1] >= oldest:
+        return
+    before = _files(table)
+    table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(oldest / 1000, UTC)).commit()
+    table = load()
+    for path in (gone := before - _files(table)):
+        with suppress(OSError):
+            table.io.delete(path)
+    _log.info("iceberg_snapshots_expired", table=".".join(table.name()), files=len(gone))
+
+
+def _files(table: Any) -> set[str]:
+    """Return the files that snapshots need."""
+    manifests = {each.manifest_path: each for one in table.snapshots() for each in one.manifests(table.io)}
+    entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io))
+    files = {entry.data_file.file_path for entry in entries}
+    return {*manifests, *files, *(one.manifest_list for one in table.snapshots())}

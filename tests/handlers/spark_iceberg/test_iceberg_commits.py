@@ -1,0 +1,205 @@
+"""Each change is in an Iceberg table once, whoever else commits to it, and whatever becomes of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from iceberg_lab import IcebergLake, change
+from pyiceberg.catalog.sql import SqlCatalog
+
+from handlers import TargetUnavailable
+from handlers.spark.delta.commits.commit_notes import CommitNote, read_note
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.iceberg.catalog import IcebergCatalog
+from handlers.spark.iceberg.commits import TableCommit, held_in
+from handlers.spark.log.last_seen_table import Held
+from handlers.spark.section import SparkSection
+from handlers.spark.table_ref import TableRef
+
+MakeLake = Callable[..., IcebergLake]
+_REF = TableRef("`shop`.`orders`", None, "unused", "binlane:shop.orders")
+_COLUMNS = pa.schema([("id", pa.int32()), ("name", pa.string())])
+
+
+def _rows(*numbers: int) -> list[dict[str, Any]]:
+    return [{"id": number, "name": "a"} for number in numbers]
+
+
+def _take(lake: IcebergLake, *numbers: int) -> None:
+    lake.take(*(change(number, {"id": number, "name": "a"}) for number in numbers))
+
+
+def _append(lake: IcebergLake, *numbers: int) -> None:
+    """As another program does."""
+    lake.table().append(pa.Table.from_pylist(_rows(*numbers), _COLUMNS))
+
+
+def test_a_snapshot_says_who_made_it_and_which_segments_it_has(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    _take(lake, 2)
+    lake.merge()
+    note = read_note(lake.table().current_snapshot().summary["binlane"])
+    assert note is not None
+    told = {"worker": "test", "handler": "spark", "log": "binlane:shop.orders", "first": 1, "segment": 2}
+    assert told.items() <= note.items()
+    assert note["marks"] == {"cdc": {"0": [2, 0]}}
+
+
+def test_after_a_crash_nothing_is_there_twice(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    _take(lake, 2)
+    lake.crash()
+    _take(lake, 1, 2, 3)  # it comes again
+    lake.merge()
+    assert lake.rows() == _rows(1, 2, 3)
+
+
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_of_two_writers_one_wins_and_the_other_notices(make_lake: MakeLake, mode: str) -> None:
+    one, other = make_lake(mode=mode), make_lake(mode=mode)
+    changes = [change(number, {"id": number, "name": "a"}) for number in (1, 2)]
+    one.take(changes[0])
+    _sink(other).load()  # as the next worker does, which gets the partition
+    assert other.status()["waiting_rows"] == 1
+    one.merge()
+    other.take(changes[1])
+    other.merge()
+    assert [row["id"] for row in one.rows()] == [1, 2]
+    one.merge()
+    assert (other.status()["waiting_rows"], other.status()["error"]) == (0, None)
+
+
+def _sink(lake: IcebergLake) -> Any:
+    with lake.handler._open.table("shop", "orders") as sink:  # type: ignore[union-attr]
+        return sink
+
+
+@pytest.fixture
+def catalog(lake: IcebergLake) -> IcebergCatalog:
+    return IcebergCatalog(SparkSection(iceberg=lake.catalog_properties), lake.folder)
+
+
+def _note(first: int, last: int) -> CommitNote:
+    return CommitNote("w", "h", first, last, 0, {})
+
+
+def _prepared(catalog: IcebergCatalog, *numbers: int, segment: int) -> TableCommit:
+    table = catalog.load(("shop", "orders"))
+    commit = TableCommit(_REF, table)
+    commit.replace([], [pa.Table.from_pylist(_rows(*numbers), _COLUMNS)], _note(segment, segment))
+    return commit
+
+
+def test_a_commit_is_refused_if_another_was_made_since_it_was_prepared(
+    lake: IcebergLake, catalog: IcebergCatalog
+) -> None:
+    """And not repeated on top of it, as PyIceberg would by itself: the other may have the same rows."""
+    _take(lake, 1)
+    lake.merge()
+    first, second = (_prepared(catalog, 2, segment=2) for _ in range(2))
+    first.commit()
+    with pytest.raises(MergeConflict, match="branch main has changed"):
+        second.commit()
+    assert lake.rows() == _rows(1, 2)
+
+
+def test_rows_of_others_stay(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    _append(lake, 100)
+    _take(lake, 2)
+    lake.merge()
+    assert lake.rows() == _rows(1, 100, 2)
+
+
+def test_a_table_remembers_its_segments_when_their_snapshots_have_expired(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    _append(lake, 100)
+    table = lake.table()
+    expired = table.snapshots()[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(expired).commit()
+    assert held_in(_REF, lake.table()) == Held(1, 1)
+    lake.crash()
+    _take(lake, 1, 2)
+    lake.merge()
+    assert lake.rows() == _rows(1, 100, 2)
+
+
+@pytest.mark.parametrize("is_written_since", [False, True])
+def test_a_table_that_is_set_back_is_noticed(lake: IcebergLake, is_written_since: bool) -> None:
+    for number in (1, 2):
+        _take(lake, number)
+        lake.merge()
+    table = lake.table()
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().set_current_snapshot(snapshot_id=first).commit()
+    if is_written_since:
+        _append(lake, 100)
+    _take(lake, 3)
+    with pytest.raises(Exception, match="was set back to a snapshot before"):
+        lake.merge()
+    assert [row["id"] for row in lake.rows()] == [1, 100][: 1 + is_written_since]
+
+
+def test_a_table_that_is_made_anew_is_noticed(lake: IcebergLake) -> None:
+    _take(lake, 1)
+    lake.merge()
+    lake.catalog.drop_table("shop.orders")
+    _take(lake, 2)
+    with pytest.raises(Exception, match="had segment 1 of its log, and now has none"):
+        lake.merge()
+
+
+class Forgetful(SqlCatalog):
+    """Makes commits, and loses its answer to every second one."""
+
+    _calls = 0
+
+    def commit_table(self, *args: Any, **kwargs: Any) -> Any:
+        answer = super().commit_table(*args, **kwargs)
+        Forgetful._calls += 1
+        if Forgetful._calls % 2:
+            raise ConnectionError("the answer is lost")
+        return answer
+
+
+@pytest.mark.parametrize("mode", ["replica", "changelog"])
+def test_a_commit_whose_answer_is_lost_is_made_once(make_lake: MakeLake, tmp_path: Path, mode: str) -> None:
+    own = f"{Forgetful.__module__}.{Forgetful.__qualname__}"
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": str(tmp_path / "lake")}
+    lake = make_lake(mode=mode, catalog={"type": "", "py-catalog-impl": own, **place})
+    for number in range(1, 6):
+        lake.take(change(number, {"id": number, "name": "a"}))
+        with suppress(TargetUnavailable):
+            lake.merge()
+        lake.merge()
+    lake.catalog_properties = {"type": "sql", "uri": "sqlite:///catalog.db"}
+    assert [row["id"] for row in lake.rows()] == [1, 2, 3, 4, 5]
+    assert Forgetful._calls
+    assert lake.status()["error"] is None
+
+
+def test_batches_wait_for_a_catalog_that_is_away(
+    make_lake: MakeLake, own_postgres: Callable[[], Any]
+) -> None:
+    server = own_postgres()
+    uri = server.new_database("iceberg")
+    lake = make_lake(catalog={"uri": uri})
+    _take(lake, 1)
+    lake.merge()
+    server.kill()
+    _take(lake, 2)  # it is durable beside the table
+    with pytest.raises(TargetUnavailable):
+        lake.merge()
+    assert "OperationalError" in lake.status()["error"]
+    server.start()
+    lake.merge()
+    lake.catalog_properties["uri"] = uri.replace("postgresql:", "postgresql+psycopg:")
+    assert lake.rows() == _rows(1, 2)

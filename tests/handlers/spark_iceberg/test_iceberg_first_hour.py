@@ -1,0 +1,62 @@
+"""What a user meets in the first hour: a catalog that is missing, wrong or away, and paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from iceberg_lab import IcebergLake, change
+from pydantic import ValidationError
+
+from handlers.spark.iceberg.catalog import IcebergCatalog
+from handlers.spark.options import SparkOptions
+from handlers.spark.section import SparkSection
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "function", "function": "a:b"}, "mode function writes no table"),
+        ({"mode": "replica", "path": "x/{table}"}, "not a path"),
+        ({"mode": "replica", "table": "{table}"}, "write namespace.table"),
+        ({"mode": "replica", "partition_by": ["weeks(a)"]}, "'weeks(a)' is no partition; allowed: a column"),
+        ({"mode": "replica", "partition_by": ["bucket(id)"]}, "'bucket(id)' is no partition"),
+        ({"mode": "replica", "properties": {"format-version": 3}}, "PyIceberg writes format-version 1 and 2"),
+    ],
+)
+def test_what_iceberg_cannot_do_is_said_at_once(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told.replace("(", r"\(").replace(")", r"\)")):
+        SparkOptions.model_validate({"format": "iceberg", **options})
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("handlers.spark.options.find_spec", lambda name: None)
+    with pytest.raises(ValidationError, match=r"pip install '.\[iceberg\]'"):
+        SparkOptions.model_validate({"format": "iceberg", "mode": "replica"})
+
+
+@pytest.mark.parametrize("catalog", [{"type": ""}, {"type": "nonsense"}])
+def test_a_catalog_that_is_not_configured_stops_the_start(tmp_path: Path, catalog: dict[str, str]) -> None:
+    with pytest.raises(RuntimeError, match=r"set spark\.iceberg to PyIceberg's properties"):
+        IcebergLake(tmp_path, catalog={"uri": "", **catalog})
+
+
+def test_a_catalog_that_is_away_does_not_stop_the_start(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path, catalog={"type": "rest", "uri": "http://127.0.0.1:9"})
+    lake.close()
+
+
+def test_relative_places_begin_at_the_configuration(tmp_path: Path) -> None:
+    lake = IcebergLake(tmp_path, catalog={"uri": "sqlite:///state/catalog.db", "warehouse": "ware house"})
+    lake.take(change(1, {"id": 1, "name": "a"}))
+    lake.merge()
+    lake.close()
+    assert (tmp_path / "state/catalog.db").exists()
+    assert (tmp_path / "ware house/shop/orders/metadata").is_dir()
+
+
+def test_a_rest_catalogs_properties_are_its_own() -> None:
+    given = {"type": "rest", "uri": "http://c", "warehouse": "prod", "s3.path-style-access": True}
+    catalog = IcebergCatalog(SparkSection(iceberg={"name": "lake", **given}), Path("/x"))
+    assert (catalog._name, catalog._given) == ("lake", {**given, "s3.path-style-access": "true"})

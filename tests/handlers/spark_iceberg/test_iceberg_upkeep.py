@@ -1,0 +1,56 @@
+"""Few files, few snapshots, and no file that no snapshot needs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from iceberg_lab import IcebergLake, change
+
+from handlers.spark.engine.table.sink import TableSink
+
+
+def _sink(lake: IcebergLake) -> TableSink:
+    with lake.handler._open.table("shop", "orders") as sink:  # type: ignore[union-attr]
+        return sink
+
+
+def _data(lake: IcebergLake) -> set[Path]:
+    return set((lake.folder / "lake/iceberg/shop/orders/data").rglob("*.parquet"))
+
+
+def test_small_files_become_one_and_the_rows_stay(lake: IcebergLake) -> None:
+    for number in range(4):
+        lake.take(change(number, {"id": number, "name": "a"}))
+        lake.merge()
+    rows = lake.rows()
+    _sink(lake).merges.optimize(5)
+    assert len(lake.table().inspect.files()) == 4
+    _sink(lake).merges.optimize(4)
+    assert len(lake.table().inspect.files()) == 1
+    assert lake.rows() == rows
+    lake.crash()
+    lake.take(change(3, {"id": 3, "name": "a"}), change(4, {"id": 4, "name": "a"}))
+    lake.merge()
+    assert [row["id"] for row in lake.rows()] == [0, 1, 2, 3, 4]
+
+
+def test_old_snapshots_go_with_their_files_but_not_those_of_tags(lake: IcebergLake) -> None:
+    for number in range(4):
+        lake.take(change(number, {"id": 1, "name": str(number)}))
+        lake.merge()
+        if number == 1:
+            table = lake.table()
+            table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    assert len(_data(lake)) == 4
+    time.sleep(0.05)
+    _sink(lake).merges.vacuum(0.01)
+    table = lake.table()
+    assert len(table.snapshots()) == 2
+    assert len(_data(lake)) == 2
+    assert lake.rows() == [{"id": 1, "name": "3"}]
+    assert table.scan().use_ref("kept").to_arrow().to_pylist() == [{"id": 1, "name": "1"}]
+    lake.crash()
+    lake.take(change(3, {"id": 1, "name": "3"}), change(4, {"id": 1, "name": "4"}))
+    lake.merge()
+    assert lake.rows() == [{"id": 1, "name": "4"}]
