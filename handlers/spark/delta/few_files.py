@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -181,6 +182,15 @@ class FewFiles:
             batches = dataset.to_batches(columns=[each.name for each in in_files])
             found = within(self.most_memory, batches, pa.schema(in_files))
         return None if found is None else found.rename_columns(own.names).cast(own)
+
+
+def exact_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """Return a value as Spark would cast its text. Raises ValueError, and what Arrow raises, if that is not
+    certain."""
+    is_zoneless = isinstance(value, datetime) and value.tzinfo is None
+    if pa.types.is_float32(type_) or (is_zoneless and getattr(type_, "tz", None)):
+        raise ValueError(f"{value!r} depends on how it is cast to {type_}")
+    return pa.scalar(value, type_)
 
 
 def _divided(found: Sequence[TableFile]) -> tuple[list[TableFile], list[TableFile]]:

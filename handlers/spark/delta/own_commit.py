@@ -7,22 +7,25 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from handlers.spark.delta.checkpoints import keep_house
 from handlers.spark.delta.commits.exactly_once import MergeConflict
-from handlers.spark.delta.few_files import FewFiles, Rewrite, put_file
+from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
 from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
 from handlers.spark.delta.table_columns import ArrowColumns, ColumnChange
 from handlers.spark.log.stores.interface import AlreadyThere, Files
 
 NEW = Protocol(3, 7, ["timestampNtz"], ["timestampNtz", "appendOnly", "invariants"])
 """The protocol of each table that binlane creates (`runtime.conf`)."""
+MOST_MEMORY = 256 * 2**20
+"""The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _NO_ROWS = Rewrite((), ())
 
 
@@ -102,24 +105,52 @@ class NextVersion:
 
     # ---- statements
 
-    def alter(self, operation: str, change: ColumnChange, note: str | None) -> bool:
-        """Commit a change of columns and properties. Returns False, with nothing changed, if the table's
-        protocol must become another than Delta does for it. Raises like `put`."""
+    def alter(self, operation: str, change: Callable[[ColumnChange], None], note: str | None = None) -> bool:
+        """Commit a change of columns and properties. Returns False, with nothing changed, if Spark must do
+        it: it has rules for older protocols. Raises like `put`."""
         assert self.base is not None
-        old = self.base.protocol
-        lacking = sorted(change.features - old.features)
-        protocol = None
-        if lacking:
-            if old.min_writer_version != NEW.min_writer_version or "timestampNtz" in lacking:
-                return False
-            readers = [*(old.reader_features or ()), *lacking]
-            protocol = Protocol(3, 7, readers, [*(old.writer_features or ()), *lacking])
-        self.put(operation, {}, note=note, metadata=change.applied(self.base.metadata), protocol=protocol)
+        old, changed = self.base.protocol, ColumnChange.of(self.base.metadata)
+        try:
+            change(changed)
+        except ValueError:
+            return False
+        lacking = changed.features - old.features
+        if lacking and (old.min_writer_version != NEW.min_writer_version or "timestampNtz" in lacking):
+            return False
+        protocol = with_features(old, lacking) if lacking else None
+        self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)
         return True
+
+    # ---- rows
+
+    def has(self, app_id: str) -> bool:
+        """Whether this application has recorded a commit."""
+        return self.base is not None and app_id in self.base.writers
+
+    def all_files(self) -> Sequence[TableFile]:
+        """All files of the version before, without bounds."""
+        assert self.base is not None
+        return [TableFile(path, each.size, each.rows or 0, {}) for path, each in self.base.files.items()]
+
+    def filled(self, values: Mapping[str, Any]) -> Rewrite | None:
+        """Give each row these values, by the table's columns. None if Spark must do it."""
+        named = self.columns.named
+        try:
+            scalars = {name: exact_scalar(value, named.field(name).type) for name, value in values.items()}
+            return self.few_files({}, MOST_MEMORY).filled(self.all_files(), scalars)
+        except (ValueError, TypeError, KeyError, pa.ArrowException):
+            return None
 
     def few_files(self, key: Mapping[str, str], most_memory: int) -> FewFiles:
         """Return what rewrites the table's files. `key`: see FewFiles."""
         return FewFiles(self.files, self.path, self.columns, key, most_memory)
+
+
+def with_features(protocol: Protocol, features: Iterable[str]) -> Protocol:
+    """Return a protocol with more features, which readers must know, too."""
+    more = sorted(features)
+    readers = [*(protocol.reader_features or ()), *more]
+    return Protocol(3, 7, readers, [*(protocol.writer_features or ()), *more])
 
 
 def _told(action: msgspec.Struct) -> dict[str, Any]:

@@ -3,21 +3,20 @@ them may ignore what only Spark supports."""
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
-from handlers.logs import get_logger
 from handlers.spark.delta.checkpoints import duration_ms
 from handlers.spark.delta.data_files import PHYSICAL_NAME
-from handlers.spark.delta.evolving import spark_schema
-from handlers.spark.delta.log_actions import Metadata, Snapshot
+from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
+from handlers.spark.delta.own_commit import NEW, with_features
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED, needs_mapping
-from handlers.spark.delta.table_columns import ID, LAST_ID, TYPE_CHANGES, every
+from handlers.spark.delta.table_columns import ID, LAST_ID, TYPE_CHANGES, ColumnChange, every, is_mapped
 from handlers.spark.rows.column_types import USUAL
-
-_log = get_logger("spark")
 
 _FEATURES = frozenset(("timestampNtz", "appendOnly", "invariants", "columnMapping", "typeWidening"))
 """Delta features of tables that binlane creates, and features that these commits do not affect."""
@@ -54,20 +53,24 @@ def is_plain(table: Snapshot) -> bool:
 
 
 def can_be_made(schema: pa.Schema) -> bool:
-    """Whether binlane itself creates such columns, and their names need no mapping."""
+    """Whether binlane itself creates such columns, and the names inside of them need no mapping."""
     names = {name.lower() for name in schema.names}
-    return bool(names) and len(names) == len(schema.names) and _are_usual(schema)
-
-
-def _are_usual(fields: Iterable[pa.Field]) -> bool:
-    return all(not needs_mapping([field.name]) and _is_usual(field.type) for field in fields)
+    return bool(names) and len(names) == len(schema.names) and all(_is_usual(each.type) for each in schema)
 
 
 def _is_usual(arrow: pa.DataType) -> bool:
-    return _are_usual(arrow) if pa.types.is_struct(arrow) else arrow in USUAL or pa.types.is_decimal128(arrow)
+    if pa.types.is_struct(arrow):
+        return all(not needs_mapping([each.name]) and _is_usual(each.type) for each in arrow)
+    return arrow in USUAL or pa.types.is_decimal128(arrow)
 
 
-def new_metadata(schema: pa.Schema, properties: dict[str, str], now_ms: int) -> Metadata:
-    """Return the metadata of a new table with these columns. `schema`: see `can_be_made`."""
-    table_id, columns = str(uuid.uuid4()), spark_schema(schema).json()
-    return Metadata(columns, id=table_id, configuration=properties, created_time=now_ms)
+def new_table(
+    columns: Mapping[str, str | Mapping[str, Any]], properties: Mapping[str, str]
+) -> tuple[Metadata, Protocol]:
+    """Return a new table with these columns, as ColumnChange takes them. Raises ValueError."""
+    made = ColumnChange([], dict(properties))
+    for name, type_ in columns.items():
+        made.add(name, type_)
+    mapped = ("columnMapping",) if is_mapped(properties) else ()
+    first = Metadata("", id=str(uuid.uuid4()), created_time=int(time.time() * 1000))
+    return made.applied(first), with_features(NEW, mapped)

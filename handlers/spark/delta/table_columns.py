@@ -97,14 +97,15 @@ class ColumnChange:
         if name == NAMES_MAPPED[0]:
             self._number(lambda column: column)
 
-    def add(self, name: str, kind: Any, after: str | None = None) -> None:
-        """Add a column after another, before all if `after` is empty, or as the last one. `kind`: its type in
-        Delta's log."""
+    def add(self, name: str, type_: str | Mapping[str, Any], after: str | None = None) -> None:
+        """Add a column after another, before all if `after` is empty, or as the last one. `type_`: in Spark's
+        spelling, or as the log has it."""
         place = len(self.fields) if after is None else self._place(after) + 1 if after else 0
+        kind = _logged(type_) if isinstance(type_, str) else type_
         self.fields.insert(place, {"name": name, "type": kind, "nullable": True, "metadata": {}})
-        if kind == "timestamp_ntz":
+        if "timestamp_ntz" in str(kind):
             self.features.add("timestampNtz")
-        if NAMES_MAPPED[0] in self.properties:
+        if is_mapped(self.properties):
             self._number(lambda _: f"col-{uuid.uuid4()}")
 
     def drop(self, names: Collection[str]) -> None:
@@ -113,8 +114,9 @@ class ColumnChange:
     def rename(self, name: str, new: str) -> None:
         self.fields[self._place(name)]["name"] = new
 
-    def widen(self, name: str, kind: Any) -> None:
-        column = self.fields[self._place(name)]
+    def widen(self, name: str, type_: str) -> None:
+        """`type_`: in Spark's spelling."""
+        column, kind = self.fields[self._place(name)], _logged(type_)
         change = {"toType": kind, "fromType": column["type"]}
         column["metadata"][TYPE_CHANGES] = [*column["metadata"].get(TYPE_CHANGES, ()), change]
         column["type"] = kind
@@ -138,4 +140,17 @@ class ColumnChange:
 
 
 def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Whether a table's columns have other names in files."""
     return properties.get(NAMES_MAPPED[0], "none") != "none"
+
+
+_SPELLED = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+
+
+def _logged(type_: str) -> Any:
+    """Return a type in Spark's spelling as Delta's log has it. Raises ValueError for one with fields."""
+    if type_.startswith("array<"):
+        return {"type": "array", "elementType": _logged(type_[6:-1]), "containsNull": True}
+    if "<" in type_:
+        raise ValueError(f"{type_} has fields")
+    return _SPELLED.get(type_, type_)

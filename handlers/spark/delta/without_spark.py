@@ -6,9 +6,8 @@ is not plain (it is partitioned or checked), or if many files change, Spark make
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +19,13 @@ from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote, LostCommit
 from handlers.spark.delta.commits.exactly_once import MergeConflict, known_segment, lost, remember_segment
 from handlers.spark.delta.data_files import OnlySpark
+from handlers.spark.delta.evolving import Column, spark_schema
 from handlers.spark.delta.few_files import Rewrite, files_of
 from handlers.spark.delta.log_files import snapshot_in_files
 from handlers.spark.delta.modes.bringing import Bringing
-from handlers.spark.delta.own_commit import NEW, NextVersion
-from handlers.spark.delta.plain_table import can_be_made, is_plain, new_metadata
-from handlers.spark.delta.statements import MADE
+from handlers.spark.delta.own_commit import MOST_MEMORY, NextVersion
+from handlers.spark.delta.plain_table import can_be_made, is_plain, new_table
+from handlers.spark.delta.statements import MADE, NAMES_MAPPED, TYPES_WIDENED, needs_mapping, of_new_table
 from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
 from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
@@ -33,14 +33,12 @@ from handlers.spark.log.stores.interface import Files, FilesError
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape, log_schema
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, quoted
 
 _log = get_logger("spark")
 
 _MOST_BYTES = 32 * 2**20
 """The most bytes of segments."""
-_MOST_MEMORY = 256 * 2**20
-"""The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
 _ROWS_AT_ONCE = 4096
 _MOST_FILES = 10_000
 """The most files of a table: all are looked at for each commit."""
@@ -91,18 +89,38 @@ class WithoutSpark:
         Raises what the store raises."""
         return self._table(ref) if self.is_on and ref.path is not None else None
 
-    def add_columns(self, ref: TableRef, columns: pa.Schema) -> bool:
-        """Add columns to the table. Returns False, with nothing changed, if Spark must do it. Raises
-        MergeConflict."""
-        table = self.next_version(ref) if can_be_made(columns) else None
-        if table is None or table.base is None:
+    def evolve(self, ref: TableRef, added: Sequence[Column], wider: Sequence[Column]) -> bool:
+        """Add columns to the table, and widen others. Returns False, with nothing changed, if Spark must do
+        it. Raises MergeConflict."""
+        table = self.next_version(ref)
+        if table is None or any(each.path != quoted(each.name) for each in (*added, *wider)):
+            return False  # fields of structs
+
+        def change(columns: ColumnChange) -> None:
+            if needs_mapping(each.name for each in added):
+                columns.set(*NAMES_MAPPED)
+            if wider:
+                columns.set(*TYPES_WIDENED)
+            for each in wider:
+                columns.widen(each.name, each.type)
+            for each in added:
+                columns.add(each.name, each.type)
+
+        if not table.alter("ADD COLUMNS" if added else "CHANGE COLUMN", change):
             return False
-        change = ColumnChange.of(table.base.metadata)
-        for field in new_metadata(columns, {}, 0).fields:
-            change.add(field["name"], field["type"])
-        if not table.alter("ADD COLUMNS", change, None):
+        _log.info("delta_columns_changed", table=str(ref), columns=[each.name for each in (*added, *wider)])
+        return True
+
+    def create(
+        self, ref: TableRef, columns: Mapping[str, str], properties: Mapping[str, str], note: str
+    ) -> bool:
+        """Create an empty table. `columns`: with their types in Spark's spelling. `note`: the user metadata.
+        Returns False, with nothing changed, if Spark must do it. Raises MergeConflict."""
+        if not (self.is_on and self._makes) or ref.path is None:
             return False
-        _log.info("delta_columns_added", table=str(ref), columns=columns.names)
+        metadata, protocol = new_table(columns, properties)
+        first = NextVersion(self._files, ref.path, None, arrow_columns(str(ref), metadata))
+        first.put("CREATE TABLE", {}, note=note, metadata=metadata, protocol=protocol)
         return True
 
     def optimize(self, ref: TableRef) -> bool:
@@ -192,7 +210,7 @@ class WithoutSpark:
             return Rewrite((), [fitted(changes, schema)])
         assert table.base is not None
         key = {names[column.lower()]: column for column in shape.key}
-        found, few = files_of(table.base, table.columns, key), table.few_files(key, _MOST_MEMORY)
+        found, few = files_of(table.base, table.columns, key), table.few_files(key, MOST_MEMORY)
         if found is None:
             return None
         if not key:
@@ -209,7 +227,7 @@ class WithoutSpark:
         """Return the segments' rows, in order. None if they take too much memory."""
         schema = log_schema(shape, mode=self._mode, prefix=self._prefix)
         batches = (batch for segment in segments for batch in self._batches_of(segment, schema))
-        return within(_MOST_MEMORY, batches, schema)
+        return within(MOST_MEMORY, batches, schema)
 
     def _batches_of(self, segment: Segment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the segment's rows. Raises BrokenLog, and what the store raises."""
@@ -237,11 +255,12 @@ class WithoutSpark:
             table.put(operation, parameters, note=told, txn=txn, rows=made)
             return _id(table)
         [rows] = made.written
-        properties = dict(MADE) if self._mode == "replica" else {}
-        metadata = new_metadata(rows.schema, properties, int(time.time() * 1000))
+        properties = of_new_table(rows.schema.names, {}) | (MADE if self._mode == "replica" else {})
+        columns = {each["name"]: each["type"] for each in spark_schema(rows.schema).jsonValue()["fields"]}
+        metadata, protocol = new_table(columns, properties)
         first = NextVersion(self._files, ref.path or "", None, arrow_columns(str(ref), metadata))
         first.put(
-            "CREATE TABLE AS SELECT", {}, note=told, txn=txn, rows=made, metadata=metadata, protocol=NEW
+            "CREATE TABLE AS SELECT", {}, note=told, txn=txn, rows=made, metadata=metadata, protocol=protocol
         )
         return metadata.id
 

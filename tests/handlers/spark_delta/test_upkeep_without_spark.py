@@ -14,6 +14,7 @@ import pytest
 from delta_lab import Table, shape
 
 from handlers.spark.delta import few_files, upkeep_without_spark
+from handlers.spark.delta.evolving import Column
 from handlers.spark.delta.modes.bringing import Bringing
 from handlers.spark.delta.upkeep_without_spark import needs_optimize, optimized
 from handlers.spark.delta.without_spark import WithoutSpark
@@ -116,7 +117,7 @@ def test_a_key_of_another_type_is_for_spark(table: Table) -> None:
 def put_day(table: Table, day: int, bound: str) -> None:
     """A row with this day, whose file has the bound that Spark writes for it."""
     of = shape(id=pa.int64(), amount=pa.float64(), day=pa.date32())
-    assert upkeep(table).add_columns(table.ref, pa.schema([("day", pa.date32())]))
+    assert upkeep(table).evolve(table.ref, [Column("`day`", "day", "date")], [])
     table.put(of, {"id": 9, "day": day})
     bring(table)
     commit = sorted(Path(table.path, "_delta_log").glob("*.json"))[-1]
@@ -175,8 +176,8 @@ def test_a_column_is_added_and_nothing_else_changes(table: Table) -> None:
         return features, told.id, told.configuration, protocol.min_reader_version
 
     before = metadata()
-    new = pa.schema([("clock", pa.timestamp("us")), ("name", pa.string())])
-    assert upkeep(table).add_columns(table.ref, new)
+    new = [Column("`clock`", "clock", "timestamp_ntz"), Column("`name`", "name", "string")]
+    assert upkeep(table).evolve(table.ref, new, [])
     assert metadata() == before
     table.put(
         shape(id=pa.int64(), amount=pa.float64(), clock=pa.timestamp("us"), name=pa.string()),
@@ -184,6 +185,6 @@ def test_a_column_is_added_and_nothing_else_changes(table: Table) -> None:
     )
     bring(table)
     assert table.rows("id, name")[-2:] == [(4, None), (9, "x")]
-    assert not upkeep(table).add_columns(table.ref, pa.schema([("a b", pa.string())])), (
-        "its name needs mapping"
-    )
+    of_struct = [Column("`id`.`part`", "part", "string")]
+    assert not upkeep(table).evolve(table.ref, of_struct, [])
+    assert not upkeep(table).evolve(table.ref, [Column("`s`", "s", "STRUCT<`a`: int>")], [])
