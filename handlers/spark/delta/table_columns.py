@@ -39,12 +39,26 @@ def arrow_columns(table: str, metadata: Metadata) -> ArrowColumns:
     """Raises OnlySpark for types and names that Arrow does not have."""
     named, filed = [], []
     for each in metadata.fields:
-        if any(physical_name(part) != part["name"] for part in every(_parts(each["type"]))):
-            raise OnlySpark(table, f"has renamed fields in {each['name']}")
+        if not _is_simple(each["type"]):
+            raise OnlySpark(table, f"has renamed or declared parts in {each['name']}")
         type_ = arrow_type(table, each["type"])
         named.append(pa.field(each["name"], type_, each["nullable"]))
         filed.append(_filed(each, type_))
     return ArrowColumns(pa.schema(named), pa.schema(filed))
+
+
+def _is_simple(kind: Any) -> bool:
+    """Whether the parts of a type may be null, and have the same names in files. Parquet's ids of column
+    mapping are only written for those of structs."""
+    if isinstance(kind, str):
+        return True
+    if kind["type"] == "struct":
+        return all(
+            part["nullable"] and physical_name(part) == part["name"] and _is_simple(part["type"])
+            for part in kind["fields"]
+        )
+    is_nullable = kind.get("containsNull", True) and kind.get("valueContainsNull", True)
+    return is_nullable and not any(ID in part["metadata"] for part in _parts(kind))
 
 
 def _filed(column: _Field, type_: pa.DataType) -> pa.Field:

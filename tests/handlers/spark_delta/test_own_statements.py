@@ -209,3 +209,59 @@ def test_only_certain_values_are_filled_in(value: Any, kind: pa.DataType, expect
             exact_scalar(value, kind)
     else:
         assert exact_scalar(value, kind).as_py() == expected
+
+
+WIDER = {
+    "tiny": (pa.int8(), "int", -128),
+    "whole": (pa.int32(), "decimal(20,2)", -(2**31)),
+    "real": (pa.float32(), "double", 1.1),
+    "day": (pa.date32(), "timestamp_ntz", date(1582, 10, 4)),
+    "price": (pa.decimal128(6, 1), "decimal(30,3)", Decimal("-99999.9")),
+    "number": (pa.int16(), "double", 32767),
+}
+
+
+@pytest.mark.parametrize("own", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_files_of_narrower_types_are_rewritten_with_the_same_values(make_table: MakeTable, own: bool) -> None:
+    table = make_table(merge=OWN)
+    first = shape(id=pa.int64(), **{name: kind for name, (kind, _, _) in WIDER.items()})
+    table.put(first, {"id": 1, **{name: value for name, (_, _, value) in WIDER.items()}}, {"id": 2})
+    table.merge()
+
+    def widen(columns: ColumnChange) -> None:
+        columns.set(*WIDENED)
+        for name, (_, type_, _) in WIDER.items():
+            columns.widen(name, type_)
+
+    if own:
+        assert next_version(table).alter("CHANGE COLUMNS", widen)
+    else:
+        table.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        for name, (_, type_, _) in WIDER.items():
+            table.sql(f"ALTER TABLE {{t}} ALTER COLUMN {name} TYPE {type_}")
+    before = table.sql("SELECT * FROM {t} WHERE id = 1").collect()
+    fields = next_version(table).columns.named
+    table.put(shape(**{field.name: field.type for field in fields}), {"id": 2, "tiny": 70_000})
+    table.merge()
+    assert table.makers[-1] == "d"
+    assert len(set(next_version(table).base.files)) == 1  # type: ignore[union-attr]
+    assert table.sql("SELECT * FROM {t} WHERE id = 1").collect() == before
+    assert [row.tiny for row in table.sql("SELECT tiny FROM {t}").sort("id").collect()] == [-128, 70_000]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE {t} ADD COLUMNS (s array<struct<a: int>>)",
+        "ALTER TABLE {t} ADD COLUMNS (s struct<a: int>)",
+        "ALTER TABLE {t} ADD COLUMNS (s map<string, variant>)",
+    ],
+)
+def test_parts_that_are_declared_or_renamed_are_for_spark(make_table: MakeTable, statement: str) -> None:
+    table = make_table(merge=BY_SPARK, properties={"delta.columnMapping.mode": "name"})
+    table.put(ROWS, {"id": 1})
+    table.merge()
+    assert next_version(table)
+    table.sql(statement)
+    options = table.options.model_copy(update={"merge": OWN})
+    assert WithoutSpark(options, LocalFiles()).next_version(table.ref) is None
