@@ -108,7 +108,10 @@ class WithoutSpark:
 
         if not table.alter("ADD COLUMNS" if added else "CHANGE COLUMN", change):
             return False
-        _log.info("delta_columns_changed", table=str(ref), columns=[each.name for each in (*added, *wider)])
+        for each in wider:
+            _log.info("delta_column_widened", table=str(ref), column=each.name, type=each.type)
+        if added:
+            _log.info("delta_columns_added", table=str(ref), columns=[each.name for each in added])
         return True
 
     def create(
