@@ -26,8 +26,8 @@ class MergeOptions(Options):
     """Who makes commits. `auto`: binlane in its own process, if the commit is small and the table is plain.
     It costs hundredths of a second there, and one or two seconds in Spark. `spark`: always Spark."""
     max_age: Duration | None = None
-    """How long the oldest change waits for a merge. Default: 2s to 10s, 20 times as long as the
-    shorter of the table's last two merges took, and 2s for each MiB of files that the last one replaced."""
+    """How long the oldest change waits for a merge. Default: 2s to 10s. This is 20 times as long as a
+    merge takes, and 2s for each MiB of files that it replaced. The shorter of the last two merges counts."""
     max_rows: PositiveInt = 200_000
     """This number of waiting rows is merged at once."""
     max_bytes: PositiveSize = size("128MiB")
