@@ -136,6 +136,8 @@ def test_a_vacuum_removes_what_no_version_within_the_time_needs(table: Table) ->
     table.put(ROWS, {"id": 1, "op": "delete"})
     bring(table)
     before = files(table)
+    for name in set(before) - {"young.parquet"}:
+        os.utime(Path(table.path, name), (1, 1))
     assert upkeep(table).vacuum(table.ref, HOUR)
     assert set(before) - set(files(table)) == {"stray.parquet"}
     assert upkeep(table).vacuum(table.ref, 0)
