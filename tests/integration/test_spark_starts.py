@@ -146,9 +146,7 @@ def test_small_replicas_start_no_spark_and_a_table_that_needs_it_holds_up_no_oth
     held.let_go()
     customers = worker.folder / "lake/shop/customers"
     filled = [{"weight": pytest.approx(1.1)}] * 4
-    eventually(
-        lambda: read_delta(customers, "weight") == filled, within=PATIENCE, what="the column is filled"
-    )
+    eventually(lambda: read_delta(customers, "weight") == filled, within=PATIENCE, what="it is filled")
     held.insert(1)
     held.wait_merged(36)
     assert worker.sigterm(PATIENCE) == 0, worker.tail()

@@ -30,7 +30,6 @@ from handlers.spark.delta.table_columns import ColumnChange, arrow_columns
 from handlers.spark.delta.upkeep_without_spark import optimized, vacuumed
 from handlers.spark.log.segment_file import RESTORE, BrokenLog, Segment, missing
 from handlers.spark.log.stores.interface import Files, FilesError
-from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkOptions
 from handlers.spark.rows.shape import Shape, log_schema
 from handlers.spark.table_ref import TableRef, quoted
@@ -47,9 +46,11 @@ _MOST_FILES = 10_000
 class WithoutSpark:
     """Any thread may call it, but for each table only one thread at a time."""
 
-    def __init__(self, options: SparkOptions, files: Files, *, makes_tables: bool = True) -> None:
+    def __init__(
+        self, options: SparkOptions, files: Files, *, makes_tables: bool = True, is_safe: bool = True
+    ) -> None:
         """`makes_tables`: whether Spark creates a table as binlane wants it, without defaults that somebody
-        else set."""
+        else set. `is_safe`: see `commits_are_safe`."""
         self._mode = options.mode
         self._prefix = options.prefix
         self._files = files
@@ -57,7 +58,7 @@ class WithoutSpark:
             options.merge.engine == "auto"
             and options.mode in {"replica", "changelog"}
             and options.table is None
-            and isinstance(files, LocalFiles)
+            and is_safe
         )
         """Whether it makes any commits. If not, all tables need Spark."""
         self._makes = makes_tables and not options.properties and not options.partition_by
