@@ -96,7 +96,7 @@ def test_a_table_that_takes_much_memory_is_for_spark(
     table.put(ORDERS, *({"id": number, "name": "x" * 1000} for number in range(100)))
     assert bring(table)
     table.put(ORDERS, {"id": 1})
-    monkeypatch.setattr(f"{MODULE}._MOST_MEMORY", 50_000)
+    monkeypatch.setattr(f"{MODULE}.MOST_MEMORY", 50_000)
     assert not bring(table)
     monkeypatch.undo()
     assert bring(table)
