@@ -63,7 +63,7 @@ def run(context: Context) -> Report:
     # A worker writes the archive a minute after Spark's first start. Here it is written at once.
     subprocess.run([sys.executable, "-m", "handlers.spark.training"], check=True)
     kinds: Mapping[str, dict[str, str] | None] = {
-        "delta-rs": None,
+        "binlane": None,
         "Spark": {},
         "Spark, without the archive of classes": {OPTIONS: "-Xshare:auto"},
     }
@@ -95,7 +95,7 @@ def run(context: Context) -> Report:
 
 
 def _start(context: Context, conf: Mapping[str, str] | None) -> _Start:
-    """`conf`: of Spark, None to let delta-rs make the commits. Raises BenchmarkError if the worker ends early
+    """`conf`: of Spark, None to let binlane make the commits. Raises BenchmarkError if the worker ends early
     or takes too long."""
     topic = TopicTarget(context.bootstrap, f"spark-start-{time.time_ns()}")
     write_backlog(Load(2), [topic], 100)

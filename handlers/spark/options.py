@@ -28,11 +28,11 @@ class MergeOptions(Options):
     """When received changes are merged into the table. Until then, they are kept durably beside the table."""
 
     engine: Literal["auto", "spark"] = "auto"
-    """Who makes commits. `auto`: delta-rs in the worker's process, if the commit is small and the table is
-    plain. It costs hundredths of a second there, and one or two seconds in Spark. `spark`: always Spark."""
+    """Who makes commits. `auto`: binlane in its own process, if the commit is small and the table is plain.
+    It costs hundredths of a second there, and one or two seconds in Spark. `spark`: always Spark."""
     max_age: Duration | None = None
-    """How long the oldest change waits for a merge. Default: 2s to 10s, 20 times as long as the table's last
-    merge took, and 2s for each MiB of files that it replaced."""
+    """How long the oldest change waits for a merge. Default: 2s to 10s. This is 20 times as long as a
+    merge takes, and 2s for each MiB of files that it replaced. The shorter of the last two merges counts."""
     max_rows: PositiveInt = 200_000
     """This number of waiting rows is merged at once."""
     max_bytes: PositiveSize = size("128MiB")

@@ -70,7 +70,7 @@ def test_records_are_durable_before_spark_is_up_with_the_archive_and_without(tmp
     assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads((tmp_path / "spark_start.json").read_text(encoding="utf-8"))
     default, *by_spark = report["rows"]
-    assert default["kind"] == "delta-rs"
+    assert default["kind"] == "binlane"
     assert default["spark"] is None
     assert [row["kind"] for row in by_spark] == ["Spark", "Spark, without the archive of classes"]
     for row in report["rows"]:

@@ -113,7 +113,7 @@ def test_the_wheel_and_the_sdist_work_in_empty_environments_with_and_without_ext
         probe(f"of-{target}", "import importlib.util as u; assert u.find_spec('pyspark') is None")
     pip("of-wheel", f"{found['wheel']}[connect,otel,plots]")
     try_commands([str(tmp_path / "of-wheel/bin/binlane")], tmp_path / "from-wheel")
-    probe("of-wheel", "import deltalake, matplotlib, opentelemetry.sdk, pyspark.sql.connect.session")
+    probe("of-wheel", "import duckdb, matplotlib, opentelemetry.sdk, pyspark.sql.connect.session")
 
 
 @pytest.mark.soak

@@ -57,7 +57,7 @@ def rules_of(lake: Path, **merge: str) -> list[dict[str, Any]]:
 
     def rule(match: str, *modes: str) -> dict[str, Any]:
         # Replicas with a change feed are not written anew: their rows are appended or merged. Without it,
-        # delta-rs makes their commits.
+        # their commits are made without Spark.
         properties = {"delta.enableChangeDataFeed": "true"} if merge["engine"] == "spark" else {}
         own = {"type": "spark", "merge": merge, "properties": properties}
         return {
@@ -152,7 +152,7 @@ def test_two_workers_on_the_same_tables_bring_in_each_change_once_however_often_
         engines = {
             str(commit.get("engineInfo"))[:8] for commit in DeltaTable(lake / mode / "orders").history()
         }
-        assert ("delta-rs" in engines) is (engine == "auto" and mode != "history")
+        assert ("binlane" in engines) is (engine == "auto" and mode != "history")
 
 
 def writers(folder: Path) -> set[str]:

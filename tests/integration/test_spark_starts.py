@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta_reading import column_types, read_delta
+from delta_reading import read_delta
 from integration.conftest import MakeStage
 from integration.process import WorkerProcess, eventually
 from integration.source import canal_insert
@@ -136,8 +136,8 @@ def test_small_replicas_start_no_spark_and_a_table_that_needs_it_holds_up_no_oth
     assert worker.status()["handlers"][0]["spark"]["up"] is None
     held.insert(1, "customers")
     held.wait_merged(4, "customers")
-    # Only Spark renames a column. The statement is in the log, for whoever merges.
-    held.state("ALTER TABLE customers RENAME COLUMN name TO title", "customers")
+    # Only Spark fills in a FLOAT. The statement is in the log, for whoever merges.
+    held.state("ALTER TABLE customers ADD COLUMN weight FLOAT DEFAULT 1.1", "customers")
     eventually(lambda: worker.status()["handlers"][0]["spark"]["up"] is False, what="Spark starts")
     held.insert(5)
     held.wait_merged(35, within=60)
@@ -145,7 +145,8 @@ def test_small_replicas_start_no_spark_and_a_table_that_needs_it_holds_up_no_oth
     assert not worker.logged("spark_started")
     held.let_go()
     customers = worker.folder / "lake/shop/customers"
-    eventually(lambda: "title" in column_types(customers), within=PATIENCE, what="the column is renamed")
+    filled = [{"weight": pytest.approx(1.1)}] * 4
+    eventually(lambda: read_delta(customers, "weight") == filled, within=PATIENCE, what="it is filled")
     held.insert(1)
     held.wait_merged(36)
     assert worker.sigterm(PATIENCE) == 0, worker.tail()
@@ -156,7 +157,7 @@ def test_a_spark_that_is_needed_later_and_does_not_start_ends_the_worker_and_say
     worker = held.start()
     held.insert(1)
     held.wait_merged(1)
-    held.state("ALTER TABLE orders RENAME COLUMN name TO title", "orders")
+    held.state("ALTER TABLE orders ADD COLUMN weight FLOAT DEFAULT 1.1", "orders")
     held.let_go("there is no room for a heap")
     assert worker.wait(PATIENCE) == 1, worker.tail()
     told = worker.logged("worker_fault")[0]["error"]

@@ -31,7 +31,6 @@ _QUERIES_AT_ONCE = 2
 _LIMIT_SECONDS = 600.0
 # Useful for processes that end within a minute: Java compiles quickly instead of well.
 _SPARK = {
-    "start": "eager",  # its statements need Spark
     "concurrency": _LANES,
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }

@@ -15,7 +15,6 @@ STORMY = {
     "batch_failed": ("table",),
     "change_ignored": ("table",),
     "change_skipped": ("table", "handler"),
-    "commit_without_spark_failed": ("table",),
     "dead_letter": ("table", "handler"),
     "definition_not_learned": (),
     "delta_rows_not_there": ("table",),

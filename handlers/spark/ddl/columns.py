@@ -11,8 +11,8 @@ from handlers.mysql.ddl import AddColumn, ModifyColumn, TableName
 from handlers.spark.ddl.filling import compute, fill, number
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import Target, find
-from handlers.spark.delta.evolving import properties
 from handlers.spark.delta.statements import literal, needs_mapping
+from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.table_ref import TableRef, quoted
 
 log = get_logger("handlers.spark")
@@ -33,13 +33,20 @@ def drop_columns(target: Target, ref: TableRef, names: Sequence[str], step: str)
         log.warning("ddl_columns_not_dropped", table=str(ref), columns=own, because="it has no others")
         return
     target.map_names(ref)
+    if target.around.next_version(ref) is None:  # only Spark commits to clustered tables
+        _uncluster(target, ref, own, step)
+    sql = f"ALTER TABLE {ref.sql} DROP COLUMNS ({', '.join(map(quoted, own))})"
+    target.alter(ref, step, sql, lambda change: change.drop(own))
+
+
+def _uncluster(target: Target, ref: TableRef, columns: Sequence[str], step: str) -> None:
+    """Cluster by the other columns: Delta drops none that it clusters by."""
     clustered = target.detail(ref).clusteringColumns or ()
-    gone = {*own, *map(quoted, own)}  # Delta quotes some
-    if gone.intersection(clustered):  # Delta drops no such column
+    gone = {*columns, *map(quoted, columns)}  # Delta quotes some
+    if gone.intersection(clustered):
         kept = ", ".join(name if "`" in name else quoted(name) for name in clustered if name not in gone)
         clause = f"({kept})" if kept else "NONE"
         target.run(ref, f"{step}.cluster", f"ALTER TABLE {ref.sql} CLUSTER BY {clause}")
-    target.run(ref, step, f"ALTER TABLE {ref.sql} DROP COLUMNS ({', '.join(map(quoted, own))})")
 
 
 def rename_column(target: Target, ref: TableRef, name: str, new: str, step: str) -> bool:
@@ -81,7 +88,8 @@ def _make_way(target: Target, ref: TableRef, name: str, step: str) -> None:
 
 
 def _rename(target: Target, ref: TableRef, name: str, new: str, step: str) -> None:
-    target.run(ref, step, f"ALTER TABLE {ref.sql} RENAME COLUMN {quoted(name)} TO {quoted(new)}")
+    sql = f"ALTER TABLE {ref.sql} RENAME COLUMN {quoted(name)} TO {quoted(new)}"
+    target.alter(ref, step, sql, lambda change: change.rename(name, new))
 
 
 def _old_name(name: str, columns: Sequence[str] | dict[str, str]) -> str:
@@ -117,8 +125,14 @@ def add_columns(
         if new:
             if needs_mapping(added):
                 target.map_names(ref)
-            clauses = ", ".join(_clauses(target, ref, new))
-            target.run(ref, step_add, f"ALTER TABLE {ref.sql} ADD COLUMNS ({clauses})", added)
+            placed = _placed(target, ref, new)
+            clauses = ", ".join(f"{quoted(name)} {type_}{_place(after)}" for name, type_, after in placed)
+
+            def add(change: ColumnChange) -> None:
+                for name, type_, after in placed:
+                    change.add(name, type_, after)
+
+            target.alter(ref, step_add, f"ALTER TABLE {ref.sql} ADD COLUMNS ({clauses})", add, added)
     there = [one for one in operations if one.column.name not in added]
     dropped = dropped_columns(target, ref) if there and target.is_history else []
     back = [one for one in there if find(dropped, one.column.name) is not None]
@@ -135,25 +149,29 @@ def add_columns(
         keep_dropped(target, ref, f"{step}.back", back=[one.column.name for one in back])
 
 
-def _clauses(target: Target, ref: TableRef, operations: Sequence[AddColumn]) -> list[str]:
-    """Return `name type [FIRST | AFTER column]` of each. By default it follows the source's last column."""
+def _placed(
+    target: Target, ref: TableRef, operations: Sequence[AddColumn]
+) -> list[tuple[str, str, str | None]]:
+    """Return the name and type of each, and the column that it follows: empty if it is the first, None if it
+    is the last. By default it follows the source's last column."""
     names = list(target.source_columns(ref))
     is_last_the_sources = not target.is_history
-    clauses = []
+    placed = []
     for one in operations:
         name = one.column.name
         after = None if one.after is None else one.after and find(names, one.after)
-        if after == "":
-            place, at = " FIRST", 0
-        elif after is None:
-            at = len(names)
-            place = "" if is_last_the_sources or not names else f" AFTER {quoted(names[-1])}"
-        else:
-            at = names.index(after) + 1
-            place = f" AFTER {quoted(after)}"
-        clauses.append(f"{quoted(name)} {target.type_of(one.column)}{place}")
+        at = len(names) if after is None else names.index(after) + 1 if after else 0
+        if after is None and names and not is_last_the_sources:
+            after = names[-1]
+        placed.append((name, target.type_of(one.column), after))
         names.insert(at, name)
-    return clauses
+    return placed
+
+
+def _place(after: str | None) -> str:
+    if after is None:
+        return ""
+    return f" AFTER {quoted(after)}" if after else " FIRST"
 
 
 _PROPERTY = "binlane.dropped_columns"
@@ -162,7 +180,7 @@ _PROPERTY = "binlane.dropped_columns"
 
 def dropped_columns(target: Target, ref: TableRef) -> list[str]:
     """The columns that the source has dropped and the table keeps."""
-    value = properties(target.session, ref).get(_PROPERTY)
+    value = target.properties(ref).get(_PROPERTY)
     return [] if value is None else msgspec.json.decode(value, type=list[str])
 
 
@@ -174,5 +192,6 @@ def keep_dropped(
     names = [name for name in before if find(back, name) is None]
     names += [name for name in gone if find(names, name) is None]
     if names != before:
-        value = literal(msgspec.json.encode(names).decode())
-        target.run(ref, step, f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({literal(_PROPERTY)} = {value})")
+        value = msgspec.json.encode(names).decode()
+        sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({literal(_PROPERTY)} = {literal(value)})"
+        target.alter(ref, step, sql, lambda change: change.set(_PROPERTY, value))

@@ -26,7 +26,7 @@ def fill(
 ) -> None:
     """Write the columns' defaults into the rows. `taken`: columns that existed before, so they may contain
     values. All other columns are null."""
-    values = []
+    values, scalars = [], {}
     for column in columns:
         value = default_value(column, target.time_ms)
         default = column.default
@@ -35,8 +35,10 @@ def fill(
         if value is not None or column in taken:
             kept = None if value is None else column_type(column.type).convert(value)
             values.append(f"{quoted(column.name)} = {typed(kept, target.type_of(column))}")
+            scalars[column.name] = kept
     if values:
-        target.run(ref, step, f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}")
+        sql = f"UPDATE {ref.sql} SET {', '.join(values)}{target.current()}"
+        target.rewrite(ref, step, sql, lambda table: table.filled(scalars))
 
 
 def typed(value: Any, type_: str) -> str:

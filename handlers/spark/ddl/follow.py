@@ -46,7 +46,7 @@ class DDLResult:
 
 
 def follow(
-    session: SparkSession,
+    sessions: Callable[[], SparkSession],
     change: Change,
     around: Surroundings,
     *,
@@ -63,11 +63,11 @@ def follow(
 ) -> DDLResult:
     """Apply a change with op `ddl` or `truncate` to the Delta tables.
 
-    All earlier changes of `database.table`, the table of the change's record, are merged. `session` belongs
-    to the caller: its confs are set and restored. `mode`: `replica` or `history`. `key`: the table's key
-    columns, if known. `topics`: the topic's name in records of finished steps, if not its own, then names
-    that an earlier attempt may have used. `fence`, `look_again`: see Target. Skips what `rules` switch off or
-    an earlier attempt did.
+    All earlier changes of `database.table`, the table of the change's record, are merged. `sessions`: see
+    Target. The session belongs to the caller: its confs are set and restored. `mode`: `replica` or `history`.
+    `key`: the table's key columns, if known. `topics`: the topic's name in records of finished steps, if not
+    its own, then names that an earlier attempt may have used. `fence`, `look_again`: see Target. Skips what
+    `rules` switch off or an earlier attempt did.
 
     Raises Rejected, before any change, for a statement that cannot be parsed or whose new type does not fit
     the values. Also raises Rejected if a table's folder contains other files, and what Spark and the store
@@ -78,7 +78,7 @@ def follow(
     places = [(topic, change.partition, change.offset, change.index) for topic in topics]
     kept = KeptSteps(around.files, around.root, places, own, change)
     target = Target(
-        session=session,
+        sessions=sessions,
         around=around,
         mode=mode,
         prefix=prefix,

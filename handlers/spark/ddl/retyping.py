@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 
 from handlers.api import Rejected
 from handlers.logs import get_logger
@@ -13,6 +14,7 @@ from handlers.spark.ddl.conversions import converted
 from handlers.spark.ddl.replacing import write_anew
 from handlers.spark.ddl.target import Target, find
 from handlers.spark.delta.state import look
+from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.rows.spark_types import can_widen
 from handlers.spark.table_ref import TableRef, quoted
 
@@ -52,7 +54,12 @@ def modify_columns(target: Target, table: TableName, operations: Sequence[Modify
     elif wider:
         target.widen_types(ref)
         clauses = ", ".join(f"{quoted(name)} TYPE {type_}" for name, type_ in wider.items())
-        target.run(ref, f"{step}.widen", f"ALTER TABLE {ref.sql} ALTER COLUMN {clauses}")
+
+        def widen(change: ColumnChange) -> None:
+            for name, type_ in wider.items():
+                change.widen(name, type_)
+
+        target.alter(ref, f"{step}.widen", f"ALTER TABLE {ref.sql} ALTER COLUMN {clauses}", widen)
     _move(target, ref, operations, step)
 
 
@@ -158,4 +165,5 @@ def _move(target: Target, ref: TableRef, operations: Sequence[ModifyColumn], ste
         if (names[at - 1] if at else "") == after:
             continue
         place = f"AFTER {quoted(after)}" if after else "FIRST"
-        target.run(ref, f"{step}.move{number}", f"ALTER TABLE {ref.sql} ALTER COLUMN {quoted(own)} {place}")
+        sql = f"ALTER TABLE {ref.sql} ALTER COLUMN {quoted(own)} {place}"
+        target.alter(ref, f"{step}.move{number}", sql, methodcaller("move", own, after))

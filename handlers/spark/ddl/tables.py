@@ -13,7 +13,7 @@ from handlers.spark.ddl.columns import add_columns, keep_dropped
 from handlers.spark.ddl.progress import Progress
 from handlers.spark.ddl.retyping import modify_columns
 from handlers.spark.ddl.target import DELTA_LOG, Target, find
-from handlers.spark.delta.evolving import properties
+from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
 from handlers.spark.delta.statements import MADE, new_table, of_new_table
 from handlers.spark.log.stores.interface import Files
@@ -59,8 +59,8 @@ def _create(target: Target, ref: TableRef, columns: Mapping[str, str], step: str
     listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
     properties = of_new_table(columns, around.properties) | MADE
     layout = around.partition_by, properties
-    table = new_table(ref, columns, listed, *layout, cluster_by=around.cluster_by)
-    target.make(ref, step, f"CREATE {table}")
+    sql = f"CREATE {new_table(ref, columns, listed, *layout, cluster_by=around.cluster_by)}"
+    target.make(ref, step, sql, columns, properties)
 
 
 def make_room(files: Files, path: str) -> None:
@@ -110,7 +110,7 @@ def may_drop(target: Target, table: TableName, step: str) -> bool:
     ref = target.ref(table)
     if target.is_history or (ref.path is not None and Progress(target, table, step, f"drop {ref}").has_begun):
         return True
-    return not target.exists(ref) or MADE.items() <= properties(target.session, ref).items()
+    return not target.exists(ref) or MADE.items() <= target.properties(ref).items()
 
 
 def drop_table(target: Target, table: TableName, step: str) -> None:
@@ -162,7 +162,7 @@ def truncate_table(target: Target, ref: TableRef, step: str) -> None:
     if not target.exists(ref):
         return
     if not target.is_history:
-        target.run(ref, step, f"DELETE FROM {ref.sql}")
+        target.rewrite(ref, step, f"DELETE FROM {ref.sql}", lambda table: Rewrite(table.all_files(), ()))
         return
     began, ends, current = (quoted(target.added(name)) for name in ("valid_from", "valid_to", "current"))
     # Versions must not end before they began, even if the source's clock was set back.

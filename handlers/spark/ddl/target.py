@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,8 +18,12 @@ from handlers.spark.delta.commits.commit_files import notes_in_files
 from handlers.spark.delta.commits.commit_notes import read_note
 from handlers.spark.delta.commits.exactly_once import STRICT, settings
 from handlers.spark.delta.evolving import has_property, properties
+from handlers.spark.delta.few_files import Rewrite
 from handlers.spark.delta.log_files import has_commits
+from handlers.spark.delta.own_commit import NextVersion
+from handlers.spark.delta.state import look_in_files
 from handlers.spark.delta.statements import NAMES_MAPPED, TYPES_WIDENED
+from handlers.spark.delta.table_columns import ColumnChange
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.column_types import column_type
 from handlers.spark.rows.shape import HISTORY
@@ -67,13 +72,18 @@ class Surroundings:
     """Table properties of a new table."""
     overrides: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Lower-case column -> its type, whatever the source's type is."""
+    next_version: Callable[[TableRef], NextVersion | None] = lambda _: None
+    """Returns a table's next version, to be committed without Spark. None if Spark must make it."""
+    create: Callable[[TableRef, Mapping[str, str], Mapping[str, str], str], bool] = lambda *_: False
+    """Creates a table with these columns, properties and user metadata. Returns False if Spark must do it."""
 
 
 @dataclass(slots=True)
 class Target:
     """One statement's view of the tables. Nothing about columns is cached: DDL has just changed them."""
 
-    session: SparkSession
+    sessions: Callable[[], SparkSession]
+    """Returns the session. Not called if the statement needs no Spark."""
     around: Surroundings
     mode: str
     prefix: str
@@ -106,6 +116,10 @@ class Target:
     @property
     def is_history(self) -> bool:
         return self.mode == "history"
+
+    @property
+    def session(self) -> SparkSession:
+        return self.sessions()
 
     # ---- names
 
@@ -155,8 +169,13 @@ class Target:
 
     def columns(self, ref: TableRef) -> dict[str, str]:
         """Column -> type in Spark's spelling, in the table's order."""
-        fields = self.session.table(ref.sql).schema.fields
-        return {one.name: one.dataType.simpleString() for one in fields}
+        found = look_in_files(self.around.files, ref.path)
+        columns = self.session.table(ref.sql).schema if found is None else found.columns
+        return {one.name: one.dataType.simpleString() for one in columns.fields}
+
+    def properties(self, ref: TableRef) -> Mapping[str, str]:
+        found = look_in_files(self.around.files, ref.path)
+        return properties(self.session, ref) if found is None else found.properties
 
     def source_columns(self, ref: TableRef) -> dict[str, str]:
         """The columns without those that binlane adds."""
@@ -192,12 +211,55 @@ class Target:
         """Execute a statement that makes one commit, unless an earlier attempt did."""
         self.commit(ref, step, lambda: self.session.sql(sql), columns, told=sql)
 
-    def commit(
-        self, ref: TableRef, step: str, do: Callable[[], object], columns: Sequence[str] = (), *, told: str
+    def alter(
+        self,
+        ref: TableRef,
+        step: str,
+        sql: str,
+        change: Callable[[ColumnChange], None],
+        columns: Sequence[str] = (),
     ) -> None:
-        """Execute `do`, which makes one commit, unless an earlier attempt did. `told`: its description."""
-        if step not in self.steps(ref) and not self._is_done_elsewhere(ref, step):
-            self.noted(ref, step, columns, do)
+        """The same for columns and properties: by `change`, or by `sql` if Spark must do it."""
+
+        def own(table: NextVersion, note: str) -> bool:
+            return table.alter(_operation(sql), change, note)
+
+        self.commit(ref, step, lambda: self.session.sql(sql), columns, told=sql, own=own)
+
+    def rewrite(
+        self, ref: TableRef, step: str, sql: str, rows: Callable[[NextVersion], Rewrite | None]
+    ) -> None:
+        """The same for rows: by the files that `rows` replaces, or by `sql` if Spark must do it."""
+        txn = (f"{self.fence}/{step}", 1) if self.fence else None
+
+        def own(table: NextVersion, note: str) -> bool:
+            if txn is not None and table.has(txn[0]):
+                return True  # Delta would skip the statement, too
+            made = rows(table)
+            if made is not None:
+                table.put(_operation(sql), {}, note=note, txn=txn, rows=made)
+            return made is not None
+
+        self.commit(ref, step, lambda: self.session.sql(sql), told=sql, own=own)
+
+    def commit(
+        self,
+        ref: TableRef,
+        step: str,
+        do: Callable[[], object],
+        columns: Sequence[str] = (),
+        *,
+        told: str,
+        own: Callable[[NextVersion, str], bool] | None = None,
+    ) -> None:
+        """Execute `do`, which makes one commit, unless an earlier attempt did. `told`: its description.
+        `own`: commits without Spark, with the note. It returns False if Spark must do it."""
+        if step in self.steps(ref):
+            return
+        # Before the check: this version cannot be committed after another worker's.
+        table = None if own is None else self.around.next_version(ref)
+        if not self._is_done_elsewhere(ref, step):
+            self.noted(ref, step, columns, do, lambda note: bool(table and own and own(table, note)))
             self.done.append(told)
 
     def _is_done_elsewhere(self, ref: TableRef, step: str) -> bool:
@@ -213,20 +275,37 @@ class Target:
         self.look_again()
         return False
 
-    def make(self, ref: TableRef, step: str, sql: str) -> None:
-        """Execute a statement that creates the table."""
+    def make(
+        self, ref: TableRef, step: str, sql: str, columns: Mapping[str, str], properties: Mapping[str, str]
+    ) -> None:
+        """Execute a statement that creates the table. `columns`: with their types in Spark's spelling."""
         self.forget(ref)
         self._steps[ref.sql] = {}
-        self.noted(ref, step, (), lambda: self.session.sql(sql))
+        self.noted(
+            ref,
+            step,
+            (),
+            lambda: self.session.sql(sql),
+            lambda note: self.around.create(ref, columns, properties, note),
+        )
         self.done.append(sql)
 
-    def noted(self, ref: TableRef, step: str, columns: Sequence[str], commit: Callable[[], object]) -> None:
-        """Execute `commit`, with a note of its step."""
-        confs = {**STRICT, _USER_METADATA: _noted(self.note, _Step(self.at, step, tuple(columns)))}
-        if self.fence:
-            confs |= {_APP_ID: f"{self.fence}/{step}", _VERSION: "1"}
-        with settings(self.session, confs):
-            commit()
+    def noted(
+        self,
+        ref: TableRef,
+        step: str,
+        columns: Sequence[str],
+        commit: Callable[[], object],
+        own: Callable[[str], bool],
+    ) -> None:
+        """Commit with a note of the step: by `own`, which gets it, or by `commit` if Spark must do it."""
+        note = _noted(self.note, _Step(self.at, step, tuple(columns)))
+        if not own(note):
+            confs = {**STRICT, _USER_METADATA: note}
+            if self.fence:
+                confs |= {_APP_ID: f"{self.fence}/{step}", _VERSION: "1"}
+            with settings(self.session, confs):
+                commit()
         self._steps.setdefault(ref.sql, {})[step] = columns
         self.committed[step] = columns
 
@@ -247,16 +326,24 @@ class Target:
         if key in self._set_before.get(ref.sql, ()):
             return
         self._set_before.setdefault(ref.sql, set()).add(key)
-        if has_property(properties(self.session, ref), key, value):
-            return
-        sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
-        self.noted(ref, f"set {key}", (), lambda: self.session.sql(sql))
-        self.done.append(sql)
+        if not has_property(self.properties(ref), key, value):
+            sql = f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('{key}' = '{value}')"
+            self.alter(ref, f"set {key}", sql, lambda change: change.set(key, value))
 
 
 def find(columns: Iterable[str], name: str) -> str | None:
     """Return the column in the table's spelling, None if absent. MySQL and Spark ignore case in names."""
     return next((one for one in columns if one.casefold() == name.casefold()), None)
+
+
+_OPERATION = re.compile(r"^(DELETE|UPDATE)|\b(SET TBLPROPERTIES|(?:ADD|DROP) COLUMNS|RENAME COLUMN)\b")
+
+
+def _operation(sql: str) -> str:
+    """Return Delta's name of a statement."""
+    named = re.sub("`(?:[^`]|``)*`", "", sql)
+    found = _OPERATION.search(named)
+    return found[0] if found else f"CHANGE COLUMN{'S' if named.count(' TYPE ') > 1 else ''}"
 
 
 class _Step(msgspec.Struct, frozen=True):

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from handlers.spark.delta.log_files import DataFile, Snapshot
+from handlers.spark.delta.log_actions import DataFile, Snapshot
 from handlers.spark.delta.statements import literal
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.stores.local import LocalFiles, plain_path
 from handlers.spark.rows.parquet_files import has_former_dates
 from handlers.spark.table_ref import quoted
 
-_NAME = "delta.columnMapping.physicalName"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _PADDED = re.compile(r"(?<!var)char\(")
 """In the metadata of a column with CHAR. Files may have shorter texts, which Spark pads on reading."""
 _TYPES = {
@@ -74,9 +74,11 @@ def dataset_of(
         if _PADDED.search(each.get("metadata", {}).get("__CHAR_VARCHAR_TYPE_STRING", "")):
             raise OnlySpark(path, f"has a column {each['name']} of CHAR")
     names = {each["name"]: _renamed(each) for each in fields}
-    schema = pa.schema([(_physical(each), _type(path, each["type"], is_top=True)) for each in fields])
+    schema = pa.schema(
+        [(physical_name(each), arrow_type(path, each["type"], is_top=True)) for each in fields]
+    )
     own = set(snapshot.metadata.partition_columns)
-    partitions = [schema.field(_physical(each)) for each in fields if each["name"] in own]
+    partitions = [schema.field(physical_name(each)) for each in fields if each["name"] in own]
     found = [
         _FORMAT.make_fragment(*_opened(files, path, name, stack), _values(partitions, file))
         for name, file in snapshot.files.items()
@@ -89,9 +91,12 @@ def dataset_of(
     return dataset, names
 
 
-def parquet_dataset(files: Files, paths: Sequence[str], schema: pa.Schema, stack: ExitStack) -> ds.Dataset:
-    """Return the rows of these files. Raises like `dataset_of`."""
-    found = [_FORMAT.make_fragment(*_opened(files, "", path, stack)) for path in paths]
+def parquet_dataset(
+    files: Files, paths: Sequence[str], schema: pa.Schema, stack: ExitStack, table: str = ""
+) -> ds.Dataset:
+    """Return the rows of these files. `table`: the folder of a table, if its log names them. Raises like
+    `dataset_of`."""
+    found = [_FORMAT.make_fragment(*_opened(files, table, path, stack)) for path in paths]
     return ds.FileSystemDataset(found, schema, _FORMAT)
 
 
@@ -118,24 +123,24 @@ def _values(partitions: Sequence[pa.Field], file: DataFile) -> ds.Expression:
     return expression
 
 
-def _physical(field: Mapping[str, Any]) -> str:
-    return str(field.get("metadata", {}).get(_NAME, field["name"]))
+def physical_name(field: Mapping[str, Any]) -> str:
+    return str(field.get("metadata", {}).get(PHYSICAL_NAME, field["name"]))
 
 
 def _renamed(field: Mapping[str, Any]) -> str:
     """Return SQL for a column, with the table's names of the fields of a struct."""
-    column, kind = quoted(_physical(field)), field["type"]
+    column, kind = quoted(physical_name(field)), field["type"]
     if not isinstance(kind, dict) or kind["type"] != "struct" or not _has_renamed(kind):
         return column
-    values = (f"{literal(each['name'])}, {column}.{quoted(_physical(each))}" for each in kind["fields"])
+    values = (f"{literal(each['name'])}, {column}.{quoted(physical_name(each))}" for each in kind["fields"])
     return f"IF({column} IS NULL, NULL, named_struct({', '.join(values)}))"
 
 
 def _has_renamed(struct: Mapping[str, Any]) -> bool:
-    return any(_physical(each) != each["name"] for each in struct["fields"])
+    return any(physical_name(each) != each["name"] for each in struct["fields"])
 
 
-def _type(table: str, kind: Any, *, is_top: bool = False) -> pa.DataType:
+def arrow_type(table: str, kind: Any, *, is_top: bool = False) -> pa.DataType:
     """Return Arrow's type for one of Delta's, with the names in the files. Raises OnlySpark."""
     if isinstance(kind, str):
         if found := _DECIMAL.fullmatch(kind):
@@ -143,13 +148,13 @@ def _type(table: str, kind: Any, *, is_top: bool = False) -> pa.DataType:
         if kind in _TYPES:
             return _TYPES[kind]
     elif kind["type"] == "array":
-        return pa.list_(_type(table, kind["elementType"]))
+        return pa.list_(arrow_type(table, kind["elementType"]))
     elif kind["type"] == "map":
-        return pa.map_(_type(table, kind["keyType"]), _type(table, kind["valueType"]))
+        return pa.map_(arrow_type(table, kind["keyType"]), arrow_type(table, kind["valueType"]))
     elif kind["type"] == "struct":
         if not is_top and _has_renamed(kind):
             raise OnlySpark(table, "has renamed fields inside of nested structs")
-        return pa.struct([(_physical(each), _type(table, each["type"])) for each in kind["fields"]])
+        return pa.struct([(physical_name(each), arrow_type(table, each["type"])) for each in kind["fields"]])
     raise OnlySpark(table, f"has a column of type {kind if isinstance(kind, str) else kind['type']}")
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from handlers.spark.delta.arrow_rows import fitted, places_of, within, without
 from handlers.spark.delta.data_files import parquet_dataset
+from handlers.spark.delta.log_actions import Bounds, Snapshot
+from handlers.spark.delta.table_columns import ArrowColumns
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.rows.parquet_files import has_former_dates, writing
-
-if TYPE_CHECKING:
-    import deltalake
 
 _TAIL_BYTES = 8 * 2**20
 _TAIL_ROWS = 200_000
@@ -32,6 +33,7 @@ _LONGEST = 32
 """The longest text in statistics. Spark cuts longer ones there."""
 _MOST_COLUMNS = 32
 """Number of columns with statistics, as in Spark."""
+_read_bounds = msgspec.json.Decoder(Bounds).decode
 _DIGITS_OF_DOUBLES = 15
 
 
@@ -40,7 +42,7 @@ class TableFile:
     """One file of a table."""
 
     path: str
-    """Relative to the table."""
+    """As the log has it."""
     size: int
     rows: int
     bounds: Mapping[str, tuple[Any, Any]]
@@ -51,7 +53,7 @@ class Rewrite(NamedTuple):
     """What a commit replaces."""
 
     removed: Sequence[TableFile]
-    written: Sequence[pa.Table]
+    written: Iterable[pa.Table]
     """The rows of each new file."""
 
     @property
@@ -60,26 +62,28 @@ class Rewrite(NamedTuple):
         return sum(each.size for each in self.removed)
 
 
-def files_of(table: deltalake.DeltaTable, key: Sequence[str]) -> Sequence[TableFile] | None:
-    """Return a table's files, with the bounds of its key. None if it does not say all that a commit needs."""
-    adds = pa.table(table.get_add_actions(flatten=True))
-    if adds.num_rows and ("num_records" not in adds.column_names or adds["num_records"].null_count):
-        return None
-    if any(set("% :") & set(each) for each in adds["path"].to_pylist()):
-        return None  # the log has them in another form
+def files_of(table: Snapshot, columns: ArrowColumns, key: Collection[str]) -> Sequence[TableFile] | None:
+    """Return a table's files, with the bounds of its key. None if its log does not say all that a commit
+    needs."""
+    in_files = dict(zip(columns.named.names, columns.filed.names, strict=True))
+    ordered = [name for name in key if _has_order(columns.named.field(name).type)]
     found = []
-    for add in adds.select([each for each in adds.column_names if _is_wanted(each, key)]).to_pylist():
-        bounds = {each: (add.get(f"min.{each}"), add.get(f"max.{each}")) for each in key}
-        certain = {each: pair for each, pair in bounds.items() if all(map(_is_certain, pair))}
-        found.append(TableFile(add["path"], add["size_bytes"], add["num_records"], certain))
+    for path, file in table.files.items():
+        if file.rows is None or file.stats is None or file.partition or file.deletion_vector is not None:
+            return None
+        told = _read_bounds(file.stats)
+        bounds = {
+            name: (told.min_values.get(in_files[name]), told.max_values.get(in_files[name]))
+            for name in ordered
+        }
+        certain = {name: pair for name, pair in bounds.items() if all(map(_is_certain, pair))}
+        found.append(TableFile(path, file.size, file.rows, certain))
     return found
 
 
-def _is_wanted(column: str, key: Sequence[str]) -> bool:
-    kind, _, name = column.partition(".")
-    # A dot may also begin a field of a struct.
-    is_bound = kind in ("min", "max") and name in key and "." not in name
-    return is_bound or column in ("path", "size_bytes", "num_records")
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether all writers order such values alike. Bounds of other types may look like these."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
 
 
 def _is_certain(bound: Any) -> bool:
@@ -94,8 +98,7 @@ class FewFiles:
     files: Files
     path: str
     """The table's folder."""
-    schema: pa.Schema
-    """The table's columns."""
+    columns: ArrowColumns
     key: Mapping[str, str]
     """A column's name in the table -> in the changes."""
     most_memory: int
@@ -117,7 +120,7 @@ class FewFiles:
         touched: list[tuple[Sequence[TableFile], pa.Array]] = []
         taken: set[int] = set()
         for each in others:
-            keys = self._read([each], list(self.key))
+            keys = self.read([each], list(self.key))
             if keys is None:
                 return None
             if len(places := places_of(changes, keys, self.key)):
@@ -130,27 +133,65 @@ class FewFiles:
         touched.append((tail, every.filter(pc.invert(pc.is_in(every, pa.array(taken, pa.int64()))))))
         written, left = [], self.most_memory
         for some, places in touched:
-            there = self._read(some, self.schema.names)
+            there = self.read(some, self.columns.named.names)
             if there is None or (left := left - there.nbytes) < 0:
                 return None
             new = changes.take(places).filter(is_kept.take(places))
             old = without(there, changes, self.key)
-            rows = pa.concat_tables([fitted(each, self.schema) for each in (old, new)])
+            rows = pa.concat_tables([fitted(each, self.columns.named) for each in (old, new)])
             if rows.num_rows:
                 written.append(rows)
         return Rewrite([each for some, _ in touched for each in some], written)
 
-    def _read(self, some: Sequence[TableFile], names: Sequence[str]) -> pa.Table | None:
+    def added(self, found: Sequence[TableFile], rows: pa.Table) -> Rewrite | None:
+        """Add rows to the smallest files. Returns and raises like `rewrite`."""
+        tail, _ = _divided(found)
+        there = self.read(tail, self.columns.named.names)
+        if there is None or there.nbytes + rows.nbytes > self.most_memory:
+            return None
+        return Rewrite(tail, [pa.concat_tables([there, fitted(rows, self.columns.named)])])
+
+    def filled(self, found: Sequence[TableFile], values: Mapping[str, pa.Scalar]) -> Rewrite | None:
+        """Give each row these values. Returns and raises like `rewrite`."""
+        if sum(each.size for each in found) > _MOST_BYTES:
+            return None
+        left, written = self.most_memory, []
+        for each in found:
+            rows = self.read([each], self.columns.named.names)
+            if rows is None or (left := left - rows.nbytes) < 0:
+                return None
+            for name, value in values.items():
+                field = self.columns.named.field(name)
+                rows = rows.set_column(
+                    rows.schema.get_field_index(name), field, pa.repeat(value.cast(field.type), rows.num_rows)
+                )
+            written.append(rows)
+        return Rewrite(found, written)
+
+    def read(self, some: Sequence[TableFile], names: Sequence[str]) -> pa.Table | None:
         """Return these columns of the files. None if they take too much memory, or are for Spark."""
-        own = pa.schema([self.schema.field(name) for name in names])
+        named, filed = self.columns
+        own = pa.schema([named.field(name) for name in names])
         if not some:
             return own.empty_table()
+        in_files = [filed.field(named.get_field_index(name)) for name in names]
         with ExitStack() as stack:
-            paths = [f"{self.path}/{each.path}" for each in some]
-            dataset = parquet_dataset(self.files, paths, self.schema, stack)
+            paths = [each.path for each in some]
+            dataset = parquet_dataset(self.files, paths, filed, stack, self.path)
             if has_former_dates(dataset):
                 return None
-            return within(self.most_memory, dataset.to_batches(columns=list(names)), own)
+            batches = dataset.to_batches(columns=[each.name for each in in_files])
+            found = within(self.most_memory, batches, pa.schema(in_files))
+        return None if found is None else found.rename_columns(own.names).cast(own)
+
+
+def exact_scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """Return a value as Spark would cast its text. Raises ValueError, and what Arrow raises, if that is not
+    certain."""
+    is_zoneless = isinstance(value, datetime) and value.tzinfo is None
+    if pa.types.is_float32(type_) or (is_zoneless and getattr(type_, "tz", None)):
+        raise ValueError(f"{value!r} depends on how it is cast to {type_}")
+    return pa.scalar(value, type_)
 
 
 def _divided(found: Sequence[TableFile]) -> tuple[list[TableFile], list[TableFile]]:

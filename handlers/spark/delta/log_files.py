@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from handlers.spark.delta.log_actions import (
+    Action,
+    DataFile,
+    Metadata,
+    Protocol,
+    Snapshot,
+    read_action,
+    read_stats,
+)
 from handlers.spark.log.stores.interface import Files, FilesError
 
 _FEATURES = frozenset(
@@ -33,126 +41,13 @@ _MOST_READER = 3
 _READ = [
     *("add.path", "add.size", "add.stats", "add.partitionValues", "add.deletionVector.storageType"),
     *("add.deletionVector.pathOrInlineDv", "add.deletionVector.offset", "add.deletionVector.cardinality"),
-    *("protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures"),
-    *("metaData.schemaString", "metaData.partitionColumns", "metaData.configuration", "sidecar.path"),
-    "txn.appId",
+    *("protocol", "metaData", "sidecar.path", "txn.appId", "txn.version"),
+    *("remove.path", "remove.deletionTimestamp"),
 ]
 """The columns that are read from a checkpoint."""
 _AT_ONCE = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
-    """One version of a table."""
-
-    version: int
-    columns: Mapping[str, Sequence[str]]
-    """Each with the names of its fields, if it is a struct."""
-    files: int
-    bytes: int
-    rows: int
-
-
-class DataFile(NamedTuple):
-    """One Parquet file of a table."""
-
-    size: int
-    """Bytes."""
-    rows: int | None
-    """Without deleted ones. None if the log does not say."""
-    partition: Mapping[str, str | None]
-    """The values of the partition columns, by the columns' names in files."""
-    deletion_vector: _DeletionVector | None
-    """Which rows are deleted. None: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One version of a table, with its files."""
-
-    version: int
-    columns: Mapping[str, Sequence[str]]
-    """Each with the names of its fields, if it is a struct."""
-    metadata: Metadata
-    files: Mapping[str, DataFile]
-    """By the path, as the log has it: relative to the table, URL-encoded."""
-    writers: Set[str]
-    """The identifiers of applications (`TableRef.app_id`) that record their commits."""
-
-    def state(self, rows: int | None = None) -> LogState | None:
-        """None if the log does not say how many rows a file has. `rows`: their sum, if it is known."""
-        counts = [each.rows for each in self.files.values() if each.rows is not None]
-        if rows is None and len(counts) == len(self.files):
-            rows = sum(counts)
-        if rows is None:
-            return None
-        size = sum(each.size for each in self.files.values())
-        return LogState(self.version, self.columns, len(self.files), size, rows)
-
-
-class _Stats(msgspec.Struct, rename="camel"):
-    num_records: int
-
-
-class _DeletionVector(msgspec.Struct, rename="camel", frozen=True):
-    storage_type: str
-    path_or_inline_dv: str
-    cardinality: int
-    offset: int | None = None
-
-
-class _Add(msgspec.Struct, rename="camel"):
-    path: str
-    size: int
-    stats: str | None = None
-    partition_values: dict[str, str | None] = {}
-    deletion_vector: _DeletionVector | None = None
-
-
-class _Remove(msgspec.Struct, rename="camel"):
-    path: str
-    deletion_vector: _DeletionVector | None = None
-
-
-class _Sidecar(msgspec.Struct):
-    path: str
-
-
-class _Txn(msgspec.Struct, rename="camel"):
-    app_id: str
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    """A table's metadata, without its files."""
-
-    schema_string: str
-    """As JSON."""
-    partition_columns: list[str] = []
-    configuration: dict[str, str] = {}
-
-    @property
-    def columns(self) -> dict[str, Sequence[str]]:
-        """Each with the names of its fields, if it is a struct."""
-        return {each["name"]: _within(each["type"]) for each in json.loads(self.schema_string)["fields"]}
-
-
-class _Protocol(msgspec.Struct, rename="camel"):
-    min_reader_version: int
-    reader_features: list[str] | None = None
-    writer_features: list[str] | None = None
-
-
-class _Action(msgspec.Struct, rename="camel"):
-    add: _Add | None = None
-    remove: _Remove | None = None
-    meta_data: Metadata | None = None
-    protocol: _Protocol | None = None
-    sidecar: _Sidecar | None = None
-    txn: _Txn | None = None
-
-
-_read_action = msgspec.json.Decoder(_Action).decode
-_read_stats = msgspec.json.Decoder(_Stats).decode
 _BROKEN = (ValueError, TypeError, KeyError, RecursionError)
 """Errors that bytes raise if Delta did not write them."""
 
@@ -161,11 +56,11 @@ class Unknown(Exception):
     """The files do not contain the answer: ask Spark."""
 
 
-def snapshot_in_files(files: Files, path: str) -> Snapshot | None:
+def snapshot_in_files(files: Files, path: str, *, with_stats: bool = False) -> Snapshot | None:
     """Return the newest version of the table at `path`. None: ask Spark. Raises what `files` raises.
 
     By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#action-reconciliation"""
-    replay = _Replay()
+    replay = _Replay(with_stats)
     try:
         return replay.snapshot(replay.all_of(files, f"{path}/_delta_log"))
     except FilesError:
@@ -178,17 +73,18 @@ def metadata_in_files(files: Files, path: str) -> Metadata | None:
     """The same, for what does not depend on the table's files."""
     folder = f"{path}/_delta_log"
     try:
-        checkpoint, commits = _found_in(files, folder)
+        checkpoint, commits = found_in(files, folder)
         for version in reversed(commits):
             for line in files.read(f"{folder}/{version:020d}.json").splitlines():
                 if b'"metaData"' in line:
-                    action = _read_action(line)
+                    action = read_action(line)
                     if action.meta_data is not None:
                         return action.meta_data
         for name in checkpoint:
             with files.open(f"{folder}/{name}") as file:
-                for row in pq.read_table(file, columns=["metaData"]).column(0).drop_null().to_pylist():
-                    return msgspec.convert({**row, "configuration": dict(row["configuration"])}, Metadata)
+                found = pq.read_table(file, columns=["metaData"]).column(0).drop_null()
+                for row in found.to_pylist(maps_as_pydicts="strict"):
+                    return msgspec.convert(_told(row), Metadata)
     except FilesError:
         raise
     except (Unknown, msgspec.DecodeError, pa.ArrowException, OSError, *_BROKEN):
@@ -211,14 +107,16 @@ def has_commits(files: Files, path: str) -> bool:
 class _Replay:
     """Replays the actions of a log, one after the other."""
 
+    with_stats: bool
     added: dict[str, DataFile] = field(default_factory=dict)
     metadata: Metadata | None = None
-    protocol: _Protocol | None = None
-    writers: set[str] = field(default_factory=set)
+    protocol: Protocol | None = None
+    writers: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
 
     def all_of(self, files: Files, folder: str) -> int:
         """Read the newest checkpoint and the commits since. Returns the last version."""
-        checkpoint, commits = _found_in(files, folder)
+        checkpoint, commits = found_in(files, folder)
         for name in checkpoint:
             with files.open(f"{folder}/{name}") as file:
                 self._checkpoint(pq.ParquetFile(file))
@@ -229,19 +127,27 @@ class _Replay:
     def snapshot(self, version: int) -> Snapshot:
         if self.metadata is None or self.protocol is None or self.protocol.min_reader_version > _MOST_READER:
             raise Unknown
-        if not {*(self.protocol.reader_features or ()), *(self.protocol.writer_features or ())} <= _FEATURES:
+        if not self.protocol.features <= _FEATURES:
             raise Unknown
-        return Snapshot(version, self.metadata.columns, self.metadata, self.added, self.writers)
+        return Snapshot(
+            version,
+            self.metadata.columns,
+            self.metadata,
+            self.protocol,
+            self.added,
+            self.writers,
+            self.removed,
+        )
 
     def _checkpoint(self, file: pq.ParquetFile) -> None:
         if file.metadata.num_rows > _MOST_FILES:
             raise Unknown
         for batch in file.iter_batches(_AT_ONCE, columns=_READ):
             for row in batch.to_pylist(maps_as_pydicts="strict"):
-                self._take(msgspec.convert(_told(row), _Action))
+                self._take(msgspec.convert(_told(row), Action))
 
     def _commit(self, commit: bytes) -> None:
-        actions = [_read_action(line) for line in commit.splitlines()]
+        actions = [read_action(line) for line in commit.splitlines()]
         # A file that only gets a deletion vector is removed and added by one commit.
         for action in actions:
             if action.remove is not None:
@@ -250,29 +156,32 @@ class _Replay:
                     raise Unknown  # another file is removed
         for action in actions:
             self._take(action)
-        if len(self.added) > _MOST_FILES:
+        if max(len(self.added), len(self.removed)) > _MOST_FILES:
             raise Unknown
 
-    def _take(self, action: _Action) -> None:
+    def _take(self, action: Action) -> None:
+        if action.remove is not None:
+            self.removed[action.remove.path] = action.remove.deletion_timestamp or 0
         if (add := action.add) is not None:
             rows = None
             if add.stats is not None:
                 gone = 0 if add.deletion_vector is None else add.deletion_vector.cardinality
-                if not 0 <= gone <= (all_rows := _read_stats(add.stats).num_records):
+                if not 0 <= gone <= (all_rows := read_stats(add.stats).num_records):
                     raise Unknown
                 rows = all_rows - gone
-            self.added[add.path] = DataFile(add.size, rows, add.partition_values, add.deletion_vector)
+            stats = add.stats if self.with_stats else None
+            self.added[add.path] = DataFile(add.size, rows, add.partition_values, add.deletion_vector, stats)
         if action.sidecar is not None:
             raise Unknown  # the files are listed elsewhere
         if action.txn is not None:
-            self.writers.add(action.txn.app_id)
+            self.writers[action.txn.app_id] = action.txn.version
         if action.meta_data is not None:
             self.metadata = action.meta_data
         if action.protocol is not None:
             self.protocol = action.protocol
 
 
-def _found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
+def found_in(files: Files, folder: str) -> tuple[Sequence[str], Sequence[int]]:
     """Return the files of the newest complete checkpoint, and the versions of the commits since."""
     commits: list[int] = []
     checkpoints: dict[tuple[int, int], list[str]] = {}
@@ -299,8 +208,3 @@ def _told(row: Any) -> Any:
     if isinstance(row, dict):
         return {name: _told(value) for name, value in row.items() if value is not None}
     return row
-
-
-def _within(kind: Any) -> Sequence[str]:
-    is_struct = isinstance(kind, dict) and kind.get("type") == "struct"
-    return [each["name"] for each in kind["fields"]] if is_struct else ()

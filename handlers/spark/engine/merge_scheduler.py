@@ -28,8 +28,9 @@ _HEAVY = 10.0
 _AGES = (2.0, 10.0)
 """The least and the most seconds that rows wait if `max_age` is not set."""
 _PER_MERGE = 20
-"""Seconds that rows wait for each second that the last merge took: a table's commits use 5 % of a thread.
-They take delta-rs hundredths of a second, and Spark one or two seconds."""
+"""Seconds that rows wait for each second that a merge took: a table's commits use 5 % of a thread. They take
+hundredths of a second, and Spark one or two seconds. The shorter of the last two counts, because the first
+one, and one beside many others, take longer."""
 _REPLACED = 512 * 2**10
 """Bytes of files that a table's merges replace in a second. The former files stay for days."""
 _SPARK_STARTS = 0.5
@@ -82,7 +83,7 @@ class MergeQueue:
         self._light: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
         self._heavy: SortedKeyList[_Entry, float] = SortedKeyList(key=_due)
         self._running: dict[Mergeable, _Entry] = {}
-        self._took: WeakKeyDictionary[Mergeable, float] = WeakKeyDictionary()
+        self._took: WeakKeyDictionary[Mergeable, tuple[float, float]] = WeakKeyDictionary()
         self._clock = _clock()
 
     def offer(self, table: Mergeable) -> bool:
@@ -128,14 +129,14 @@ class MergeQueue:
     def done(self, table: Mergeable, *, seconds: float, not_before: float | None = None) -> None:
         """End a table's merge, which took `seconds`. The next begins at `not_before` (monotonic)."""
         del self._running[table]
-        self._took[table] = seconds
+        self._took[table] = self._took.get(table, (0.0, 0.0))[1], seconds
         self._add(self._entry(table, not_before))
 
     def _entry(self, table: Mergeable, not_before: float | None = None) -> _Entry:
-        took, max_age = self._took.get(table, 0.0), self._options.max_age
+        took, max_age = self._took.get(table, (0.0, 0.0)), self._options.max_age
         if max_age is None:
-            max_age = min(max(took * _PER_MERGE, table.replaced / _REPLACED, _AGES[0]), _AGES[1])
-        return _Entry(table, took > _HEAVY, not_before, max_age=max_age)
+            max_age = min(max(min(took) * _PER_MERGE, table.replaced / _REPLACED, _AGES[0]), _AGES[1])
+        return _Entry(table, took[1] > _HEAVY, not_before, max_age=max_age)
 
     def _add(self, entry: _Entry) -> bool:
         """Add a table. Returns whether it is the next one."""

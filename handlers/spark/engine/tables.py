@@ -23,7 +23,7 @@ from handlers.spark.iceberg.catalog import IcebergCatalog
 from handlers.spark.locations import Locations
 from handlers.spark.log.owner import Owner, check_prefix, fits, logs_below, sign
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.store_choice import files_for, files_without_java
+from handlers.spark.log.store_choice import commits_are_safe, files_for, files_without_java
 from handlers.spark.options import SparkOptions
 from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
@@ -95,7 +95,12 @@ class Tables:
             files=files,
             packs=Packs(files, locations.logs, every=_every(options, context), partitions=self.partitions),
             applier=applier_for(options),
-            without_spark=WithoutSpark(options, files, makes_tables=not has_table_defaults(spark.section)),
+            without_spark=WithoutSpark(
+                options,
+                files,
+                makes_tables=not has_table_defaults(spark.section),
+                is_safe=commits_are_safe(locations.root, spark, assume_local=spark.assumes_local_files),
+            ),
             iceberg=IcebergCatalog(spark.section, context.folder) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,

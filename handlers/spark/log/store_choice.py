@@ -82,6 +82,20 @@ def default_scheme(spark: Spark) -> str:
     return scheme_of(conf.get("fs.defaultFS", "file:///"))
 
 
+def commits_are_safe(root: str, spark: Any, *, assume_local: bool = False) -> bool:
+    """Whether commits by puts on condition go well with those of Spark. `assume_local`: see `files_for`.
+
+    Delta's log stores for S3 overwrite what they did not see, or keep their own list of commits. Through
+    Hadoop's libraries, reading files takes too long."""
+    scheme = scheme_of(root) or ("file" if assume_local else default_scheme(spark))
+    if scheme == "file" or spark.is_classic:
+        return scheme == "file"
+    if scheme in _S3:
+        others = any(name.startswith("spark.delta.logStore.") for name in spark.section.conf)
+        return bool(spark.section.single_writer) and not others
+    return scheme in _ONE_WINS
+
+
 class UnsafeForSeveral(FilesError):
     """With two workers in this place, one could undo the other's commits."""
 

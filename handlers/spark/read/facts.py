@@ -13,7 +13,8 @@ from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_fi
 from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
 from handlers.spark.delta.data_files import OnlySpark, dataset_of
-from handlers.spark.delta.log_files import LogState, has_commits, snapshot_in_files
+from handlers.spark.delta.log_actions import LogState
+from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece

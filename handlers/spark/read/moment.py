@@ -14,7 +14,8 @@ import sqlglot
 
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.data_files import OnlySpark, dataset_of, parquet_dataset
-from handlers.spark.delta.log_files import Snapshot, has_commits, snapshot_in_files
+from handlers.spark.delta.log_actions import Snapshot
+from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.segment_file import Head
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import head_of, log_of, shown_shape

@@ -37,9 +37,3 @@ def has_former_dates(dataset: Any) -> bool:
     they are. Raises OSError."""
     files = [file.physical_schema.metadata or {} for file in dataset.get_fragments()]
     return any(_FORMER & file.keys() or file.get(b"org.apache.spark.version", b"3") < b"3" for file in files)
-
-
-def has_nanoseconds(dataset: Any) -> bool:
-    """Whether a file of Arrow's `dataset` has times in nanoseconds, or Spark's 96-bit times, which delta-rs
-    reads as such. They end in 2262, and times after that change silently. Raises OSError."""
-    return any("timestamp[ns" in str(file.physical_schema) for file in dataset.get_fragments())

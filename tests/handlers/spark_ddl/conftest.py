@@ -17,12 +17,12 @@ def spark(spark_keeper: SparkKeeper) -> SharedSpark:
     return spark_keeper.get()
 
 
-@pytest.fixture
-def make_lake(spark: SharedSpark, tmp_path: Path) -> MakeLake:
+@pytest.fixture(params=["auto", pytest.param("spark", marks=pytest.mark.soak)])
+def make_lake(spark: SharedSpark, tmp_path: Path, request: pytest.FixtureRequest) -> MakeLake:
     """`make_lake(mode="history")`: an empty folder."""
 
     def make(**options: Any) -> DDLLake:
-        return DDLLake(spark, tmp_path, **options)
+        return DDLLake(spark, tmp_path, engine=request.param, **options)
 
     return make
 

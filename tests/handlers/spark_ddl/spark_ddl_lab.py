@@ -16,7 +16,10 @@ from handlers.mysql.ddl import TableName
 from handlers.mysql.ddl.rules import DDLRules
 from handlers.spark.ddl.follow import DDLResult, follow
 from handlers.spark.ddl.target import Surroundings
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import MergeOptions, SparkOptions
+from handlers.spark.rows.shape import Mode
 from handlers.spark.runtime.session import SharedSpark
 from handlers.spark.table_ref import TableRef, path_safe
 
@@ -50,7 +53,8 @@ class MortalFiles(LocalFiles):
         self._life = life
 
     def put(self, path: str, data: Any) -> None:
-        self._life.step()
+        if not path.endswith(".parquet"):  # of a commit that comes next
+            self._life.step()
         super().put(path, data)
 
     def delete(self, path: str) -> None:
@@ -109,7 +113,9 @@ class Note:
 class DDLLake:
     spark: SharedSpark
     folder: Path
-    mode: str = "replica"
+    mode: Mode = "replica"
+    engine: str = "auto"
+    """Who makes commits."""
     catalog: str | None = None
     """A template: the tables are in Spark's catalog."""
     overrides: dict[str, pa.DataType] = field(default_factory=dict)
@@ -177,9 +183,17 @@ class DDLLake:
     ) -> DDLResult:
         op: Any = "truncate" if sql is None else "ddl"
         change = Change(op, None, None, None, sql, TIME_MS, "cdc", 0, self.offset, 0, None, None)
+        files = MortalFiles(life)
+        options = SparkOptions(
+            mode=self.mode,
+            properties=self.properties,
+            partition_by=list(self.partition_by),
+            merge=MergeOptions.model_validate({"engine": self.engine}),
+        )
+        without_spark = WithoutSpark(options, files)
         around = Surroundings(
             self.ref,
-            MortalFiles(life),
+            files,
             f"{self.folder}/_binlane",
             settle=lambda name: self.settled.append(".".join(name)),
             databases_of=lambda _: self._databases(),
@@ -188,10 +202,12 @@ class DDLLake:
             properties=self.properties,
             partition_by=self.partition_by,
             cluster_by=self.cluster_by,
+            next_version=without_spark.next_version,
+            create=without_spark.create,
         )
         session: Any = MortalSession(self.session, life)
         return follow(
-            session,
+            lambda: session,
             change,
             around,
             database=own.database,

@@ -14,11 +14,11 @@ import pytest
 from delta_lab import Table, shape
 from delta_model import REF, Actors, DeltaModel, Worker, every_order, in_memory
 
-from handlers.spark.delta import without_spark
 from handlers.spark.delta.commits.commit_files import held_in_files
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict
 from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.own_commit import NextVersion
 from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import MergeOptions
@@ -121,8 +121,8 @@ def test_two_workers_that_commit_without_spark(
 
         return stepped
 
-    # Before the look at the table, before its newest segment is read, and before the commit.
+    # Before the look at the table, before its newest segment is read, before the commit's files and itself.
     for name in ("_table", "_goes_on", "_commit"):
         monkeypatch.setattr(WithoutSpark, name, stepping(getattr(WithoutSpark, name)))
-    monkeypatch.setattr(without_spark, "make_table", stepping(without_spark.make_table))
+    monkeypatch.setattr(NextVersion, "_commit", stepping(NextVersion._commit))
     assert every_order(run, switches=4) >= 20

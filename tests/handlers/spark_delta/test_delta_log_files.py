@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from spark_sessions import SparkKeeper
 
-from handlers.spark.delta.log_files import LogState, metadata_in_files, snapshot_in_files
+from handlers.spark.delta.log_actions import LogState
+from handlers.spark.delta.log_files import metadata_in_files, snapshot_in_files
 from handlers.spark.log.stores.local import LocalFiles
 
 TABLE_OF_ROWS = pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])

@@ -112,8 +112,7 @@ def test_an_insert_of_a_row_that_is_there_replaces_it(make_table: MakeTable, way
     assert orders.rows() == [(1, "b", None), (2, "c", None), (3, "d", None)]
     _, *later = operations(orders)
     told = {"as a large table": ["MERGE", "Append"], "as a small table": ["Overwrite", "Overwrite"]}
-    # delta-rs tells this of any files that it adds and removes.
-    assert later == told.get(way, ["Append", "Append"])
+    assert later == told.get(way, ["MERGE", "MERGE"])
 
 
 def test_columns_that_a_row_does_not_carry_stay(make_table: MakeTable) -> None:

@@ -207,7 +207,7 @@ def test_what_is_large_or_partial_is_for_spark(
     assert not bring(table, 2)
     table.merge()
     table.put(ORDERS, {"id": 1})
-    for limit, value in {"_MOST_BYTES": 50, "_MOST_MEMORY": 10}.items():
+    for limit, value in {"_MOST_BYTES": 50, "MOST_MEMORY": 10}.items():
         with monkeypatch.context() as patch:
             patch.setattr(f"handlers.spark.delta.without_spark.{limit}", value)
             assert not bring(table, 3)

@@ -165,8 +165,20 @@ def test_rows_wait_longer_if_their_table_costs_more(seconds: float, replaced: in
     of, table = queue(max_age=None), Table(None)
     put(of, table, age=0.0)
     assert of.first()[1] == pytest.approx(2.0, abs=0.5)
-    of.take(table)
     table.replaced = replaced
-    merge(of, table, seconds=seconds)
+    for _ in range(2):
+        of.take(table)
+        merge(of, table, seconds=seconds)
+        put(of, table, age=0.0)
+    assert of.first()[1] == pytest.approx(expected, abs=0.5)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [((3.0,), 2.0), ((0.05, 3.0), 2.0), ((3.0, 0.2), 4.0)])
+def test_one_slow_merge_does_not_let_rows_wait(seconds: tuple[float, ...], expected: float) -> None:
+    of, table = queue(max_age=None), Table(None)
     put(of, table, age=0.0)
+    for each in seconds:
+        of.take(table)
+        merge(of, table, seconds=each)
+        put(of, table, age=0.0)
     assert of.first()[1] == pytest.approx(expected, abs=0.5)

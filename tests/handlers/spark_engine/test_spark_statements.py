@@ -25,10 +25,10 @@ from handlers.spark.log.stores.local import LocalFiles
 WITH_STOCK = {**TYPES, "stock": "int"}
 
 
-@pytest.fixture
-def lake(make_lake: MakeLake, told_to_merge: None) -> Lake:
+@pytest.fixture(params=["auto", pytest.param("spark", marks=pytest.mark.soak)])
+def lake(make_lake: MakeLake, told_to_merge: None, request: pytest.FixtureRequest) -> Lake:
     """It merges when it is told to."""
-    return make_lake()
+    return make_lake(merge={"engine": request.param})
 
 
 def row(offset: int, id: int, name: str, **more: Any) -> Change:

@@ -136,6 +136,10 @@ class MemoryFiles:
         if fails:
             raise FilesError(f"cannot write {path}: connection reset")
 
+    def replace(self, path: str, data: bytes) -> None:
+        with self._lock:
+            self._files[path] = data
+
     def delete(self, path: str) -> None:
         with self._lock:
             self._files.pop(path, None)

@@ -9,21 +9,26 @@ from typing import Any
 import obstore
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from files_contract import OneWinsContract
 from log_lab import change, place_of, places_of, take
 from servers.s3_server import S3Server
 
 from handlers.spark.delta.commits.commit_notes import CommitNote
-from handlers.spark.delta.plain_table import make_table
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.modes.bringing import Bringing
+from handlers.spark.delta.without_spark import WithoutSpark
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.segments import SegmentLog
-from handlers.spark.log.store_choice import files_for
+from handlers.spark.log.store_choice import commits_are_safe, files_for
 from handlers.spark.log.stores import object_stores as object_files
 from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 from handlers.spark.log.stores.object_stores import ObjectFiles
+from handlers.spark.options import SparkOptions
 from handlers.spark.read.in_duckdb import read_at
 from handlers.spark.rows.shape import Shape, log_schema
+from handlers.spark.section import SparkSection
 from handlers.spark.table_ref import TableRef
 
 CONNECT: Any = SimpleNamespace(is_classic=False, session=None)
@@ -183,15 +188,97 @@ def test_what_a_url_tells_of_credentials_is_not_told(said: str, told: str) -> No
 
 
 def test_a_table_and_its_waiting_changes_are_read_without_spark(files: Files, root: str) -> None:
-    ref = TableRef(f"delta.`{root}/shop/t`", f"{root}/shop/t", f"{root}/_binlane/shop/t/pending")
-    merged = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["one", "two"]})
-    make_table(files, ref, merged, CommitNote("w", "spark", 1, 1, 0, {}), mode="replica")
-    log = SegmentLog(files, ref.log_folder)
-    log.load()
-    shape = Shape(merged.schema, ("id",))
-    schema = log_schema(shape, mode="replica", prefix="_")
+    table = _ObjectTable(files, f"{root}/shop/t")
+    table.put({"id": 1, "name": "one"}, {"id": 2, "name": "two"})
+    assert table.commit(files)
     for row in ({"id": 1, "name": "one"}, {"id": 2, "_op": "delete"}, {"id": 3, "name": "three"}):
-        log.append(pa.Table.from_pylist([{"_op": "upsert", **row}], schema=schema), Marks(), key=("id",))
+        table.put(row)
     assert sorted(read_at(f"{root}/shop/t").column("name").to_pylist()) == ["one", "three"]
     with pytest.raises(LookupError, match="neither a table"):
         read_at(f"{root}/shop/no")
+
+
+class _ObjectTable:
+    """A replica in a store, and its log."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        folder = f"{path.rpartition('/shop/')[0]}/_binlane/shop/t/pending"
+        self.ref = TableRef(f"delta.`{path}`", path, folder, "binlane:shop.t")
+        self.shape = Shape(pa.schema([("id", pa.int64()), ("name", pa.string())]), ("id",))
+        self.log = SegmentLog(files, folder)
+        self.log.load()
+
+    def put(self, *rows: dict[str, Any]) -> None:
+        schema = log_schema(self.shape, mode="replica", prefix="_")
+        told = [{"_op": "upsert", **row} for row in rows]
+        self.log.append(pa.Table.from_pylist(told, schema=schema), Marks(), key=("id",))
+
+    def commit(self, files: Files) -> bool:
+        """The newest segment."""
+        newest = self.log.segments[-1]
+        note = CommitNote("w", "spark", newest.number, newest.number, 0, {})
+        what = Bringing(self.ref, [newest], self.shape, note, newest.number - 1)
+        return WithoutSpark(OPTIONS, files).apply(what) is not None
+
+
+OPTIONS = SparkOptions(mode="replica")
+
+
+def test_commits_checkpoints_statements_and_upkeep_in_a_store(s3: S3Server, files: Files, root: str) -> None:
+    table = _ObjectTable(files, f"{root}/shop/t")
+    for number in range(12):
+        table.put({"id": number % 5, "name": f"n{number}"}, {"id": 7, "_op": "delete"})
+        assert table.commit(files)
+    names = {entry.name for entry in files.list(f"{table.ref.path}/_delta_log")}
+    assert {"_last_checkpoint", f"{10:020d}.checkpoint.parquet"} <= names
+    next_version = WithoutSpark(OPTIONS, files).next_version(table.ref)
+    assert next_version is not None
+    assert next_version.alter("ADD COLUMNS", lambda columns: columns.add("more", "string"))
+    with pytest.raises(MergeConflict):
+        next_version.alter("ADD COLUMNS", lambda columns: columns.add("late", "string"))
+    assert WithoutSpark(OPTIONS, files).optimize(table.ref)
+    assert WithoutSpark(OPTIONS, files).vacuum(table.ref, 0)
+    expected = [(number, f"n{10 + number if number < 2 else number + 5}", None) for number in range(5)]
+    read = read_at(table.ref.path or "").sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in read] == expected
+    path = (table.ref.path or "").replace("s3a://", "s3://")
+    options = {**s3.environment, "AWS_ALLOW_HTTP": "true"}
+    by_rs = DeltaTable(path, storage_options=options).to_pyarrow_table().sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in by_rs] == expected
+
+
+def test_of_two_commits_of_a_version_a_store_keeps_the_first(files: Files, root: str) -> None:
+    table = _ObjectTable(files, f"{root}/shop/t")
+    table.put({"id": 1, "name": "one"})
+    assert table.commit(files)
+    one, other = (WithoutSpark(OPTIONS, files).next_version(table.ref) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    one.put("WRITE", {}, note="one")
+    with pytest.raises(MergeConflict, match="another writer has put version 1"):
+        other.put("WRITE", {}, note="other")
+
+
+@pytest.mark.parametrize(
+    ("root", "section", "is_classic", "expected"),
+    [
+        ("/lake", {}, True, True),
+        ("s3a://b/lake", {"single_writer": True}, True, False),
+        ("s3a://b/lake", {"single_writer": True}, False, True),
+        ("s3a://b/lake", {}, False, False),
+        (
+            "s3a://b/lake",
+            {"single_writer": True, "conf": {"spark.delta.logStore.s3a.impl": "S3DynamoDBLogStore"}},
+            False,
+            False,
+        ),
+        ("abfss://c@a.dfs.core.windows.net/lake", {}, False, True),
+        ("gs://b/lake", {}, False, True),
+        ("wasb://b/lake", {}, False, False),
+    ],
+)
+def test_commits_without_spark_only_where_sparks_own_go_well_with_them(
+    root: str, section: dict[str, Any], is_classic: bool, expected: bool
+) -> None:
+    spark = SimpleNamespace(is_classic=is_classic, section=SparkSection.model_validate(section))
+    assert commits_are_safe(root, spark, assume_local=True) is expected

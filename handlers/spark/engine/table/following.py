@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache
+
+from pyspark.sql import SparkSession
 
 from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
@@ -46,12 +50,13 @@ class Following:
             f"{statement.index}"
         )
         try:
-            with self._world.session(), self._world.spark.slots:
+            with ExitStack() as stack:
+                sessions = self._sessions(stack, self._world.spark.slots)
                 if statement.op == REPLACE:
-                    self._replace(statement, fence, look_again)
+                    self._replace(statement, sessions, fence, look_again)
                 else:
                     key, topics = statement.key_before, statement.topics
-                    self.follow(statement.change, key, topics, fence=fence, look_again=look_again)
+                    self._follow(statement.change, sessions, key, topics, fence=fence, look_again=look_again)
         except (MergeConflict, SparkStarts):
             raise
         except Exception as error:
@@ -68,52 +73,76 @@ class Following:
                 told = cannot_follow(statement, where, told)
             raise told from error
 
-    def follow(
+    def follow(self, change: Change, key: tuple[str, ...] | None, topics: Sequence[str]) -> DDLResult:
+        """Follow a `ddl` or `truncate` change when no row of this table waits. `topics`: the topic's names in
+        records of finished steps (`Marks.names`).
+
+        Raises Rejected, and what Spark raises."""
+        with ExitStack() as stack:  # without a slot: settling another table takes one
+            return self._follow(change, self._sessions(stack), key, topics)
+
+    def _sessions(
+        self, stack: ExitStack, slot: AbstractContextManager[None] | None = None
+    ) -> Callable[[], SparkSession]:
+        """Return what opens this thread's session, with the slot, when it is first called."""
+
+        @cache
+        def opened() -> SparkSession:
+            session = stack.enter_context(self._world.session())
+            if slot is not None:
+                stack.enter_context(slot)
+            return session
+
+        return opened
+
+    def _follow(
         self,
         change: Change,
+        sessions: Callable[[], SparkSession],
         key: tuple[str, ...] | None,
         topics: Sequence[str],
         *,
         fence: str = "",
         look_again: Callable[[], None] = lambda: None,
     ) -> DDLResult:
-        """Follow a `ddl` or `truncate` change when no row of this table waits. `topics`: the topic's names in
-        records of finished steps (`Marks.names`). Others: see handlers.spark.ddl.target.
+        """See handlers.spark.ddl.target for `fence` and `look_again`."""
+        options = self._world.options
+        return follow(
+            sessions,
+            change,
+            self._around(),
+            database=self._own.database,
+            table=self._own.table,
+            rules=options.ddl,
+            note=self.note(change.source_time_ms),
+            mode=options.mode,
+            prefix=options.prefix,
+            key=key,
+            topics=topics,
+            fence=fence,
+            look_again=look_again,
+        )
 
-        Raises Rejected, and what Spark raises."""
+    def _replace(
+        self,
+        statement: Statement,
+        sessions: Callable[[], SparkSession],
+        fence: str,
+        look_again: Callable[[], None],
+    ) -> None:
         world = self._world
-        with world.session() as session:  # without a slot: settling another table takes one
-            return follow(
-                session,
-                change,
-                self._around(),
-                database=self._own.database,
-                table=self._own.table,
-                rules=world.options.ddl,
-                note=self.note(change.source_time_ms),
-                mode=world.options.mode,
-                prefix=world.options.prefix,
-                key=key,
-                topics=topics,
-                fence=fence,
-                look_again=look_again,
-            )
-
-    def _replace(self, statement: Statement, fence: str, look_again: Callable[[], None]) -> None:
-        world = self._world
-        with world.session() as session:
-            target = Target(
-                session=session,
-                around=self._around(),
-                mode=world.options.mode,
-                prefix=world.options.prefix,
-                at=(statement.topics[0], statement.partition, statement.offset, statement.index),
-                time_ms=statement.source_time_ms,
-                note=self.note(statement.source_time_ms).to_json(),
-                fence=fence,
-                look_again=look_again,
-            )
-            replace_rows(target, self._ref, f"{world.locations.root}/{statement.sql}", "rows")
+        target = Target(
+            sessions=sessions,
+            around=self._around(),
+            mode=world.options.mode,
+            prefix=world.options.prefix,
+            at=(statement.topics[0], statement.partition, statement.offset, statement.index),
+            time_ms=statement.source_time_ms,
+            note=self.note(statement.source_time_ms).to_json(),
+            fence=fence,
+            look_again=look_again,
+        )
+        replace_rows(target, self._ref, f"{world.locations.root}/{statement.sql}", "rows")
 
     def note(self, source_time_ms: int) -> CommitNote:
         """Return the note of a commit that merges no segment."""
@@ -134,4 +163,6 @@ class Following:
             cluster_by=world.options.cluster_by,
             properties=world.options.properties,
             overrides=world.overrides,
+            next_version=world.without_spark.next_version,
+            create=world.without_spark.create,
         )

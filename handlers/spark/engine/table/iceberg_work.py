@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from handlers.api import Change, Rejected
 from handlers.logs import get_logger
@@ -78,7 +79,7 @@ class IcebergWork(TableWork):
     def _commit(self, table: Any, shape: Shape | None = None) -> TableCommit:
         """Begin a commit. If `table` is None, it creates the table, and fails if the table exists by then."""
         if table is None and shape is not None:
-            schema = new_schema(self._columns(shape))
+            schema = new_schema(self._wanted(shape))
             for length in range(1, len(self._name)):
                 self._catalog.connected().create_namespace_if_not_exists(self._name[:length])
             table = self._catalog.connected().create_table_transaction(
@@ -89,7 +90,7 @@ class IcebergWork(TableWork):
             )
         return TableCommit(self.ref, table)
 
-    def _columns(self, shape: Shape) -> pa.Schema:
+    def _wanted(self, shape: Shape) -> pa.Schema:
         """Return the columns of a table with rows of this shape."""
         if self.options.mode == "changelog":
             return self.no_rows(shape).schema
@@ -107,14 +108,14 @@ class IcebergWork(TableWork):
                 raise Rejected(f"{self.ref} cannot be kept as a {self.options.mode} of the source: {why}")
             if table is not None:
                 commit = self._commit(table)
-                Altering(commit, self.following.note(0), {}).apply(self._columns(shape))
+                Altering(commit, self.following.note(0), {}).apply(self._wanted(shape))
                 if commit.transaction._updates:
                     commit.commit()
         return None
 
     def _unfit(self, table: Any, shape: Shape) -> str:
         """Return why the table cannot have rows of this shape, empty if it can."""
-        fields, columns = () if table is None else table.schema().fields, self._columns(shape)
+        fields, columns = () if table is None else table.schema().fields, self._wanted(shape)
         names = [each.name for each in fields]
         must = [each.name for each in fields if each.required and find(columns.names, each.name) is None]
         added = [each.name for each in columns if each not in shape.schema and find(names, each.name) is None]
@@ -166,9 +167,10 @@ class IcebergFollowing(Following):
     """Applies statements of the source to their Iceberg table. A statement is one commit, which records its
     place in a table property: a repeated one finds it there."""
 
-    def follow(
+    def _follow(
         self,
         change: Change,
+        _: Callable[[], SparkSession],
         key: Key | None,
         topics: Sequence[str],
         *,

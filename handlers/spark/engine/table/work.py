@@ -36,7 +36,7 @@ from handlers.spark.log.statement import REPLACE
 from handlers.spark.rows.declared import Declared
 from handlers.spark.rows.pieces import Piece, RowPiece, pieces
 from handlers.spark.rows.shape import HISTORY, Shape, log_schema, shape_of_log
-from handlers.spark.table_ref import TableRef, quoted
+from handlers.spark.table_ref import TableRef
 
 _T = TypeVar("_T")
 _MOST_BYTES = 16 * 2**20  # of segments in a commit of Iceberg: their rows are in the worker's memory
@@ -216,9 +216,7 @@ class TableWork:
             added, wider = lacking(self.ref, table.columns, wanted)
             if not added and not wider:
                 return table
-            new = [wanted.field(each.name) for each in added if each.path == quoted(each.name)]
-            is_plain = not wider and len(new) == len(added)
-            if is_plain and self._world.without_spark.add_columns(self.ref, pa.schema(new)):
+            if self._world.without_spark.evolve(self.ref, added, wider):
                 return look_in_files(self._world.files, self.ref.path)
         with self._world.session() as session, self._world.spark.slots:
             evolve(session, self.ref, wanted)
@@ -241,8 +239,7 @@ class TableWork:
 
     def own_columns(self, shape: Shape | None) -> frozenset[str]:
         """Lower-case columns of the table that rows of this shape do not have. Empty without a table."""
-        with self._world.session() as session:
-            found = schema(session, self.ref)
+        found = self._columns()
         told = () if shape is None else shape.schema.names
         return frozenset(map(str.lower, () if found is None else found.names)).difference(
             map(str.lower, told)
@@ -251,14 +248,20 @@ class TableWork:
     def shape(self, key: tuple[str, ...], own: Collection[str]) -> Shape:
         """Return the table's present shape, without binlane's columns and those of its `own` (lower case),
         which the source does not have. No columns if the table does not exist."""
-        with self._world.session() as session:
-            found = schema(session, self.ref)
+        found = self._columns()
         if found is None:
             return Shape(pa.schema([]), ())
         arrow = arrow_schema(StructType([each for each in found.fields if each.name.lower() not in own]))
         whole = self.shape_of_log(pa.schema([pa.field(each.name, each.type) for each in arrow]), key)
         there = set(whole.schema.names)
         return Shape(whole.schema, tuple(column for column in key if column in there))
+
+    def _columns(self) -> StructType | None:
+        """Return the table's columns. None without a table."""
+        if (found := look_in_files(self._world.files, self.ref.path)) is not None:
+            return found.columns
+        with self._world.session() as session:
+            return schema(session, self.ref)
 
     def optimize(self, min_files: int) -> None:
         if not needs_optimize(self._world.files, self.ref, min_files):

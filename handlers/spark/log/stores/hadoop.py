@@ -118,6 +118,10 @@ class HadoopFiles:
         self.prove(path.rpartition("/")[0])
         self._put(path, data)
 
+    def replace(self, path: str, data: bytes) -> None:
+        with _explained(path, "write"):
+            self._write(self._fs.create(self._path(path), True), data)
+
     def delete(self, path: str) -> None:
         with _explained(path, "remove"):
             self._fs.delete(self._path(path), False)

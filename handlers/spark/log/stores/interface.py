@@ -71,6 +71,9 @@ class Files(Protocol):
         same path at once, one succeeds. For the others, and if it existed before, this raises
         AlreadyThere."""
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Create a file in a folder that exists, or replace it. Readers see the old file or the new one."""
+
     def delete(self, path: str) -> None:
         """Remove a file. A missing one is no error."""
 

@@ -79,6 +79,16 @@ class LocalFiles:
                     temporary.unlink()
             _sync_folder(target.parent)
 
+    def replace(self, path: str, data: bytes) -> None:
+        target = plain_path(path)
+        temporary = target.with_name(temporary_name())
+        with _explained(path, "write"):
+            try:
+                _write(temporary, data)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+
     def delete(self, path: str) -> None:
         with _explained(path, "remove"), suppress(FileNotFoundError):
             plain_path(path).unlink()

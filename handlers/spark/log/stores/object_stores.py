@@ -113,6 +113,10 @@ class ObjectFiles:
         self._proof.once(path.rpartition("/")[0])
         self._put(path, data)
 
+    def replace(self, path: str, data: bytes) -> None:
+        with _explained(path, "write"):
+            obstore.put(self._store, self._key(path), data, use_multipart=False)
+
     def delete(self, path: str) -> None:
         with _explained(path, "remove"), suppress(FileNotFoundError):
             obstore.delete(self._store, self._key(path))

@@ -1,0 +1,159 @@
+"""Commits to Delta tables without Spark: a version's actions are put on condition that it does not exist.
+
+By Delta's protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from handlers.spark.delta.checkpoints import keep_house
+from handlers.spark.delta.commits.exactly_once import MergeConflict
+from handlers.spark.delta.few_files import FewFiles, Rewrite, TableFile, exact_scalar, put_file
+from handlers.spark.delta.log_actions import Metadata, Protocol, Snapshot
+from handlers.spark.delta.table_columns import ArrowColumns, ColumnChange
+from handlers.spark.log.stores.interface import AlreadyThere, Files
+
+NEW = Protocol(3, 7, ["timestampNtz"], ["timestampNtz", "appendOnly", "invariants"])
+"""The protocol of each table that binlane creates (`runtime.conf`)."""
+MOST_MEMORY = 256 * 2**20
+"""The most bytes of rows in memory, of segments and of a table. Repetitive rows are small in a file."""
+_NO_ROWS = Rewrite((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class NextVersion:
+    """A table's next version, which is not committed yet."""
+
+    files: Files
+    path: str
+    """The table's folder."""
+    base: Snapshot | None
+    """The version before. None: the table is created."""
+    columns: ArrowColumns
+
+    @property
+    def number(self) -> int:
+        return 0 if self.base is None else self.base.version + 1
+
+    def put(
+        self,
+        operation: str,
+        parameters: Mapping[str, str],
+        *,
+        note: str | None = None,
+        txn: tuple[str, int] | None = None,
+        rows: Rewrite = _NO_ROWS,
+        metadata: Metadata | None = None,
+        protocol: Protocol | None = None,
+        changes_data: bool = True,
+    ) -> None:
+        """Commit. `note`: the user metadata. `txn`: an application's identifier and number. `changes_data`:
+        whether the table's rows change, not only their files.
+
+        Raises MergeConflict if another writer has put this version, and what the store raises."""
+        now = int(time.time() * 1000)
+        info = {
+            "timestamp": now,
+            "operation": operation,
+            "operationParameters": parameters,
+            **({} if self.base is None else {"readVersion": self.base.version}),
+            "isolationLevel": "Serializable",
+            "isBlindAppend": operation != "MERGE" and not rows.removed,
+            "operationMetrics": {},
+            **({} if note is None else {"userMetadata": note}),
+            "engineInfo": "binlane",
+            "txnId": str(uuid.uuid4()),
+        }
+        actions: list[dict[str, Any]] = [{"commitInfo": info}]
+        if metadata is not None:
+            actions.append({"metaData": _told(metadata)})
+        if protocol is not None:
+            actions.append({"protocol": _told(protocol)})
+        if txn is not None:
+            actions.append({"txn": {"appId": txn[0], "version": txn[1], "lastUpdated": now}})
+        for gone in rows.removed:
+            removal = {"path": gone.path, "deletionTimestamp": now, "dataChange": changes_data}
+            size = {"extendedFileMetadata": True, "partitionValues": {}, "size": gone.size}
+            actions.append({"remove": {**removal, **size}})
+        for each in rows.written:
+            filed = each.rename_columns(self.columns.filed.names).cast(self.columns.filed)
+            path, bytes_, stats = put_file(self.files, self.path, filed)
+            addition = {"path": path, "partitionValues": {}, "size": bytes_, "modificationTime": now}
+            actions.append({"add": {**addition, "dataChange": changes_data, "stats": stats}})
+        self._commit(actions)
+        kept = metadata or (None if self.base is None else self.base.metadata)
+        if kept is not None:
+            keep_house(self.files, self.path, self.number, kept.configuration)
+
+    def _commit(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        data = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions).encode()
+        path = f"{self.path}/_delta_log/{self.number:020d}.json"
+        with suppress(AlreadyThere):  # it may be this one: a store's client repeats a put without an answer
+            self.files.put(path, data)
+        # Spark's rename on a local disk may have replaced this commit.
+        if self.files.read(path) != data:
+            raise MergeConflict(f"{self.path}: another writer has put version {self.number}")
+
+    # ---- statements
+
+    def alter(self, operation: str, change: Callable[[ColumnChange], None], note: str | None = None) -> bool:
+        """Commit a change of columns and properties. Returns False, with nothing changed, if Spark must do
+        it: it has rules for older protocols. Raises like `put`."""
+        assert self.base is not None
+        old, changed = self.base.protocol, ColumnChange.of(self.base.metadata)
+        try:
+            change(changed)
+        except ValueError:
+            return False
+        lacking = changed.features - old.features
+        if lacking and (old.min_writer_version != NEW.min_writer_version or "timestampNtz" in lacking):
+            return False
+        protocol = with_features(old, lacking) if lacking else None
+        self.put(operation, {}, note=note, metadata=changed.applied(self.base.metadata), protocol=protocol)
+        return True
+
+    # ---- rows
+
+    def has(self, app_id: str) -> bool:
+        """Whether this application has recorded a commit."""
+        return self.base is not None and app_id in self.base.writers
+
+    def all_files(self) -> Sequence[TableFile]:
+        """All files of the version before, without bounds."""
+        assert self.base is not None
+        return [TableFile(path, each.size, each.rows or 0, {}) for path, each in self.base.files.items()]
+
+    def filled(self, values: Mapping[str, Any]) -> Rewrite | None:
+        """Give each row these values, by the table's columns. None if Spark must do it."""
+        named = self.columns.named
+        try:
+            scalars = {name: exact_scalar(value, named.field(name).type) for name, value in values.items()}
+            return self.few_files({}, MOST_MEMORY).filled(self.all_files(), scalars)
+        except (ValueError, TypeError, KeyError, pa.ArrowException):
+            return None
+
+    def few_files(self, key: Mapping[str, str], most_memory: int) -> FewFiles:
+        """Return what rewrites the table's files. `key`: see FewFiles."""
+        return FewFiles(self.files, self.path, self.columns, key, most_memory)
+
+
+def with_features(protocol: Protocol, features: Iterable[str]) -> Protocol:
+    """Return a protocol with more features, which readers must know, too."""
+    more = sorted(features)
+    readers = [*(protocol.reader_features or ()), *more]
+    return Protocol(3, 7, readers, [*(protocol.writer_features or ()), *more])
+
+
+def _told(action: msgspec.Struct) -> dict[str, Any]:
+    """Return an action without its unknown parts."""
+    told: dict[str, Any] = msgspec.to_builtins(action)
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,166 @@
+"""Checkpoints that binlane writes: each reader goes on from them, and nothing of the log is lost in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_lab import MakeTable, Table, shape
+
+from handlers.spark.delta import checkpoints
+from handlers.spark.delta.checkpoints import clean_log, duration_ms, write_checkpoint
+from handlers.spark.delta.log_files import Unknown, snapshot_in_files
+from handlers.spark.log.stores.local import LocalFiles
+from handlers.spark.options import MergeOptions
+
+ROWS = shape(id=pa.int64(), name=pa.string())
+
+
+def log(table: Table) -> Path:
+    return Path(table.path, "_delta_log")
+
+
+def names(table: Table) -> set[str]:
+    return {each.name for each in log(table).iterdir()}
+
+
+def filled(table: Table, commits: int) -> Table:
+    for number in range(commits):
+        table.put(ROWS, {"id": number, "name": f"n{number}"}, {"id": number - 2, "op": "delete"})
+        table.merge(table.log.segments[-1])
+    return table
+
+
+def of_checkpoint(table: Table, version: int) -> dict[str, list[dict[str, Any]]]:
+    rows = pq.read_table(log(table) / f"{version:020d}.checkpoint.parquet").to_pylist(
+        maps_as_pydicts="strict"
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        for kind, action in row.items():
+            if action is not None:
+                told = {name: value for name, value in action.items() if value is not None}
+                found.setdefault(kind, []).append(told)
+    return found
+
+
+def test_all_readers_go_on_from_a_checkpoint(make_table: MakeTable) -> None:
+    table = filled(make_table(merge=MergeOptions(engine="auto")), 12)
+    assert table.makers == "d" * 12
+    snapshot = snapshot_in_files(LocalFiles(), table.path)
+    for version in range(10):  # so that nobody reads what was before it
+        (log(table) / f"{version:020d}.json").unlink()
+    assert snapshot_in_files(LocalFiles(), table.path) == snapshot
+    expected = [(10, "n10"), (11, "n11")]
+    assert table.rows() == expected
+    read = deltalake.DeltaTable(table.path)
+    assert read.version() == 11
+    assert sorted(map(tuple, table.sql("SELECT * FROM {t}").collect())) == expected
+    table.sql("UPDATE {t} SET name = 'x' WHERE id = 10")
+    table.put(ROWS, {"id": 20})
+    table.merge()
+    assert table.rows() == [(10, "x"), (11, "n11"), (20, None)]
+
+
+def test_a_checkpoint_is_what_spark_would_have_written(make_table: MakeTable) -> None:
+    table = filled(make_table(merge=MergeOptions(engine="auto")), 3)
+    table.sql("INSERT INTO {t} VALUES (9, 'other')")
+    spark = table.spark
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "another")
+    spark.conf.set("spark.databricks.delta.write.txnVersion", "7")
+    try:
+        table.sql("DELETE FROM {t} WHERE id = 9").collect()
+    finally:
+        spark.conf.unset("spark.databricks.delta.write.txnAppId")
+        spark.conf.unset("spark.databricks.delta.write.txnVersion")
+    write_checkpoint(LocalFiles(), table.path, table.commits, 0)
+    ours = of_checkpoint(table, table.commits)
+    (log(table) / f"{table.commits:020d}.checkpoint.parquet").unlink()
+    (log(table) / "_last_checkpoint").unlink()
+    jvm = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    jvm.clearCache()
+    jvm.forTable(spark._jsparkSession, table.path).checkpoint()
+    theirs = of_checkpoint(table, table.commits)
+    key = {"txn": "appId", "add": "path", "remove": "path"}
+    for kind, each in theirs.items():
+        for found in (each, ours[kind]):
+            found.sort(key=lambda action: action.get(key.get(kind, ""), ""))
+            for action in found:
+                action.pop("stats_parsed", None)
+                for name in ("readerFeatures", "writerFeatures"):
+                    action.get(name, []).sort()
+    told = {
+        kind: [{**each, "tags": None, "lastUpdated": None} for each in found] for kind, found in ours.items()
+    }
+    wanted = {
+        kind: [{**each, "tags": None, "lastUpdated": None} for each in found]
+        for kind, found in theirs.items()
+    }
+    assert told == wanted
+
+
+def test_what_a_checkpoint_cannot_hold_is_not_lost_in_one(tmp_path: Path) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 2)
+    for action in (
+        {"domainMetadata": {"domain": "delta.clustering", "configuration": "{}", "removed": False}},
+        {"add": {"path": "x", "baseRowId": 1}},
+        {"whatever": {"new": 1}},
+    ):
+        commit = log(table) / f"{2:020d}.json"
+        commit.write_text(json.dumps(action) + "\n")
+        with pytest.raises(Unknown):
+            write_checkpoint(LocalFiles(), table.path, 2, 0)
+    assert not any(".checkpoint." in name for name in names(table))
+
+
+def test_removals_expire_and_files_that_come_back_stay(tmp_path: Path) -> None:
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 3)
+    [add] = [json.loads(line)["add"] for line in _lines(table, 0) if '"add"' in line]
+    (log(table) / f"{3:020d}.json").write_text(json.dumps({"add": add}) + "\n")
+    write_checkpoint(LocalFiles(), table.path, 3, 0)
+    found = of_checkpoint(table, 3)
+    assert len(found["remove"]) == 1
+    assert add["path"] in {each["path"] for each in found["add"]}
+    (log(table) / f"{3:020d}.checkpoint.parquet").unlink()
+    write_checkpoint(LocalFiles(), table.path, 3, int(time.time() * 1000) + 10_000)
+    assert "remove" not in of_checkpoint(table, 3)
+
+
+def test_the_log_before_an_old_checkpoint_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 3)
+    table = filled(Table(None, tmp_path / "t", merge=MergeOptions(engine="auto")), 8)
+    now = time.time()
+    for name in names(table):
+        old = name[:20].isdigit() and int(name[:20]) < 5
+        os.utime(log(table) / name, (now - (1000 if old else 0),) * 2)
+    before = table.rows()
+    clean_log(LocalFiles(), table.path, int((now - 500) * 1000))
+    left = sorted(name for name in names(table) if name[:20].isdigit())
+    assert left[0].startswith(f"{3:020d}"), "a checkpoint older than the limit is where the log begins"
+    assert f"{6:020d}.checkpoint.parquet" in left
+    assert table.rows() == before
+
+
+def _lines(table: Table, version: int) -> list[str]:
+    return (log(table) / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ("interval 7 days", 7 * 86_400_000),
+        ("INTERVAL 2 Weeks", 14 * 86_400_000),
+        ("1 hour", 3_600_000),
+        ("interval 400 days 12 hours", None),
+        ("interval 1 month", None),
+    ],
+)
+def test_intervals_of_properties(interval: str, expected: int | None) -> None:
+    assert duration_ms(interval) == expected
