@@ -142,6 +142,12 @@ class Protocol(msgspec.Struct, rename="camel"):
         return {*(self.reader_features or ()), *(self.writer_features or ())}
 
 
+class CommitInfo(msgspec.Struct, rename="camel"):
+    user_metadata: str | None = None
+    operation: str | None = None
+    operation_parameters: dict[str, Any] | None = None
+
+
 class Action(msgspec.Struct, rename="camel"):
     add: Add | None = None
     remove: Remove | None = None
@@ -149,6 +155,7 @@ class Action(msgspec.Struct, rename="camel"):
     protocol: Protocol | None = None
     sidecar: Sidecar | None = None
     txn: Txn | None = None
+    commit_info: CommitInfo | None = None
 
 
 read_action = msgspec.json.Decoder(Action).decode
