@@ -41,9 +41,8 @@ from worker.observing.metrics import Metrics
 from worker.partitions.committer import Committer
 from worker.partitions.journaling import Journaling
 from worker.partitions.membership import Membership, session_of
-from worker.partitions.new_assignments import FormerRecords, NewAssignments
 from worker.partitions.own_store import journal_of, own_store
-from worker.partitions.rebalance import Rebalancer
+from worker.partitions.rebalance import FormerRecords, NewAssignments, Rebalancer
 from worker.partitions.refetching import Refetching
 from worker.partitions.stage import Stage
 from worker.partitions.starts import Starts

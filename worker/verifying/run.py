@@ -22,7 +22,7 @@ from worker.verifying.matching import TooDifferent
 from worker.verifying.repairing import repair as repair_rows
 from worker.verifying.replica import Replica
 from worker.verifying.source import Source, SourceTable
-from worker.verifying.spark_entries import leads_to
+from worker.verifying.source_tables import leads_to
 from worker.verifying.spark_lakes import Lake, opened_lakes
 
 State = Literal["equal", "different", "repaired", "no replica", "no source", "failed"]

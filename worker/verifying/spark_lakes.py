@@ -21,7 +21,7 @@ from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
-from worker.verifying.spark_entries import SparkEntry, spark_entries
+from worker.verifying.source_tables import SparkEntry, spark_entries
 
 _MASTER = "local[2]"
 _MOST_MEMORY = "1g"

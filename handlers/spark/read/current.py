@@ -23,8 +23,7 @@ from handlers.spark.log.owner import logs_below
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.inspection import columns_of, newest_sql, shown_sql
-from handlers.spark.read.log_heads import head_of
-from handlers.spark.read.places import ref_at
+from handlers.spark.read.log_heads import head_of, ref_at
 from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.table_ref import TableRef, path_safe, quoted

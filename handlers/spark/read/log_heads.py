@@ -1,20 +1,22 @@
-"""Reads logs from outside, without changing anything and without Spark."""
+"""Finds and reads logs from outside, without changing anything and without Spark."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from handlers.spark.locations import LOGS, PENDING
 from handlers.spark.log.last_seen_table import ToldHeld
 from handlers.spark.log.segment_file import Head, read_head
 from handlers.spark.log.segment_folder import BEHIND
-from handlers.spark.log.stores.interface import Files
+from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.rows.shape import Mode, Shape, shape_of_log
-from handlers.spark.table_ref import TableRef
+from handlers.spark.table_ref import TableRef, quoted
 
 _NAME = re.compile(r"(\d{20})\.parquet")
 _LOOKS = 5
@@ -116,3 +118,32 @@ def _found(files: Files, folder: str, *, hidden: bool) -> dict[int, tuple[str, i
         if name := _NAME.fullmatch(entry.name):
             found[int(name[1])] = f"{folder}/{entry.name}", int(name[1]), entry.size
     return found
+
+
+def ref_at(files: Files, path: str, log: str | None = None) -> TableRef:
+    """Return the table in `path`, a folder or URI. `log`: its log's folder, by default found above the table.
+
+    Raises BrokenLog and what the store raises."""
+    found = f"{log.rstrip('/')}/{PENDING}" if log is not None else _log_above(files, path)
+    if found == path:
+        return TableRef(f"parquet.{quoted(path)}", path, path)
+    return TableRef(f"delta.{quoted(path)}", path, found or f"{path}/{PENDING}")
+
+
+def _log_above(files: Files, path: str) -> str | None:
+    """Find the segments of the table in `path`. Its log is in a folder above, at the same relative path."""
+    for folder in _above(path):
+        log = f"{folder}/{LOGS}{path.removeprefix(folder)}/{PENDING}"
+        if files.exists(log):
+            return log
+    if head_of(files, path) is not None:  # mode changelog, format parquet
+        return path
+    real = path if scheme_of(path) else os.path.realpath(path)  # the folder may be a link
+    return None if real == path else _log_above(files, real)
+
+
+def _above(path: str) -> Iterator[str]:
+    root = path.find("://") + 3 if "://" in path else 0
+    while path.rfind("/") > root:
+        path = path.rpartition("/")[0]
+        yield path

@@ -12,8 +12,7 @@ import pytest
 from handlers import Change
 from handlers.mysql.ddl import TableName
 from handlers.spark.ddl.progress import KeptSteps, Progress
-from handlers.spark.ddl.renames import rename_table
-from handlers.spark.ddl.tables import drop_table
+from handlers.spark.ddl.tables import drop_table, rename_table
 from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.log.stores.local import LocalFiles
