@@ -16,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
+from handlers.spark.read.current import shown_sql
 from handlers.spark.read.facts import Facts, facts_of, known_columns
-from handlers.spark.read.inspection import shown_sql
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import head_of
+from handlers.spark.read.log_heads import Shared, head_of
 from handlers.spark.read.moment import Moment
-from handlers.spark.read.shared import Shared
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted

@@ -8,18 +8,19 @@ from typing import cast
 from handlers import Change
 from handlers.logs import get_logger
 from worker.formats.interface import (
+    UNKNOWN,
     Apart,
     DecodesMany,
     Format,
     LogPosition,
+    Named,
     Record,
     Route,
     SeparateDDL,
     Skip,
     UndecodableRecord,
+    has_calendar,
 )
-from worker.formats.times import has_calendar
-from worker.formats.transactions import UNKNOWN, Named
 
 log = get_logger("decoding")
 

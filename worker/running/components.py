@@ -50,8 +50,8 @@ from worker.partitions.whole_share import WholeShare
 from worker.processing.failures import FailureRules
 from worker.processing.slow_calls import RunningCalls
 from worker.processing.traced import processors, saved, tracing_of
-from worker.running.ending import KAFKA_SECONDS
 from worker.running.handler_set import HandlerSet
+from worker.running.process import KAFKA_SECONDS
 from worker.running.unreadable import Unreadable
 from worker.stuck.stuck_heads import StuckHeads
 from worker.stuck.unblocking import Unblocking

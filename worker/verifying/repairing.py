@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql
 from handlers.spark.delta.commits.exactly_once import is_conflict
 from handlers.spark.delta.state import look
 from handlers.spark.log.store_choice import UnsafeForSeveral, check_store
-from handlers.spark.read.inspection import version_of
+from handlers.spark.read.current import version_of
 from handlers.spark.runtime.errors import SPARK_ERRORS
 from handlers.spark.table_ref import TableRef, quoted
 from worker.verifying.checking import Check

@@ -22,10 +22,9 @@ from handlers.spark.log.segment_file import BrokenLog, Head, Segment
 from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
-from handlers.spark.read.inspection import columns_of, version_of
+from handlers.spark.read.current import columns_of, version_of
 from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import head_of, log_of
-from handlers.spark.read.shared import Shared
+from handlers.spark.read.log_heads import Shared, head_of, log_of
 from handlers.spark.read.view import Columns
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef

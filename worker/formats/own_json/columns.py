@@ -13,8 +13,8 @@ from typing import Any, cast
 from handlers.mysql.types import BYTES, INTEGERS, SHAPES, TEXTS, MySQLType, read_type
 from handlers.mysql.values import Converter, converter_of
 from handlers.values.decimals import bounded
+from worker.formats.interface import has_calendar
 from worker.formats.maxwell.wkt import geometry_bytes
-from worker.formats.times import has_calendar
 
 Convert = Callable[[Any], Any]
 """Converts a value other than None, from a JSON decoder with `json_values.number`, to the column's value.

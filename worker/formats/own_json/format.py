@@ -9,7 +9,7 @@ from typing import Any
 from handlers import Change
 from handlers.api import Operation
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
-from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord
+from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord, kafka_time
 from worker.formats.json_values import READ_ERRORS, read_json
 from worker.formats.own_json.columns import reader_of, said
 from worker.formats.own_json.layout import JsonLayout
@@ -24,7 +24,6 @@ from worker.formats.own_json.rows import (
     with_key,
 )
 from worker.formats.strangers import stranger
-from worker.formats.times import kafka_time
 
 _MAX_RULES = 10_000
 _SHOWN = 60
