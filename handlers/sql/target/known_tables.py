@@ -1,4 +1,4 @@
-"""Facts about a table of the target: its columns and keys (cached), and foreign keys that change other rows."""
+"""Facts about a table of the target: columns and keys (cached), and foreign keys that change other rows."""
 
 from __future__ import annotations
 
