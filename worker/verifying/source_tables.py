@@ -11,10 +11,9 @@ from handlers.spark.delta.log_files import has_commits
 from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import files_without_java
 from handlers.spark.log.stores.interface import scheme_of
-from handlers.spark.options import SparkOptions
+from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.moment import Source
 from handlers.spark.runtime.conf import plain_paths_are_local
-from handlers.spark.section import SparkSection
 from worker.configuration import Configuration
 
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
-from handlers.spark.section import SparkSection
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error. The error is also
 # raised, and the code that handles it reports it.
