@@ -1,4 +1,4 @@
-"""The keys of a `type: spark` entry, and of the `spark:` section: one Spark serves all handlers of a worker."""
+"""The keys of a `type: spark` entry, and of the `spark:` section: all handlers of a worker share a Spark."""
 
 from __future__ import annotations
 

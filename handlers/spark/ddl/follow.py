@@ -22,7 +22,7 @@ from handlers.spark.ddl.columns import add_columns, drop_columns, rename_column
 from handlers.spark.ddl.progress import KeptSteps
 from handlers.spark.ddl.retyping import check_values, modify_columns
 from handlers.spark.ddl.tables import create_table, drop_table, may_drop, rename_table, truncate_table
-from handlers.spark.ddl.target import Note, Surroundings, Target, find
+from handlers.spark.ddl.target import Surroundings, Target, find
 
 log = get_logger("handlers.spark")
 
@@ -52,7 +52,7 @@ def follow(
     database: str,
     table: str,
     rules: DDLRules,
-    note: Note,
+    note: str,
     mode: str,
     prefix: str = "_",
     key: Key | None = None,
@@ -83,7 +83,7 @@ def follow(
         prefix=prefix,
         at=places[0],
         time_ms=change.source_time_ms,
-        note=note.to_json(),
+        note=note,
         most_commits=20 + 3 * len(statement),
         also_at=places[1:],
         fence=fence,

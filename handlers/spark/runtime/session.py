@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +15,10 @@ from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.slots import Slots
 from handlers.spark.runtime.start import Heard, Start
 from handlers.spark.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from handlers.spark.runtime.connect import ConnectServer
+    from handlers.spark.runtime.driver import Driver
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error. The error is also
 # raised, and the code that handles it reports it.
@@ -25,27 +29,6 @@ StopCallback = Callable[[BaseException], None]
 
 START_SECONDS = 300.0
 """The time that Spark may take to start, by default."""
-
-
-class _Place(Protocol):
-    """Where Spark runs: Driver or ConnectServer."""
-
-    @property
-    def master(self) -> str: ...
-    @property
-    def version(self) -> str | None: ...
-    @property
-    def ui_url(self) -> str | None: ...
-    @property
-    def up(self) -> bool | None: ...
-    @property
-    def session(self) -> SparkSession: ...
-    def fresh(self) -> SparkSession: ...
-    def renewed(self, session: SparkSession) -> SparkSession: ...
-    def drop(self, session: SparkSession) -> None: ...
-    def alive(self) -> bool: ...
-    def raise_if_gone(self, error: BaseException) -> None: ...
-    def stop(self) -> None: ...
 
 
 class SharedSpark:
@@ -76,7 +59,7 @@ class SharedSpark:
         if section.remote is not None:
             from handlers.spark.runtime.connect import ConnectServer  # noqa: PLC0415 (its packages are an extra)
 
-            self._place: _Place = ConnectServer(section)
+            self._place: ConnectServer | Driver = ConnectServer(section)
         else:
             from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
 

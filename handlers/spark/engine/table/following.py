@@ -114,7 +114,7 @@ class Following:
             database=self._own.database,
             table=self._own.table,
             rules=options.ddl,
-            note=self.note(change.source_time_ms),
+            note=self.note(change.source_time_ms).to_json(),
             mode=options.mode,
             prefix=options.prefix,
             key=key,
