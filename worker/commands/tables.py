@@ -18,8 +18,7 @@ from rich.text import Text
 from handlers.spark.log.segment_file import BrokenLog
 from handlers.spark.read.current import shown_sql
 from handlers.spark.read.facts import Facts, facts_of, known_columns
-from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import Shared, head_of
+from handlers.spark.read.log_heads import Found, Shared, head_of
 from handlers.spark.read.moment import Moment
 from handlers.spark.read.view import NothingToSee
 from handlers.spark.runtime.errors import SPARK_ERRORS, told

@@ -22,11 +22,10 @@ from worker.configuration import Configuration
 from worker.configuration.formats import formats_of
 from worker.configuration.kafka_properties import admin_settings, consumer_settings, producer_settings
 from worker.dead_letters.writing import DeadLetters
-from worker.fetching.backpressure import Backpressure
+from worker.fetching.backpressure import Backpressure, MaxAhead
 from worker.fetching.ddl_history import DDLHistory
 from worker.fetching.fetcher import Beat, Fetcher, Requests
 from worker.fetching.held_records import HeldRecords
-from worker.fetching.max_ahead import MaxAhead
 from worker.fetching.parking import Parking
 from worker.fetching.receiving import Arrivals, KafkaAnswers, Receiver
 from worker.fetching.routing import Router

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.read.inventory import Found
+from handlers.spark.read.log_heads import Found
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from worker.configuration import Configuration
 from worker.verifying.checking import Check

@@ -17,7 +17,7 @@ from handlers.spark.log.store_choice import default_scheme, files_for
 from handlers.spark.log.stores.interface import Files, scheme_of
 from handlers.spark.log.stores.local import LocalFiles
 from handlers.spark.options import SparkSection
-from handlers.spark.read.inventory import Found, found_tables
+from handlers.spark.read.log_heads import Found, found_tables
 from handlers.spark.runtime.conf import plain_paths_are_local
 from handlers.spark.runtime.session import SharedSpark, acquire, release
 from worker.configuration import Configuration

@@ -23,8 +23,7 @@ from handlers.spark.log.statement import REPLACE
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.current import columns_of, version_of
-from handlers.spark.read.inventory import Found
-from handlers.spark.read.log_heads import Shared, head_of, log_of
+from handlers.spark.read.log_heads import Found, Shared, head_of, log_of
 from handlers.spark.read.view import Columns
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import TableRef

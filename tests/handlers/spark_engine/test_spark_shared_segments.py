@@ -17,7 +17,7 @@ from handlers.spark.locations import Locations
 from handlers.spark.log.store_choice import AnySpark
 from handlers.spark.options import SparkOptions, SparkSection
 from handlers.spark.read.facts import facts_of
-from handlers.spark.read.inventory import found_tables
+from handlers.spark.read.log_heads import found_tables
 
 SHARED = {"shared_segments": "10ms"}
 

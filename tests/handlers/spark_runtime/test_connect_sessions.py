@@ -27,8 +27,7 @@ from handlers import HandlerContext, TargetUnavailable
 from handlers.spark import SparkHandler
 from handlers.spark.engine.table.judging import first_refused
 from handlers.spark.log.store_choice import UnsafeForSeveral
-from handlers.spark.log.stores.conditional_put_check import StoreOverwrites
-from handlers.spark.log.stores.interface import FilesError
+from handlers.spark.log.stores.interface import FilesError, StoreOverwrites
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime import connect, errors, versions
 from handlers.testing import make_batch, opened
