@@ -1,4 +1,4 @@
-"""The part of versioned targets that is the same for every server: how a batch is written, and the handler."""
+"""The part of versioned targets that is the same for every server: how a batch is written, and a handler."""
 
 from __future__ import annotations
 

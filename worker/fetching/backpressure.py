@@ -1,5 +1,5 @@
-"""Waiting for room in the lanes, without leaving the group: records that they refused, and pauses. Also how far
-a partition may be read beyond its first unfinished record."""
+"""Waiting for room in the lanes, without leaving the group: records that they refused, and pauses. Also how
+far a partition may be read beyond its first unfinished record."""
 
 from __future__ import annotations
 
