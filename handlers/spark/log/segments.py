@@ -10,9 +10,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog, Head, Segment, encoded, missing, read_head
+from handlers.spark.log.segment_file import BrokenLog, Head, Segment, Statement, encoded, missing, read_head
 from handlers.spark.log.segment_folder import MissingSegment, SegmentFolder
-from handlers.spark.log.statement import Statement
 from handlers.spark.log.stores.interface import AlreadyThere, Files, FilesError
 
 _LOOKS = 5

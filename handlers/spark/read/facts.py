@@ -18,8 +18,7 @@ from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
 from handlers.spark.log.packs.pack_file import Piece
-from handlers.spark.log.segment_file import BrokenLog, Head, Segment
-from handlers.spark.log.statement import REPLACE
+from handlers.spark.log.segment_file import REPLACE, BrokenLog, Head, Segment
 from handlers.spark.log.store_choice import Spark
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.current import columns_of, version_of

@@ -13,9 +13,8 @@ import pytest
 from log_lab import SCHEMA, change, names_in, places_in, rows, take
 
 from handlers.spark.log.marks import Marks
-from handlers.spark.log.segment_file import BrokenLog, encoded, read_head
+from handlers.spark.log.segment_file import BrokenLog, Statement, columns_of, encoded, read_head
 from handlers.spark.log.segments import SegmentLog, SegmentTaken
-from handlers.spark.log.statement import Statement, columns_of
 from handlers.spark.log.stores.interface import temporary_name
 from handlers.spark.log.stores.local import LocalFiles
 

@@ -14,6 +14,7 @@ import msgspec
 
 from handlers import Change
 from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, read_shape, refuse_sql
+from worker.formats.decoding import hint_at, stranger
 from worker.formats.interface import (
     Apart,
     Milliseconds,
@@ -27,7 +28,6 @@ from worker.formats.interface import (
 from worker.formats.json_values import DECODE_ERRORS
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.statements import place_of
-from worker.formats.strangers import hint_at, stranger
 
 if TYPE_CHECKING:
     from worker.formats.canal.packet_rows import Packets

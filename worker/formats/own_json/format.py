@@ -8,6 +8,7 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.decoding import stranger
 from worker.formats.images import NOTHING, Image, changes_from, deleted, updated
 from worker.formats.interface import PlainRoute, Record, Route, Skip, UndecodableRecord, kafka_time
 from worker.formats.json_values import READ_ERRORS, read_json
@@ -23,7 +24,6 @@ from worker.formats.own_json.rows import (
     raw_row,
     with_key,
 )
-from worker.formats.strangers import stranger
 
 _MAX_RULES = 10_000
 _SHOWN = 60

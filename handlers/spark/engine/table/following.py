@@ -12,13 +12,13 @@ from handlers.api import Change, Rejected
 from handlers.mysql.ddl import StatementError, TableName, parse
 from handlers.options.templates import place_of
 from handlers.spark.ddl.follow import DDLResult, follow
-from handlers.spark.ddl.retyping import replace_rows
+from handlers.spark.ddl.replacing import replace_rows
 from handlers.spark.ddl.target import Surroundings, Target
 from handlers.spark.delta.commits.commit_notes import CommitNote
 from handlers.spark.delta.commits.exactly_once import MergeConflict, is_conflict
 from handlers.spark.engine.table.failures import LogFailure, SparkFailure, cannot_follow, explained
 from handlers.spark.engine.table.world import World
-from handlers.spark.log.statement import REPLACE, Statement
+from handlers.spark.log.segment_file import REPLACE, Statement
 from handlers.spark.runtime.start import SparkStarts
 from handlers.spark.table_ref import TableRef
 

@@ -15,7 +15,7 @@ from handlers.mysql.types import read_type
 from handlers.spark.delta.evolving import spark_schema
 from handlers.spark.delta.plain_table import OF_COLUMNS
 from handlers.spark.delta.state import TableState
-from handlers.spark.log.statement import Statement, columns_of
+from handlers.spark.log.segment_file import Statement, columns_of
 from handlers.spark.rows.column_types import column_type, spark_name
 from handlers.spark.rows.shape import Mode, Shape, log_schema, reserved_names
 from handlers.spark.rows.spark_types import can_widen
