@@ -12,7 +12,7 @@ from configuration.shorthand import KAFKA, Faults, Load
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from worker.attempts.circuit import text_of
+from worker.attempts.backoff import text_of
 from worker.configuration import loading
 from worker.configuration.secrets import Secrets, is_secret_key, passwords_in
 from worker.configuration.shown import shown_settings

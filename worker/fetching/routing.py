@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from handlers.logs import get_logger
 from offsets.run import Run
-from worker.attempts.circuit import text_of
+from worker.attempts.backoff import text_of
 from worker.configuration.table_rules import OnFailure
 from worker.fetching.barrier_tables import add_barrier, concerned_unit, further_units, hidden_behind
 from worker.formats.interface import Apart, PlainRoute, Record, Route, Skip, UndecodableRecord, remade

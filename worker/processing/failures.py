@@ -10,8 +10,8 @@ from typing import Any
 from handlers import Batch
 from handlers.loading.user_code import refuse_unrun
 from handlers.logs import get_logger
-from worker.attempts.backoff import describe
-from worker.attempts.circuit import BoundHandler, text_of
+from worker.attempts.backoff import describe, text_of
+from worker.attempts.circuit import BoundHandler
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import Caller, MustHalt, MustWait, SetAside
 from worker.attempts.table_pauses import Paused, TablePauses

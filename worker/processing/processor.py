@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from handlers import StopWorker
 from handlers.loading.user_code import refuse_unrun
-from worker.attempts.backoff import describe
-from worker.attempts.circuit import text_of
+from worker.attempts.backoff import describe, text_of
 from worker.attempts.retry_and_split import HandlerRun
 from worker.attempts.steps import MustHalt, MustWait, Step
 from worker.attempts.table_pauses import Paused

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanContext
 
 from handlers.logs import get_logger
-from worker.attempts.circuit import text_of
+from worker.attempts.backoff import text_of
 from worker.configuration import TracingRule
 from worker.formats.interface import Record, any_headers
 from worker.observing.metrics import Metrics
