@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 
 from handlers import PartialFailure, Rejected, StopWorker, TargetUnavailable
 from handlers.failures import AskAgain
-from worker.attempts.backoff import backoff, text_of
-from worker.attempts.circuit import BoundHandler, seconds_to_wait
+from worker.attempts.backoff import backoff, seconds_to_wait, text_of
+from worker.attempts.circuit import BoundHandler
 from worker.attempts.limit import Limited
 from worker.attempts.steps import MustHalt, MustWait, Step, Tried, Watch
 
