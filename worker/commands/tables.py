@@ -16,11 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from handlers.spark.log.segment_file import BrokenLog
-from handlers.spark.read.current import shown_sql
 from handlers.spark.read.facts import Facts, facts_of, known_columns
-from handlers.spark.read.log_heads import Found, Shared, head_of
+from handlers.spark.read.log_heads import Found, Shared, head_of, shown_shape
 from handlers.spark.read.moment import Moment
-from handlers.spark.read.view import NothingToSee
+from handlers.spark.read.view import NothingToSee, view_sql
 from handlers.spark.runtime.errors import SPARK_ERRORS, told
 from handlers.spark.table_ref import quoted
 from worker.commands.output import Output, begin, wide_console
@@ -75,14 +74,15 @@ def _print_views(found: Sequence[tuple[Lake, Found]]) -> int:
     plain = Counter(f"{table.database}_{table.table}".lower() for _, table in shown)
     used: set[str] = set()
     for lake, table in shown:
-        head = head_of(lake.files, table.ref.log_folder)
+        head, prefix = head_of(lake.files, table.ref.log_folder), lake.entry.options.prefix
         columns = known_columns(lake.spark, lake.files, table.ref)
         print(f"-- {table.name}")
         if head is None:
             print(f"-- has no log: read {table.ref.sql}\n")
             continue
         try:
-            sql = shown_sql(lake.files, table.ref, head, lake.entry.options.prefix, columns)
+            mode, shape = shown_shape(lake.files, table.ref, head, prefix, is_kept=True)
+            sql = view_sql(table.ref, shape, mode=mode, prefix=prefix, columns=columns)
         except NothingToSee as reason:
             print(f"-- {reason}\n")
             continue

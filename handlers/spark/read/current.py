@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,6 @@ from handlers.spark.delta.commits.held_segments import delta_snapshot, held_by
 from handlers.spark.delta.evolving import schema, spark_schema
 from handlers.spark.locations import ICEBERG, LOGS, PENDING
 from handlers.spark.log.owner import logs_below, owner_of
-from handlers.spark.log.segment_file import Head
 from handlers.spark.log.store_choice import AnySpark, files_for
 from handlers.spark.log.stores.interface import Files
 from handlers.spark.read.log_heads import Shared, head_of, ref_at, shown_shape
@@ -85,7 +85,8 @@ def create_views(
         if head is None:
             continue
         try:
-            sql = shown_sql(files, ref, head, prefix, columns_of(spark, ref))
+            mode, shape = shown_shape(files, ref, head, prefix, is_kept=True)
+            sql = view_sql(ref, shape, mode=mode, prefix=prefix, columns=columns_of(spark, ref))
         except NothingToSee:
             continue
         fields = {"database": owner.database, "table": owner.table, "mode": owner.mode}
@@ -179,35 +180,13 @@ def newest_sql(
             if columns is None:
                 raise LookupError(f"there is neither a table {ref} nor its log in {ref.log_folder}")
             return f"SELECT * FROM {ref.sql} VERSION AS OF {version}"
-        sql = shown_sql(files, ref, head, prefix, columns, version=version, beyond=merged, shared=shared)
+        mode, shape = shown_shape(files, ref, head, prefix, is_kept=version is None)
+        view = partial(view_sql, ref, shape, mode=mode, prefix=prefix, columns=columns)
+        sql = view(version=version, beyond=merged, shared=shared)
         # A merge since then may have removed segments that this version does not contain yet.
         if version is None or version_of(session, ref) == version:
             return sql
     return sql
-
-
-def shown_sql(
-    files: Files,
-    ref: TableRef,
-    head: Head,
-    prefix: str,
-    columns: Columns | None,
-    *,
-    version: int | None = None,
-    beyond: int = 0,
-    shared: str | None = None,
-) -> str:
-    """Return the `view_sql` of a table whose log, as views read it, ends with `head`. Raises NothingToSee."""
-    mode, shape = shown_shape(files, ref, head, prefix, is_kept=version is None)
-    return view_sql(
-        *(ref, shape),
-        mode=mode,
-        prefix=prefix,
-        columns=columns,
-        version=version,
-        beyond=beyond,
-        shared=shared,
-    )
 
 
 def _merged(session: SparkSession, files: Files, ref: TableRef) -> int:

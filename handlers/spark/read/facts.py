@@ -169,12 +169,11 @@ def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Sha
         if facts.rows is None:
             return _noting(facts, "there is neither a table nor a log")
         return facts
-    offsets: dict[str, dict[int, int]] = {}
-    for (topic, partition), (offset, _) in sorted(heads[-1].marks.highest().items()):
-        offsets.setdefault(topic, {})[partition] = offset
     segments = [head.segment for head in heads if head.segment.number > merged and head.segment.rows]
     newest = _newest(segments, facts)
-    facts = replace(facts, offsets=offsets, source_time_ms=newest, view_source_time_ms=newest)
+    facts = replace(
+        facts, offsets=_offsets(heads[-1].marks), source_time_ms=newest, view_source_time_ms=newest
+    )
     if heads[-1].is_behind:
         facts = _with_statements(files, found, facts, heads)
     size = sum(segment.bytes for segment in segments)
@@ -191,13 +190,10 @@ def _with_packs(facts: Facts, pieces: Sequence[Piece]) -> Facts:
     """Add the pieces in packs after the last segment."""
     if not pieces:
         return facts
-    offsets: dict[str, dict[int, int]] = {}
-    for (topic, partition), (offset, _) in sorted(Marks.from_json(pieces[-1].marks).highest().items()):
-        offsets.setdefault(topic, {})[partition] = offset
     times = [each.last_source_ms for each in pieces if each.last_source_ms is not None]
     return replace(
         facts,
-        offsets=offsets,
+        offsets=_offsets(Marks.from_json(pieces[-1].marks)),
         waiting_segments=facts.waiting_segments + len(pieces),
         waiting_rows=facts.waiting_rows + sum(each.rows for each in pieces),
         waiting_bytes=facts.waiting_bytes + sum(each.size for each in pieces),
@@ -227,6 +223,13 @@ def _with_statements(files: Files, found: Found, facts: Facts, heads: Sequence[H
         f"views end before {one.topic}[{one.partition}] offset {one.offset}, which is not applied yet: "
         f"{one.sql or one.op}",
     )
+
+
+def _offsets(marks: Marks) -> Mapping[str, Mapping[int, int]]:
+    offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), (offset, _) in sorted(marks.highest().items()):
+        offsets.setdefault(topic, {})[partition] = offset
+    return offsets
 
 
 def _newest(segments: Sequence[Segment], facts: Facts) -> int | None:
