@@ -12,8 +12,8 @@ DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _OTHERS = {("date", "timestamp_ntz"), *((each, "double") for each in ("float", "tinyint", "smallint", "int"))}
 
 # Spark's own names: https://spark.apache.org/docs/latest/sql-ref-datatypes.html
-_TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date")
-_TYPES += ("timestamp", "timestamp_ntz", "array<string>")
+_TYPES = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"]
+_TYPES += ["timestamp", "timestamp_ntz", "array<string>"]
 _SYNONYMS = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"}
 _SYNONYMS["timestamp_ltz"] = "timestamp"
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\((\d{1,3}),(\d{1,3})\)")
