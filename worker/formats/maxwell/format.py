@@ -23,9 +23,9 @@ from worker.formats.maxwell.history import (
     Statement,
     log_position_of,
     read_statement,
+    statement_for,
 )
 from worker.formats.maxwell.rows import Header, Message, RowShape
-from worker.formats.maxwell.tables import statement_for
 from worker.formats.row_struct import Row, Shapes
 from worker.formats.table_history import TableDefinition
 

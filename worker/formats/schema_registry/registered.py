@@ -18,9 +18,8 @@ from worker.formats.debezium.connect.schema import Head, Split
 from worker.formats.interface import UndecodableRecord
 from worker.formats.schema_registry.avro.connect import connect_schema
 from worker.formats.schema_registry.avro.envelopes import AvroEnvelope, envelope_of
-from worker.formats.schema_registry.avro.schema import SchemaError, parse
+from worker.formats.schema_registry.avro.schema import FieldBudget, SchemaError, parse
 from worker.formats.schema_registry.avro.values import READ_ERRORS, reader_of
-from worker.formats.schema_registry.avro.weights import FieldBudget
 from worker.formats.schema_registry.client import Registered
 
 MEMORY_OF_TEXT = 10
