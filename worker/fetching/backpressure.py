@@ -85,7 +85,7 @@ class Backpressure:
             self.polls.stay(0.0)
         elif begin - self._held_since > _PATIENCE:
             self.pauses.pause()
-        self._metrics.backpressure(self._clock() - begin)
+        self._metrics.count("binlane_backpressure_seconds_total", amount=self._clock() - begin)
 
     def stay(self) -> None:
         """Stay in the group without reading."""

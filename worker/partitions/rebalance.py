@@ -75,7 +75,7 @@ class Rebalancer:
         (consumer.incremental_assign if self.starts.incremental else consumer.assign)(places)
 
     def _assign(self, consumer: Consumer, wanted: list[TopicPartition]) -> None:
-        self.metrics.rebalance("assign")
+        self.metrics.count("binlane_rebalances_total", "assign")
         self.committer.interrupt()
         topic_ids = self.starts.topic_ids({partition.topic for partition in wanted})
         starts, marks = self.starts.of(consumer, wanted, topic_ids)
@@ -111,7 +111,7 @@ class Rebalancer:
         timeout = self.starts.configuration.revoke_timeout
         self.starts.alive(timeout + _COMMIT_SECONDS)
         end = time.monotonic() + timeout
-        self.metrics.rebalance("revoke")
+        self.metrics.count("binlane_rebalances_total", "revoke")
         self.committer.interrupt()
         self.former.work_off(self._assigned(partitions), timeout, fetching=True)
         gone = self._close(partitions)
@@ -135,7 +135,7 @@ class Rebalancer:
 
     def on_lost(self, consumer: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Another member may own them already: forget everything, commit nothing."""
-        self.metrics.rebalance("lost")
+        self.metrics.count("binlane_rebalances_total", "lost")
         self.committer.interrupt()
         gone = self._close(partitions)
         for assignment in gone:
