@@ -13,7 +13,6 @@ from handlers.spark.delta.commits.commit_files import held_in_files, notes_in_fi
 from handlers.spark.delta.commits.commit_notes import LostCommit, read_note
 from handlers.spark.delta.commits.held_segments import UnknownSegments, held_by, last_note
 from handlers.spark.delta.data_files import OnlySpark, dataset_of
-from handlers.spark.delta.log_actions import LogState
 from handlers.spark.delta.log_files import has_commits, snapshot_in_files
 from handlers.spark.log.last_seen_table import Held, ToldHeld
 from handlers.spark.log.marks import Marks
@@ -91,16 +90,15 @@ def _with_table(spark: Spark, files: Files, found: Found, facts: Facts) -> tuple
     seen = (None if ref.path is None else _by_files(files, ref.path, ref)) or _by_spark(spark.session, ref)
     if seen is None:
         return facts, 0, None
-    state, note, merged = seen
     facts = replace(
         facts,
-        rows=state.rows,
-        files=state.files,
-        bytes=state.bytes,
-        version=state.version,
-        merged_source_time_ms=(note or {}).get("source_time_ms"),
+        rows=seen.rows,
+        files=seen.files,
+        bytes=seen.bytes,
+        version=seen.version,
+        merged_source_time_ms=(seen.note or {}).get("source_time_ms"),
     )
-    return facts, merged, state.columns
+    return facts, seen.merged, seen.columns
 
 
 def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
@@ -116,7 +114,11 @@ def known_columns(spark: Spark, files: Files, ref: TableRef) -> Columns | None:
 class _Seen(NamedTuple):
     """A table, all from one version, unless it changes at each attempt."""
 
-    state: LogState
+    version: int
+    columns: Columns
+    files: int
+    bytes: int
+    rows: int
     note: Mapping[str, Any] | None
     """The note of the newest merge."""
     merged: int
@@ -132,17 +134,17 @@ def _by_files(files: Files, path: str, ref: TableRef) -> _Seen | None:
     held = held_in_files(files, path, ref.app_id, snapshot.version)
     if held is None and ref.app_id not in snapshot.writers:
         held = Held()  # nothing was ever merged
-    try:
-        with ExitStack() as stack:
-            state = snapshot.state() or snapshot.state(
-                dataset_of(files, path, snapshot, stack)[0].count_rows()
-            )
-    except OnlySpark:
-        return None
-    if notes is None or held is None or state is None:
+    if (rows := snapshot.rows) is None:
+        try:
+            with ExitStack() as stack:
+                rows = dataset_of(files, path, snapshot, stack)[0].count_rows()
+        except OnlySpark:
+            return None
+    if notes is None or held is None:
         return None
     note = next((note for note in map(read_note, notes) if note and note.get("segment")), None)
-    return _Seen(state, note, held.last)
+    size = len(snapshot.files), snapshot.bytes, rows
+    return _Seen(snapshot.version, snapshot.columns, *size, note, held.last)
 
 
 def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
@@ -159,7 +161,7 @@ def _by_spark(session: SparkSession, ref: TableRef) -> _Seen | None:
         if version == before:
             break
     size, rows = int(detail["sizeInBytes"]), int(counted["n"])
-    return _Seen(LogState(version, columns, int(detail["numFiles"]), size, rows), note, merged)
+    return _Seen(version, columns, int(detail["numFiles"]), size, rows, note, merged)
 
 
 def _with_log(files: Files, found: Found, facts: Facts, merged: int, shared: Shared) -> Facts:
