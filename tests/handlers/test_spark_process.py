@@ -204,17 +204,16 @@ from pathlib import Path
 from handlers.spark import close_times
 from handlers.spark.runtime import driver
 from handlers.spark.runtime import java_process
-from handlers.spark.runtime import watch
 from handlers.spark.runtime.session import acquire, release
 from handlers.spark.options import SparkSection
 
-for module in (driver, java_process, watch):
+for module in (driver, java_process):
     for name in set(vars(module)) & set(close_times.__all__):
         setattr(module, name, 1.0)
 spark = acquire(SparkSection.model_validate(json.loads(sys.argv[2])), Path(sys.argv[1]), "test", print)
 pid = spark._place._process.pid
 print("up", spark.up, flush=True)
-watch._SILENT_SECONDS = 4.0
+driver._SILENT_SECONDS = 4.0
 os.kill(pid, signal.SIGSTOP)
 while spark.up:
     time.sleep(0.1)

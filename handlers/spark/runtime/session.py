@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from handlers.spark.options import SparkSection
 from handlers.spark.runtime.conf import plain_paths_are_local
+from handlers.spark.runtime.driver import Driver, Watch
 from handlers.spark.runtime.start import Heard, Start
-from handlers.spark.runtime.watch import Watch
 
 if TYPE_CHECKING:
     from handlers.spark.runtime.connect import ConnectServer
-    from handlers.spark.runtime.driver import Driver
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import TracebackType
 
 # pyspark's own loggers write each failed query, with Java's whole stack, to standard error. The error is also
 # raised, and the code that handles it reports it.
@@ -65,8 +63,6 @@ class SharedSpark:
 
             self._place: ConnectServer | Driver = ConnectServer(section)
         else:
-            from handlers.spark.runtime.driver import Driver  # noqa: PLC0415 (Connect needs no Java)
-
             self._place = driver = Driver(section, folder, name, within, stopping or (lambda: False))
             self._start = driver.start
             self._watch = Watch(driver)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import deltalake
 import pyarrow as pa
@@ -22,12 +23,19 @@ def rows(*ids: int) -> pa.Table:
     return pa.Table.from_pylist([{"id": id, "at": {"x": id, "y": 0}} for id in ids], schema=TABLE_OF_ROWS)
 
 
-def state(folder: Path) -> tuple[Any, ...] | None:
-    """The version, the columns, and the number of files, bytes and rows."""
-    snapshot = snapshot_in_files(LocalFiles(), str(folder))
-    if snapshot is None or snapshot.rows is None:
+class State(NamedTuple):
+    version: int
+    columns: Mapping[str, Sequence[str]]
+    files: int
+    bytes: int
+    rows: int
+
+
+def state(folder: Path) -> State | None:
+    found = snapshot_in_files(LocalFiles(), str(folder))
+    if found is None or found.rows is None:
         return None
-    return snapshot.version, snapshot.columns, len(snapshot.files), snapshot.bytes, snapshot.rows
+    return State(found.version, found.columns, len(found.files), found.bytes, found.rows)
 
 
 def log_of(folder: Path, version: int, kind: str = "json") -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handlers.spark.room import cpus, free_memory
+from handlers.spark.runtime.class_archive import cpus, free_memory
 
 GIB = 1 << 30
 MACHINE = {"proc/meminfo": f"MemTotal: 1 kB\nMemAvailable:  {8 * GIB // 1024} kB\n"}

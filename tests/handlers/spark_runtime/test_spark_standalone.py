@@ -80,7 +80,7 @@ def test_an_executor_out_of_memory_is_told_and_does_not_stop_the_worker(spark: A
 def test_a_restarted_master_which_gives_no_executors_stops_the_worker(
     spark: Any, spark_cluster: SparkCluster, table: str
 ) -> None:
-    from handlers.spark.runtime.watch import Watch
+    from handlers.spark.runtime.driver import Watch
 
     told: list[BaseException] = []
     watch = Watch(spark._place, look_seconds=0.2, abandoned_seconds=2)

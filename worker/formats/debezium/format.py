@@ -10,13 +10,13 @@ from typing import Any
 
 from handlers import Change
 from handlers.api import Operation
+from worker.formats.debezium.column_types import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.connect.schema import Envelopes, Head
 from worker.formats.debezium.flat import FlatRecord
 from worker.formats.debezium.images import Keys, image_of, of_changed_key, of_moved_row
 from worker.formats.debezium.postgres.types import lacks_values
 from worker.formats.debezium.routes import Router, undecodable
 from worker.formats.debezium.rows import ENDLESS, Message, Rows, RowShape, Sure
-from worker.formats.debezium.schema_changes import ddl_position, lessons, read_schema_change, statement
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import (
     REFUSALS,

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from worker.formats.debezium.column_types import SchemaChange, drops_again, read_schema_change, table_of
 from worker.formats.debezium.connect.schema import BEGIN, Envelopes
 from worker.formats.debezium.flat import FlatRecord, flat_record, names_itself
 from worker.formats.debezium.rows import Transaction
-from worker.formats.debezium.schema_changes import SchemaChange, drops_again, read_schema_change, table_of
 from worker.formats.debezium.settings import DebeziumSettings
 from worker.formats.debezium.source import ROWS, Payload, Row, read_placed, refuse_others
 from worker.formats.decoding import stranger
