@@ -216,7 +216,7 @@ def metrics() -> Metrics:
     metrics.count("binlane_transactions_cut_total", "shop.orders")
     metrics.commit("kafka", "success")
     metrics.count("binlane_rebalances_total", "assign")
-    metrics.kafka_error("_TRANSPORT")
+    metrics.count("binlane_kafka_errors_total", "_TRANSPORT")
     metrics.count("binlane_backpressure_seconds_total", amount=0.25)
     metrics.count("binlane_spans_exported_total", amount=3)
     metrics.count("binlane_spans_dropped_total", "queue_full", amount=2)

@@ -111,13 +111,6 @@ class Metrics(Collector):
         if result == "success":
             self._set("binlane_last_commit_timestamp_seconds", time.time(), store)
 
-    def kafka_error(self, code: str) -> None:
-        self.count("binlane_kafka_errors_total", code)
-
-    def schema_rebuilt(self) -> None:
-        """Count a schema of the registry that had been dropped and was compiled again."""
-        self.count("binlane_schemas_rebuilt_total")
-
     def handler_times(self, lane: int) -> meters.HandlerTimes:
         """Return the times of one lane, always the same object. Only that lane's thread may write to it."""
         with self._times_lock:

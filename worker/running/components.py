@@ -87,7 +87,8 @@ class Components:
             partitions=lambda: [assignment.partition for assignment in self.assignments.current()],
             stopping=stop.is_set,
         )
-        self.errors = KafkaErrors(clock, self.metrics.kafka_error, GroupStrategies(configuration))
+        count = partial(self.metrics.count, "binlane_kafka_errors_total")
+        self.errors = KafkaErrors(clock, count, GroupStrategies(configuration))
         self.brokers = Brokers()
         self.book = TableBook(configuration, self.handlers.of, self.metrics.tables.label)
         self.local = own_store(configuration, alone=True)
@@ -145,7 +146,8 @@ class Components:
             membership=self.membership,
             journal=saved(self.tracing, None if journal is None else Journaling(journal, self.metrics)),
         )
-        formats = formats_of(configuration, patience=None, rebuilt=self.metrics.schema_rebuilt)
+        rebuilt = partial(self.metrics.count, "binlane_schemas_rebuilt_total")
+        formats = formats_of(configuration, patience=None, rebuilt=rebuilt)
         self.registry = None if formats.schemas is None else Circuit(clock)
         if formats.schemas is not None and self.registry is not None:
             formats.schemas.told = self.registry.told

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,9 +21,72 @@ import sqlalchemy as sa
 from pyspark.sql import types as sp
 from sqlalchemy.dialects import mysql, postgresql
 
+from handlers.mysql.values import single
 from handlers.spark.rows.conversions import text
-from worker.verifying import numbers
 from worker.verifying import postgresql as pg
+
+
+def bit(value: Any) -> int:
+    """Read MySQL's BIT, which the driver returns as bytes."""
+    is_bytes = isinstance(value, bytes | bytearray | memoryview)
+    return int.from_bytes(bytes(value), "big") if is_bytes else int(value)
+
+
+def whole(value: Any) -> int | float | Decimal:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("bytes")
+    if isinstance(value, float | Decimal) and value != int(value):
+        return value
+    return int(value)
+
+
+def number(value: Any) -> Decimal:
+    if isinstance(value, bytes | bytearray):
+        return Decimal(int.from_bytes(value, "big"))
+    found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not found.is_finite():
+        raise ValueError("not a number that Spark can store")
+    # normalize() would round to the context's digits.
+    digits = format(found, "f")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return Decimal("0" if digits in ("-0", "") else digits)
+
+
+def double(value: Any) -> float:
+    return float(value) + 0.0  # removes the minus of zero
+
+
+def exact_double(value: Any) -> float | Decimal:
+    """Keep a number that a double would round."""
+    rounded = double(value)
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return exact if exact.is_finite() and Decimal(repr(rounded)) != exact else rounded
+
+
+def short_double(value: Any) -> float | Decimal:
+    """Keep a double that has more than the seven digits of a single."""
+    exact = exact_double(value)
+    rounded = single_precision(exact)
+    return rounded if exact in (rounded, float(f"{rounded:.7g}")) else exact
+
+
+def single_precision(value: Any) -> float:
+    exact = float(value)
+    return single(exact) + 0.0 if exact - exact == 0 else exact
+
+
+def is_single(source: sa.types.TypeEngine[Any]) -> bool:
+    if isinstance(source, mysql.FLOAT):
+        return source.precision is None or source.scale is not None or source.precision <= 24
+    return isinstance(source, sa.REAL) and not isinstance(source, mysql.REAL)
+
+
+def json_number(digits: str) -> int | float | Decimal:
+    found = float(digits)
+    if abs(found) == math.inf or (not found and Decimal(digits)):
+        return Decimal(digits)  # beyond a double's range
+    return int(found) if found.is_integer() else found
+
 
 Value = Any
 Read = Callable[[Any], Value]
@@ -48,16 +112,16 @@ def form_of(source: sa.types.TypeEngine[Any], spark: sp.DataType) -> Form:  # no
     if isinstance(source, postgresql.BIT):
         return Form(pg.bits, pg.bits)
     if isinstance(spark, _INTEGERS):
-        read = numbers.bit if isinstance(source, mysql.BIT) else numbers.whole
+        read = bit if isinstance(source, mysql.BIT) else whole
         return Form(read, read)
     if isinstance(spark, sp.DecimalType):
-        return Form(numbers.number, numbers.number)
-    if isinstance(spark, sp.FloatType | sp.DoubleType) and numbers.is_single(source):
-        return Form(numbers.single_precision, numbers.single_precision)
+        return Form(number, number)
+    if isinstance(spark, sp.FloatType | sp.DoubleType) and is_single(source):
+        return Form(single_precision, single_precision)
     if isinstance(spark, sp.FloatType):
-        return Form(numbers.short_double, numbers.single_precision)
+        return Form(short_double, single_precision)
     if isinstance(spark, sp.DoubleType):
-        return Form(numbers.exact_double, numbers.double)
+        return Form(exact_double, double)
     if isinstance(spark, sp.DateType):
         return Form(_date, _there(_date))
     if isinstance(spark, sp.TimestampType | sp.TimestampNTZType):
@@ -158,7 +222,7 @@ def _item_read(type_: sa.types.TypeEngine[Any]) -> Read:
     if isinstance(type_, sa.Boolean):
         return pg.truth
     if isinstance(type_, sa.Float):
-        return numbers.single_precision if numbers.is_single(type_) else numbers.double
+        return single_precision if is_single(type_) else double
     if isinstance(type_, sa.types._Binary):
         return _hex
     return _of_text(type_).source
@@ -195,7 +259,7 @@ def _labels(value: Any) -> str:
 def _json(value: Any) -> str:
     """Normalize JSON: keys have no order, and 1.0 is 1."""
     if isinstance(value, str | bytes | bytearray):
-        value = json.loads(value, parse_float=numbers.json_number, object_pairs_hook=_json_object)
+        value = json.loads(value, parse_float=json_number, object_pairs_hook=_json_object)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=text)
 
 
@@ -225,14 +289,14 @@ _TEXTS: Mapping[type[Any] | tuple[type[Any], ...], Read] = {
     (sa.Time, mysql.TIME): _time,
     (sa.DateTime, mysql.TIMESTAMP): _moment,
     sa.Date: _date,
-    (sa.Boolean, sa.Integer): numbers.whole,
-    mysql.BIT: numbers.bit,
-    sa.Float: numbers.double,
-    sa.Numeric: numbers.number,
+    (sa.Boolean, sa.Integer): whole,
+    mysql.BIT: bit,
+    sa.Float: double,
+    sa.Numeric: number,
     sa.types._Binary: _base64,
     postgresql.BIT: pg.bits,
     postgresql.INTERVAL: pg.interval,
     postgresql.HSTORE: _hstore,
-    postgresql.MONEY: numbers.number,
+    postgresql.MONEY: number,
     sa.CHAR: lambda value: _plain(value).rstrip(" "),  # padding is not part of the value
 }

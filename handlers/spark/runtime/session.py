@@ -153,9 +153,6 @@ class SharedSpark:
         """The `spark` part of a handler's status."""
         return {"master": self.master, "version": self.version, "ui": self.ui_url, "up": self.up}
 
-    def alive(self) -> bool:
-        return self._place.alive()
-
     def stop_worker_if_gone(self, error: BaseException) -> None:
         """Call it with every error from Spark. Returns if Spark itself works.
 

@@ -126,7 +126,7 @@ def test_a_killed_server_makes_batches_wait_and_is_found_again(
             fails(spark, kept)
         with pytest.raises(TargetUnavailable):
             spark.renewed(kept)
-        assert not spark.alive()
+        assert not spark._place.alive()
         assert spark.up is False
         later = make_batch("shop.t", [{"id": 2, "name": "b"}], key="id", offset=2)
         with pytest.raises(TargetUnavailable):

@@ -6,15 +6,26 @@ Otherwise it writes protobuf: see `worker.formats.canal.packet_entries`. The fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from handlers import Change
-from worker.formats.canal.rows import REFUSALS, Message, RowsDecoder, RowShape, read_shape, refuse_sql
+from handlers.api import Operation
+from worker.formats.canal.rows import (
+    REFUSALS,
+    Message,
+    RowsDecoder,
+    RowShape,
+    TiDB,
+    read_shape,
+    refuse_sql,
+    refuse_statement,
+)
 from worker.formats.decoding import hint_at, stranger
+from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 from worker.formats.interface import (
     Apart,
     Milliseconds,
@@ -31,11 +42,6 @@ from worker.formats.statements import place_of
 
 if TYPE_CHECKING:
     from worker.formats.canal.packet_rows import Packets
-from collections.abc import Iterable
-
-from handlers.api import Operation
-from worker.formats.canal.rows import TiDB, refuse_statement
-from worker.formats.images import Image, changes_from, deleted, lacking, statement_from, updated
 
 _SKIPPED_TYPES: Mapping[str, str] = {
     "TRANSACTIONBEGIN": "transaction",

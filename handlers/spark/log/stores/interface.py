@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-import threading
-from dataclasses import field
 
 # The leading dot hides it from Spark and from `ls`.
 _TEMPORARY = re.compile(r"\.binlane-[0-9a-f]{32}\.tmp")
