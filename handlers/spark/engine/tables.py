@@ -29,6 +29,7 @@ from handlers.spark.read.log_heads import head_of
 from handlers.spark.rows.column_types import override
 from handlers.spark.runtime.conf import has_table_defaults
 from handlers.spark.runtime.session import SharedSpark
+from handlers.spark.section import SparkSection
 
 
 class Owners:
@@ -62,6 +63,11 @@ class Owners:
         with self._lock:
             if self._sinks.get(log_folder) is sink:
                 del self._sinks[log_folder]
+
+
+def _iceberg(context: HandlerContext) -> IcebergCatalog:
+    # A Spark that runs in this process already may have another section.
+    return IcebergCatalog(SparkSection.model_validate(dict(context.spark)), context.folder)
 
 
 _owners = Owners()
@@ -101,7 +107,7 @@ class Tables:
                 makes_tables=not has_table_defaults(spark.section),
                 is_safe=commits_are_safe(locations.root, spark, assume_local=spark.assumes_local_files),
             ),
-            iceberg=IcebergCatalog(spark.section, context.folder) if is_iceberg else None,
+            iceberg=_iceberg(context) if is_iceberg else None,
             overrides={name.lower(): override(text) for name, text in options.columns.items()},
             settle=self._settle,
             leaving=self._leaving,
